@@ -1,0 +1,43 @@
+# make test   everything it needs, then ruff, mypy, import-linter and all tests (.ci/run calls exactly this)
+# make run    the product's main job: a demo space
+# make bench  cost per decision, beside something outside
+# make soak   the long counts: fuzzing and random comparison by the million
+# make docs   writes the reference pages and docs/conformance.md from the code
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: test run bench soak docs lint clean
+
+$(VENV)/installed: pyproject.toml tools/system-packages.txt tools/system_packages.sh
+	tools/system_packages.sh
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test
+	touch $@
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -n $(JOBS) --cov --cov-report=term --cov-fail-under=95
+
+run: $(VENV)/installed
+	$(BIN)/moot demo
+
+bench: $(VENV)/installed
+	$(BIN)/python -m bench
+
+soak: $(VENV)/installed
+	$(BIN)/python -m tests.soak
+
+docs: $(VENV)/installed
+	$(BIN)/python -m tools.make_docs
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis

@@ -1,0 +1,149 @@
+"""CPU per decision, as a multiple of `orjson.loads` of the same bytes: the floor that no gateway gets under."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import orjson
+
+from moot.conformance.pure import CountingMint
+from moot.protocol.dialects import MEW
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.space.config import Limits, ParticipantConfig, SessionId, SpaceConfig
+from moot.space.roster import Options
+from moot.space.space import Space
+
+ROUNDS = 25
+BATCH = 2_000
+# Rates off: the bench is a flood, and what is measured is the decision.
+_LIMITS = Limits(messages_per_second=0, bytes_per_second=0, open_requests=10**9)
+
+
+def measure(batch: Callable[[], None]) -> float:
+    """Microseconds of CPU for one of BATCH steps; the median of many batches, garbage collection between them."""
+    batch()
+    times = []
+    for _ in range(ROUNDS):
+        gc.collect()
+        gc.disable()
+        start = time.process_time_ns()
+        batch()
+        times.append((time.process_time_ns() - start) / BATCH / 1_000)
+        gc.enable()
+    return statistics.median(times)
+
+
+def chats() -> Iterator[bytes]:
+    """500-byte chats, each with an id of its own."""
+    for number in count():
+        yield _padded({"kind": "chat", "payload": {"text": "", "format": "plain"}}, number)
+
+
+def calls() -> Iterator[bytes]:
+    for number in count():
+        arguments = {"path": f"/srv/data/{number % 100}.txt", "text": ""}
+        params = {"name": "write_file", "arguments": arguments}
+        payload = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        yield _padded({"kind": "mcp/request", "to": ["member-1"], "payload": payload}, number)
+
+
+def _padded(envelope: dict[str, Json], number: int) -> bytes:
+    complete = {
+        "protocol": "mew/v0.4",
+        "id": f"2f6b6e70-7b36-4b8b-9ad8-{number:012d}",
+        "ts": "2026-08-26T14:00:00.000Z",
+        "from": "member-0",
+    } | envelope
+    texts = complete["payload"]["params"]["arguments"] if "params" in complete["payload"] else complete["payload"]
+    texts["text"] = "lorem ipsum dolor " * 40
+    texts["text"] = texts["text"][: 720 - (len(orjson.dumps(complete)) - 500)]
+    return orjson.dumps(complete)
+
+
+def space_of(members: int, capabilities: Json) -> Space:
+    participants = {f"member-{n}": ParticipantConfig() for n in range(1, members)}
+    speaker = ParticipantConfig(capabilities=read_capabilities(capabilities))
+    space = Space(SpaceConfig(name="bench", participants={"member-0": speaker} | participants, limits=_LIMITS))
+    mint = CountingMint()
+    for name in ["member-0", *participants]:
+        space.join(SessionId(name), name, "mew", Options(), 0.0, mint)
+    return space
+
+
+def parse_cost(messages: Iterator[bytes]) -> float:
+    def batch() -> None:
+        for raw in prepared:
+            orjson.loads(raw)
+
+    prepared = [next(messages) for _ in range(BATCH)]
+    return measure(batch)
+
+
+def decode_cost(messages: Iterator[bytes]) -> float:
+    def batch() -> None:
+        for raw in prepared:
+            MEW.decode(raw)
+
+    prepared = [next(messages) for _ in range(BATCH)]
+    return measure(batch)
+
+
+def decision_cost(messages: Iterator[bytes], space: Space) -> float:
+    """decode + receive; every message is new, as the window of seen ids demands."""
+    mint, session, now = CountingMint(), SessionId("member-0"), count()
+    batches = iter([[next(messages) for _ in range(BATCH)] for _ in range(ROUNDS + 1)])
+
+    def batch() -> None:
+        moment = float(next(now))
+        for raw in next(batches):
+            effects = space.receive(session, MEW.decode(raw), moment, mint)
+            assert effects[0].__class__.__name__ == "Deliver", effects
+
+    return measure(batch)
+
+
+def patterns(number: int) -> Json:
+    """`number` nested patterns on as many tools; the one that matters comes last."""
+    tools = [f"tool_{n}" for n in range(number - 1)] + ["write_*"]
+    return [
+        {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": tool}}} for tool in tools
+    ]
+
+
+def deep_patterns(number: int) -> Json:
+    """The same tool each time, told apart by an argument."""
+    paths = [f"/srv/{n}/*" for n in range(number - 1)] + ["/srv/data/*"]
+    return [
+        {
+            "kind": "mcp/request",
+            "payload": {"method": "tools/call", "params": {"name": "write_file", "arguments": {"path": path}}},
+        }
+        for path in paths
+    ]
+
+
+def run() -> None:
+    parse_chat, parse_call = parse_cost(chats()), parse_cost(calls())
+    chat = decision_cost(chats(), space_of(100, [{"kind": "chat"}]))
+    one, hundred = (decision_cost(calls(), space_of(100, patterns(n))) for n in (1, 100))
+    deep_one, deep_hundred = (decision_cost(calls(), space_of(100, deep_patterns(n))) for n in (1, 100))
+    rows = [
+        ("orjson.loads, chat of 500 bytes", parse_chat, None, ""),
+        ("decode, the same chat", decode_cost(chats()), parse_chat, ""),
+        ("decode + receive, the same chat, 100 members", chat, parse_chat, "at most 5, aim 3"),
+        ("orjson.loads, mcp/request of 500 bytes", parse_call, None, ""),
+        ("decode + receive, mcp/request, 1 nested pattern", one, parse_call, ""),
+        ("decode + receive, mcp/request, 100 nested patterns", hundred, parse_call, ""),
+        ("  the same, as a multiple of 1 pattern", hundred, one, "at most 1.5"),
+        ("decode + receive, mcp/request, 1 pattern on an argument", deep_one, parse_call, ""),
+        ("  100 patterns on that argument, as a multiple of 1", deep_hundred, deep_one, ""),
+    ]
+    print(f"{'':58} {'µs CPU':>8} {'ratio':>7}")
+    for name, cost, beside, bound in rows:
+        ratio = f"{cost / beside:7.2f}" if beside else " " * 7
+        print(f"{name:58} {cost:8.2f} {ratio}  {bound}")

@@ -1,0 +1,70 @@
+"""Moot: a shared workspace where people, agents and MCP tools meet.
+
+The names below are the public ones. They are loaded when first used, so that `import moot` costs nothing
+and `import moot.space` loads no server.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from moot.errors import MootError, Refused, UsageError
+    from moot.protocol.dialects import DIALECTS
+    from moot.protocol.envelope import Envelope
+    from moot.protocol.kinds import KINDS
+    from moot.protocol.patterns import Capability, covers, read_capability
+    from moot.space.config import Limits, ParticipantConfig, SpaceConfig
+    from moot.space.effects import Effect
+    from moot.space.roster import Options
+    from moot.space.space import Space
+
+__version__: Final = "0.1.0"
+
+_HOMES: Final = {
+    "Capability": "moot.protocol.patterns",
+    "DIALECTS": "moot.protocol.dialects",
+    "Effect": "moot.space.effects",
+    "Envelope": "moot.protocol.envelope",
+    "KINDS": "moot.protocol.kinds",
+    "Limits": "moot.space.config",
+    "MootError": "moot.errors",
+    "Options": "moot.space.roster",
+    "ParticipantConfig": "moot.space.config",
+    "Refused": "moot.errors",
+    "Space": "moot.space.space",
+    "SpaceConfig": "moot.space.config",
+    "UsageError": "moot.errors",
+    "covers": "moot.protocol.patterns",
+    "read_capability": "moot.protocol.patterns",
+}
+
+__all__ = [
+    "DIALECTS",
+    "KINDS",
+    "Capability",
+    "Effect",
+    "Envelope",
+    "Limits",
+    "MootError",
+    "Options",
+    "ParticipantConfig",
+    "Refused",
+    "Space",
+    "SpaceConfig",
+    "UsageError",
+    "covers",
+    "read_capability",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'moot' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,66 @@
+"""Every requirement row of the documents, in our own short words, and where it can be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final
+
+import msgspec
+import yaml
+
+from moot.errors import UsageError
+
+# The documents in reading order: file, and what a reader calls it.
+DOCUMENTS: Final[Mapping[str, str]] = {
+    "mew": "MEW v0.4",
+    "mcpx": "MCPx v0.1, Decision 002 and m3p",
+    "xprotocol": "XProtocol MCP Adapter v0.1",
+}
+
+# Rooms whose rows can be shown without a socket; each of their rows needs a vector or a test.
+PURE_ROOMS: Final = frozenset({"protocol", "space"})
+
+# Why a row of another room is not shown yet.
+WAITS: Final[Mapping[str, str]] = {
+    "gateway": "needs the gateway on real sockets, its journal or its configuration",
+    "participant": "needs the participant SDK",
+    "bridge": "needs MCP servers bridged into a space",
+    "console": "needs the web console or the terminal",
+    "trust": "needs rules learnt from decisions",
+    "docs": "needs the documentation of the running product",
+    "xprotocol": "needs XProtocol's keys, events and contracts",
+    "adapter": "needs the running XProtocol adapter, relay or DevServer",
+}
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One requirement. `deviates` says why we do otherwise, `waits` why a pure row is not shown yet."""
+
+    level: str
+    who: list[str]
+    room: str
+    words: str
+    ruling: str | list[str] | None = None
+    deviates: str | None = None
+    waits: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it may still be without a vector or test; None: it has to have one."""
+        return self.waits or WAITS.get(self.room)
+
+
+def load_document(name: str) -> dict[str, Row]:
+    """The rows of one document by id, in its order."""
+    text = (resources.files("moot.conformance") / "requirements" / f"{name}.yaml").read_text("utf-8")
+    rows = msgspec.convert(yaml.safe_load(text), dict[str, Row])
+    for id, row in rows.items():
+        if row.room not in PURE_ROOMS and row.room not in WAITS:
+            raise UsageError(f"{name}.yaml: {id}: unknown room {row.room!r}")
+    return rows
+
+
+def load_manifest() -> dict[str, Row]:
+    """All rows of all documents by id."""
+    return {id: row for name in DOCUMENTS for id, row in load_document(name).items()}

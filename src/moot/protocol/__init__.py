@@ -1,0 +1,1 @@
+"""The words of a space, pure: envelopes, kinds, capabilities, three dialects. Nothing here opens or logs."""

@@ -1,0 +1,246 @@
+"""MCPx v0.1 on the wire (MCPx 3, D002): METHOD and CONTEXT stand in the kind, correlation is one string.
+
+m3p differs from it in the grammar of kinds only (D-51), so `Legacy` serves both and each brings a reader
+(wire kind to canonical kind and claim) and a writer (the spellings to try, best first). Nothing is
+written that its own dialect would not read back as the same kind; then there is no copy at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from moot.errors import InvalidEnvelope, MalformedEnvelope
+from moot.protocol.dialects.translation import (
+    MCPX_PROTOCOL,
+    UNKNOWN_METHOD,
+    copied,
+    note_origin,
+    notice_bytes,
+    read_kind_member,
+    read_members,
+    shown_operation,
+)
+from moot.protocol.envelope import (
+    DEFAULT_LIMITS,
+    DialectName,
+    Envelope,
+    EnvelopeLimits,
+    check_kind,
+    check_names,
+    read_object,
+)
+from moot.protocol.kinds import KINDS, MCPX_WORDS, OPERATION_KINDS
+from moot.protocol.operation import Json, Operation
+from moot.protocol.payloads import GATEWAY, Notice
+
+NO_CLAIM: Final = Operation(None, None)
+
+
+class Reading(NamedTuple):
+    """What a wire kind says: the canonical kind, and the operation it claims to be about."""
+
+    kind: str
+    claim: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """A dialect that says `mcpx/v0.1` on the wire, with its grammar of kinds."""
+
+    name: DialectName
+    read_kind: Callable[[str], Reading]
+    spellings: Callable[[str, Operation], Iterator[str]]
+
+    @property
+    def protocol(self) -> str:
+        return MCPX_PROTOCOL
+
+    def decode(
+        self,
+        raw: bytes,
+        limits: EnvelopeLimits = DEFAULT_LIMITS,
+        *,
+        accept_protocols: frozenset[str] = frozenset(),
+    ) -> Envelope:
+        """The envelope in these bytes; raises MalformedEnvelope, and nothing else, if there is none."""
+        fields = read_object(raw, limits)
+        try:
+            members = read_members(fields, MCPX_PROTOCOL, accept_protocols=accept_protocols, limits=limits)
+            wire_kind = read_kind_member(fields, limits.extended_kind_chars)
+            kind, claim = self.read_kind(wire_kind)
+            # D-08 for the canonical kind too, or a copy for MEW would not be MEW.
+            check_kind(kind, limits.kind_chars)
+            correlation_id = _read_correlation(fields, kind, limits)
+        except MalformedEnvelope as fault:
+            note_origin(fault, fields, limits)
+            raise
+        return Envelope(
+            self.name,
+            kind,
+            members.id,
+            members.ts,
+            members.sender,
+            members.to,
+            correlation_id,
+            members.context,
+            members.payload,
+            raw,
+            members.missing,
+            wire_kind,
+            claim,
+        )
+
+    def encode(
+        self, envelope: Envelope, *, operation: Operation | None = None, proposer: str | None = None
+    ) -> bytes | None:
+        """The sender's own bytes, or the translated copy; None when this dialect has no words for the kind.
+
+        `operation` is what the request did that a response answers, `proposer` whose proposal that fulfilled.
+        """
+        if envelope.dialect == self.name:
+            return envelope.raw
+        kind = self.spelling(envelope.kind, shown_operation(envelope, operation))
+        if kind is None:
+            return None
+        to = None
+        if proposer and envelope.dialect == "mew" and envelope.kind == "mcp/response":
+            # D-30: to a broadcast nobody needs to be added.
+            if envelope.to and proposer not in envelope.to:
+                to = [*envelope.to, proposer]
+        correlation = _written_correlation(envelope.kind, envelope.correlation_id)
+        return copied(envelope, self.name, kind=kind, correlation=correlation, to=to)
+
+    def encode_notice(self, notice: Notice) -> bytes | None:
+        """The gateway's own message; None for what this dialect does not know (D-23)."""
+        kind = self.spelling(notice.kind, Operation(UNKNOWN_METHOD, None))
+        payload = _notice_payload(notice)
+        if kind is None or payload is None:
+            return None
+        return notice_bytes(
+            notice,
+            self.name,
+            kind=kind,
+            sender=GATEWAY,
+            correlation_id=notice.correlation_id[0] if notice.correlation_id else None,
+            payload=payload,
+        )
+
+    def spelling(self, kind: str, operation: Operation) -> str | None:
+        """The first spelling that this dialect itself reads as this kind and no other operation."""
+        for wire_kind in self.spellings(kind, operation):
+            try:
+                check_kind(wire_kind, DEFAULT_LIMITS.extended_kind_chars)
+                reading = self.read_kind(wire_kind)
+            except InvalidEnvelope:
+                continue
+            if reading.kind == kind and _agrees(reading.claim, operation, kind):
+                return wire_kind
+        return None
+
+
+def _agrees(claim: Operation, operation: Operation, kind: str) -> bool:
+    if kind not in OPERATION_KINDS:
+        return claim == NO_CLAIM
+    # D002: the short kind says less, but nothing wrong.
+    return claim.method == operation.method and claim.context in (None, operation.context)
+
+
+# Correlation: one string where MEW has a list.
+
+
+def _read_correlation(fields: Mapping[str, Json], kind: str, limits: EnvelopeLimits) -> Sequence[str]:
+    first = fields.get("correlation_id")
+    if "correlation_id" in fields:
+        if first.__class__ is not str:
+            raise InvalidEnvelope("correlation_id must be a string")
+        check_names([first], "correlation_id", 1, limits)
+    elif kind != "mcp/proposal":
+        return ()
+    several = fields.get("x_correlation_ids")
+    if several:
+        try:
+            check_names(several, "x_correlation_ids", limits.max_correlations, limits)
+        except InvalidEnvelope:
+            # A member of the sender's own making: passed on, not understood.
+            several = None
+    if several and first in (several[0], None):
+        ids: list[str] = several
+        return ids
+    return () if first is None else [first]
+
+
+def _written_correlation(kind: str, correlation_id: Sequence[str]) -> dict[str, Json]:
+    several = list(correlation_id)
+    if kind == "mcp/proposal":
+        # D-29: MCPx proposals start a thread; what MEW correlates them to stands beside.
+        return {"correlation_id": None, "x_correlation_ids": several or None}
+    return {
+        "correlation_id": several[0] if several else None,
+        "x_correlation_ids": several if len(several) > 1 else None,
+    }
+
+
+# What the gateway says.
+
+
+def _notice_payload(notice: Notice) -> Mapping[str, Json] | None:
+    """Section 6: members are shown with id and capabilities, streams not at all, invitations to nobody."""
+    payload = notice.payload
+    if notice.kind == "system/welcome":
+        return {
+            "you": _member(payload["you"]),
+            "participants": [_member(participant) for participant in payload["participants"]],
+        }
+    if notice.kind == "system/presence":
+        if payload["event"] == "invited":
+            return None
+        return {**payload, "participant": _member(payload["participant"])}
+    return payload
+
+
+def _member(member: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in member.items() if name in ("id", "capabilities")}
+
+
+# Kinds (D-47): BASE[:METHOD[:CONTEXT]], a base of the table standing for itself.
+
+_CANONICAL: Final[Mapping[str, str]] = {word: kind for kind, word in MCPX_WORDS.items()}
+# D-44: names of the draft's list that its sections replaced; the gateway speaks neither.
+_BARE: Final = frozenset({"presence", "system"})
+
+
+def read_kind(wire_kind: str) -> Reading:
+    """The canonical kind of an MCPx kind; raises InvalidEnvelope for what is none."""
+    base, colon, rest = wire_kind.partition(":")
+    if base in OPERATION_KINDS:
+        method, second_colon, context = rest.partition(":")
+        if not method or (second_colon and not context):
+            raise InvalidEnvelope(f"kind must be {base}:METHOD or {base}:METHOD:CONTEXT, with no part empty")
+        return Reading(base, Operation(method, context or None))
+    if base == "mcp":
+        raise InvalidEnvelope("kind mcp is of MCPx v0.0: write mcp/request:METHOD")
+    if base in MCPX_WORDS:
+        raise InvalidEnvelope(f"kind {base} is spelled as in MEW: write {MCPX_WORDS[base]}")
+    kind = _CANONICAL.get(base, base)
+    if not colon:
+        return Reading(kind, NO_CLAIM)
+    # A reader that splits at the colon would take it for the kind before it.
+    if kind in KINDS or base in _BARE:
+        raise InvalidEnvelope(f"kind {base} takes no METHOD")
+    return Reading(wire_kind, NO_CLAIM)
+
+
+def spellings(kind: str, operation: Operation) -> Iterator[str]:
+    """How MCPx can write a kind, best first."""
+    if kind in OPERATION_KINDS:
+        if operation.method is not None:
+            if operation.context is not None:
+                yield f"{kind}:{operation.method}:{operation.context}"
+            yield f"{kind}:{operation.method}"
+    elif kind not in _BARE:
+        yield MCPX_WORDS.get(kind, kind)
+
+
+MCPX: Final = Legacy("mcpx", read_kind, spellings)

@@ -1,0 +1,190 @@
+"""One message of a space, decoded, checked and ready to be forwarded byte for byte (MEW 3, D-05 to D-07).
+
+`Envelope` is the canonical MEW view of what a member sent, with the sender's own bytes beside it. A
+member of the same dialect gets those bytes; nothing is written again unless a field is missing
+(D-05: filled), a lone correlation id stands without its list (D-07) or a logical name is addressed (D-19).
+Then only that member of the JSON object changes, and all others keep their bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import msgspec
+import orjson
+
+from moot.errors import InvalidEnvelope
+from moot.protocol import jsontext
+from moot.protocol.operation import Json, Operation, Payload
+
+DialectName = Literal["mew", "mcpx", "m3p"]
+
+NO_PAYLOAD: Final[dict[str, Json]] = {}
+
+
+class EnvelopeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How large one envelope may be. Every refusal names the limit it hit."""
+
+    # 1 MiB: what common WebSocket servers allow one message; bulk data belongs into streams.
+    max_bytes: int = 1 << 20
+    id_chars: int = 256
+    # D-08 for MEW kinds; the others carry method and context in the kind (D002: up to 1 KiB is fine).
+    kind_chars: int = 256
+    extended_kind_chars: int = 2048
+    context_chars: int = 1024
+    max_recipients: int = 1024
+    max_correlations: int = 256
+
+
+DEFAULT_LIMITS: Final = EnvelopeLimits()
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False):
+    """What a member said. `kind`, `correlation_id` and the rest are MEW's spelling in every dialect."""
+
+    dialect: DialectName
+    kind: str
+    id: str  # "" while missing
+    ts: str  # "" while missing
+    sender: str  # "" while missing
+    to: Sequence[str]
+    correlation_id: Sequence[str]
+    context: str | None
+    payload: Payload
+    raw: bytes
+    missing: tuple[str, ...] = ()
+    wire_kind: str = ""  # as sent; equals `kind` in MEW
+    claim: Operation | None = None  # METHOD and CONTEXT in the kind; None for MEW, which has no such thing
+
+
+def read_object(raw: bytes, limits: EnvelopeLimits) -> dict[str, Json]:
+    """The one top-level JSON object of a message, fields not yet looked at."""
+    if len(raw) > limits.max_bytes:
+        raise InvalidEnvelope(f"{len(raw)} bytes are more than max_bytes {limits.max_bytes}")
+    fields = jsontext.parse(raw)
+    if fields.__class__ is not dict:
+        raise InvalidEnvelope("an envelope is one JSON object")
+    members: dict[str, Json] = fields
+    return members
+
+
+# The field checks. They are functions of one field each, so that all dialects share them.
+
+_RFC3339 = re.compile(
+    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
+    r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def check_id(value: Json, limits: EnvelopeLimits) -> None:
+    if value.__class__ is not str or not value:
+        raise InvalidEnvelope("id must be a non-empty string")
+    if len(value) > limits.id_chars:
+        raise InvalidEnvelope(f"id is longer than id_chars {limits.id_chars}")
+    if not value.isprintable() and _CONTROL.search(value):
+        raise InvalidEnvelope("id holds control characters")
+
+
+def check_timestamp(value: Json) -> None:
+    """MEW 3: an RFC 3339 timestamp."""
+    if value.__class__ is not str or len(value) > 64 or _RFC3339.fullmatch(value) is None:
+        raise InvalidEnvelope("ts must be an RFC 3339 timestamp such as 2026-01-31T12:00:00Z")
+    if value[8:10] > "28":
+        try:
+            datetime(int(value[:4]) or 4, int(value[5:7]), int(value[8:10]), tzinfo=UTC)
+        except ValueError:
+            raise InvalidEnvelope(f"ts names a day that does not exist: {value[:10]}") from None
+
+
+def check_kind(value: Json, longest: int) -> None:
+    """D-08: 1 to 256 characters, no control characters; what they mean is not ours to judge."""
+    if value.__class__ is not str or not value:
+        raise InvalidEnvelope("kind must be a non-empty string")
+    if len(value) > longest:
+        raise InvalidEnvelope(f"kind is longer than {longest} characters")
+    if not value.isprintable() and _CONTROL.search(value):
+        raise InvalidEnvelope("kind holds control characters")
+
+
+def check_names(value: Json, field: str, most: int, limits: EnvelopeLimits) -> None:
+    """`to` and `correlation_id`: lists of non-empty strings."""
+    if value.__class__ is not list:
+        raise InvalidEnvelope(f"{field} must be an array of strings")
+    if len(value) > most:
+        raise InvalidEnvelope(f"{field} has more than {most} entries")
+    for name in value:
+        if name.__class__ is not str or not name or len(name) > limits.id_chars:
+            raise InvalidEnvelope(
+                f"{field} must hold non-empty strings of at most {limits.id_chars} characters"
+            )
+
+
+def check_payload(value: Json) -> None:
+    if value.__class__ is not dict:
+        raise InvalidEnvelope("payload must be an object")
+
+
+def check_context(value: Json, limits: EnvelopeLimits) -> None:
+    if value.__class__ is not str or len(value) > limits.context_chars:
+        raise InvalidEnvelope(f"context must be a string of at most {limits.context_chars} characters")
+
+
+# Writing: the fewest bytes changed.
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def rewrite(raw: bytes, changes: Mapping[str, Json]) -> bytes:
+    """The same object with some members replaced (None: removed); all other members keep their bytes.
+
+    New members come last. `raw` must have been accepted by `jsontext.parse`.
+    """
+    parts: list[bytes] = []
+    left = dict(changes)
+    for name, value in _members.decode(raw).items():
+        if name in left:
+            replacement = left.pop(name)
+            if replacement is not None:
+                parts.append(orjson.dumps(name) + b":" + jsontext.encode(replacement))
+        else:
+            parts.append(orjson.dumps(name) + b":" + bytes(value))
+    parts += [
+        orjson.dumps(name) + b":" + jsontext.encode(value)
+        for name, value in left.items()
+        if value is not None
+    ]
+    return b"{" + b",".join(parts) + b"}"
+
+
+def append_members(raw: bytes, members: Mapping[str, Json]) -> bytes:
+    """The same bytes with members added before the closing brace; none of them may be there already."""
+    return raw.rstrip(b" \t\r\n")[:-1] + b"," + jsontext.encode(dict(members))[1:]
+
+
+def completed(envelope: Envelope, *, protocol: str, id: str, ts: str, sender: str) -> Envelope:
+    """D-05: absent protocol, id, ts and from are filled; what was given stays as it was."""
+    values = {"protocol": protocol, "id": id, "ts": ts, "from": sender}
+    raw = append_members(envelope.raw, {name: values[name] for name in envelope.missing})
+    return msgspec.structs.replace(
+        envelope,
+        id=envelope.id or id,
+        ts=envelope.ts or ts,
+        sender=envelope.sender or sender,
+        raw=raw,
+        missing=(),
+    )
+
+
+def addressed(envelope: Envelope, to: Sequence[str]) -> Envelope:
+    """D-19: the same envelope addressed to runtime ids."""
+    return msgspec.structs.replace(envelope, to=to, raw=rewrite(envelope.raw, {"to": list(to)}))
+
+
+def rfc3339(now: float) -> str:
+    """A moment as the wire writes it, in UTC to the millisecond."""
+    return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,194 @@
+"""Every kind of MEW v0.4 in one table (MEW 3), and the words MCPx and m3p have for it.
+
+The gateway's behaviour towards a kind is read from its row: who may send it, what it must correlate
+to, which room executes it, whether it is relayed, and what still passes when the sender is paused,
+shut down, or the journal cannot be written. Kinds that are not here pass as vendor kinds (D-08).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+Sender = Literal["member", "gateway"]
+Handler = Literal["relay", "requests", "proposals", "grants", "invites", "roster", "control", "streams"]
+# As in dialects.md section 2: native in all dialects, extension of a draft, passed under its mechanical name.
+Bridging = Literal["native", "extension", "passed"]
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: what the gateway must know of a kind."""
+
+    name: str
+    section: str
+    sender: Sender = "member"
+    # What `correlation_id` has to name; empty: nothing is required.
+    answers: tuple[str, ...] = ()
+    handler: Handler = "relay"
+    # False: the gateway consumes it and speaks itself (D-23, D-34).
+    relayed: bool = True
+    passes_pause: bool = False  # D-25
+    passes_shutdown: bool = False  # D-26
+    # D-85: refused while the journal cannot be written. Acts that only shrink rights are never audited first.
+    audited: bool = False
+    bridging: Bridging = "passed"
+
+
+_CONTROLS = (
+    "participant/pause",
+    "participant/request-status",
+    "participant/forget",
+    "participant/compact",
+    "participant/clear",
+    "participant/restart",
+)
+
+_ROWS: Final = (
+    Kind(name="mcp/request", section="MEW 3.1.1", handler="requests", audited=True, bridging="native"),
+    Kind(
+        name="mcp/response",
+        section="MEW 3.1.2",
+        answers=("mcp/request",),
+        handler="requests",
+        bridging="native",
+    ),
+    Kind(name="mcp/proposal", section="MEW 3.2", handler="proposals", audited=True, bridging="native"),
+    Kind(
+        name="mcp/withdraw",
+        section="MEW 3.3.1",
+        answers=("mcp/proposal",),
+        handler="proposals",
+        passes_pause=True,
+        bridging="extension",
+    ),
+    Kind(
+        name="mcp/reject",
+        section="MEW 3.3.2",
+        answers=("mcp/proposal",),
+        handler="proposals",
+        passes_pause=True,
+        bridging="extension",
+    ),
+    Kind(name="chat", section="MEW 3.4", bridging="native"),
+    Kind(
+        name="chat/acknowledge",
+        section="MEW 3.4.1",
+        answers=("chat", "participant/shutdown"),
+        passes_pause=True,
+        passes_shutdown=True,
+    ),
+    Kind(name="chat/cancel", section="MEW 3.4.2", answers=("chat",), passes_pause=True),
+    Kind(name="reasoning/start", section="MEW 3.5.2"),
+    Kind(name="reasoning/thought", section="MEW 3.5.3"),
+    Kind(name="reasoning/conclusion", section="MEW 3.5.4"),
+    Kind(name="reasoning/cancel", section="MEW 3.5.5", passes_pause=True),
+    Kind(name="capability/grant", section="MEW 3.6.1", handler="grants", audited=True),
+    Kind(name="capability/revoke", section="MEW 3.6.2", handler="grants"),
+    Kind(name="capability/grant-ack", section="MEW 3.6.3", answers=("capability/grant",), passes_pause=True),
+    Kind(name="space/invite", section="MEW 3.6.5", handler="invites", relayed=False, audited=True),
+    Kind(name="space/invite-ack", section="MEW 3.6.6", sender="gateway", answers=("space/invite",)),
+    Kind(name="space/kick", section="MEW 3.6.7", handler="roster"),
+    Kind(name="participant/pause", section="MEW 3.9.1", handler="control"),
+    Kind(
+        name="participant/resume",
+        section="MEW 3.9.2",
+        answers=("participant/pause",),
+        handler="control",
+        passes_pause=True,
+    ),
+    Kind(name="participant/request-status", section="MEW 3.9.3", handler="control"),
+    Kind(
+        name="participant/status",
+        section="MEW 3.9.4",
+        answers=_CONTROLS,
+        passes_pause=True,
+        passes_shutdown=True,
+    ),
+    Kind(name="participant/forget", section="MEW 3.9.5", handler="control"),
+    Kind(name="participant/compact", section="MEW 3.9.6", handler="control"),
+    Kind(
+        name="participant/compact-done",
+        section="MEW 3.9.7",
+        answers=("participant/compact",),
+        passes_pause=True,
+    ),
+    Kind(name="participant/clear", section="MEW 3.9.8", handler="control"),
+    Kind(name="participant/restart", section="MEW 3.9.9", handler="control"),
+    Kind(name="participant/shutdown", section="MEW 3.9.10", handler="control"),
+    Kind(name="stream/request", section="MEW 3.10.1", handler="streams"),
+    Kind(name="stream/open", section="MEW 3.10.2", sender="gateway", answers=("stream/request",)),
+    Kind(
+        name="stream/close",
+        section="MEW 3.10.4",
+        answers=("stream/open",),
+        handler="streams",
+        passes_pause=True,
+        passes_shutdown=True,
+    ),
+    Kind(name="stream/grant-write", section="MEW 3.10.5", handler="streams", relayed=False),
+    Kind(name="stream/revoke-write", section="MEW 3.10.6", handler="streams", relayed=False),
+    Kind(name="stream/transfer-ownership", section="MEW 3.10.7", handler="streams", relayed=False),
+    Kind(
+        name="stream/write-granted", section="MEW 3.10.5", sender="gateway", answers=("stream/grant-write",)
+    ),
+    Kind(
+        name="stream/write-revoked", section="MEW 3.10.6", sender="gateway", answers=("stream/revoke-write",)
+    ),
+    Kind(
+        name="stream/ownership-transferred",
+        section="MEW 3.10.7",
+        sender="gateway",
+        answers=("stream/transfer-ownership",),
+    ),
+    Kind(name="system/presence", section="MEW 3.7", sender="gateway", bridging="native"),
+    Kind(name="system/welcome", section="MEW 3.8.1", sender="gateway", bridging="native"),
+    Kind(name="system/error", section="MEW 3.8.2", sender="gateway", bridging="native"),
+    # D-28, D-92: ours, visible and capability-bound like any other.
+    Kind(name="moot/approve", section="D-28", answers=("mcp/proposal",), handler="proposals", audited=True),
+)
+
+KINDS: Final[Mapping[str, Kind]] = {row.name: row for row in _ROWS}
+
+# Vendor kinds, and those of ours that the gateway only carries (trust/*).
+UNKNOWN: Final = Kind(name="", section="D-08")
+
+# D-15: which answers a member owes, and to what; they need no capability of their own.
+OBLIGED: Final[Mapping[str, frozenset[str]]] = {
+    "mcp/response": frozenset({"mcp/request"}),
+    "capability/grant-ack": frozenset({"capability/grant"}),
+    "participant/compact-done": frozenset({"participant/compact"}),
+    "participant/status": frozenset(_CONTROLS),
+    "chat/acknowledge": frozenset({"participant/shutdown", "participant/forget"}),
+}
+
+# D-15: what a server may say back while it works on a request, though it holds no right to request.
+WHILE_ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+NOTIFICATION_PREFIX: Final = "notifications/"
+CANCELLED: Final = "notifications/cancelled"
+
+# D-56: the gateway cannot do these for a member, and a legacy member does not know them.
+UNSUPPORTED_BY_LEGACY: Final = frozenset(_CONTROLS) - {"participant/pause"}
+
+# D-93: MCPx spellings that a MEW connection must not use.
+OLD_SPELLINGS: Final = ("mcp/request:", "mcp/response:", "mcp/proposal:")
+
+
+def is_reserved(kind: str) -> bool:
+    """D-10, D-44: only the gateway speaks these, whatever capabilities a member holds."""
+    row = KINDS.get(kind)
+    if row is not None:
+        return row.sender == "gateway"
+    return kind.startswith("system/") or kind in ("system", "presence")
+
+
+# D-52, D-56: kinds with a word of their own. Everything else is carried over by the mechanical rule.
+MCPX_WORDS: Final[Mapping[str, str]] = {"mcp/withdraw": "proposal/withdraw", "mcp/reject": "proposal/reject"}
+M3P_WORDS: Final[Mapping[str, str]] = {
+    "mcp/withdraw": "mcpx.withdraw.proposal",
+    "mcp/reject": "mcpx.reject.proposal",
+    "chat": "chat.message",
+}
+# The kinds that carry METHOD and CONTEXT in the legacy dialects.
+OPERATION_KINDS: Final = frozenset({"mcp/request", "mcp/response", "mcp/proposal"})

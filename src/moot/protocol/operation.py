@@ -1,0 +1,52 @@
+"""What an MCP message does: a method, and the one thing it does it to (MCPx 3.1, D-49)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+# Json is whatever a JSON text holds. `Any` inside: mypy has no cheap recursive alias for reading.
+Json = Any
+Payload = Mapping[str, Json]
+
+
+class Operation(NamedTuple):
+    """A method and its context: `tools/call` on `read_file`, `resources/read` of a URI.
+
+    `None` where it is not known, not given, or the method has no context.
+    """
+
+    method: str | None
+    context: str | None
+
+
+# D-49: where a method keeps its context. Each path is tried in turn; lists and the rest have none.
+CONTEXT_PATHS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "tools/call": (("params", "name"),),
+    "prompts/get": (("params", "name"),),
+    "resources/read": (("params", "uri"),),
+    "resources/subscribe": (("params", "uri"),),
+    "resources/unsubscribe": (("params", "uri"),),
+    "completion/complete": (("params", "ref", "name"), ("params", "ref", "uri")),
+}
+
+
+def context_of(method: str | None, payload: Payload) -> str | None:
+    """The context that the payload itself names, if this method has one."""
+    for path in CONTEXT_PATHS.get(method or "", ()):
+        value: Json = payload
+        for key in path:
+            if not isinstance(value, dict):
+                break
+            value = value.get(key)
+        if isinstance(value, str):
+            return value
+    return None
+
+
+def operation_of(payload: Payload) -> Operation:
+    """The operation that a request or proposal body holds: the facts, whatever a kind claims."""
+    method = payload.get("method")
+    if not isinstance(method, str):
+        return Operation(None, None)
+    return Operation(method, context_of(method, payload))

@@ -1,0 +1,157 @@
+"""A capability as it was written, what it stands for, and how it is read (MEW 4.1, D-90)."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moot.errors import InvalidPattern
+from moot.protocol.kinds import KINDS
+from moot.protocol.operation import Json, Operation, Payload
+from moot.protocol.patterns.globs import glob, includes
+from moot.protocol.patterns.matching import Pattern, Text, compile_object, leaves_of
+from moot.protocol.patterns.notation import (
+    Claims,
+    Notation,
+    notation_of,
+    objects_of,
+    read_string,
+    strings_of,
+    widest_objects_of,
+)
+from moot.protocol.patterns.views import claims_of
+
+# D-10: what only the gateway says.
+_GATEWAY_KINDS: Final = ("system/*", *(name for name, kind in KINDS.items() if kind.sender == "gateway"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capability:
+    """One right. Two are equal when they are the same JSON, labels included, in the same notation.
+
+    `original` is what is enforced, kept as given; `patterns` are the MEW objects that it stands for,
+    compiled. A string that asks a CONTEXT of a method without a field for it stands for none: it can
+    only ever match what a legacy sender's kind claims.
+    """
+
+    original: Json
+    notation: Notation
+    patterns: tuple[Pattern, ...]
+    # Names only kinds that members can never send (D-10); to be warned about.
+    inert: bool
+    # Of a string notation: what a legacy sender is matched on, and objects at least as wide as that.
+    claims: Claims | None = field(repr=False)
+    reach: tuple[Pattern, ...] = field(repr=False)
+    _canonical: str = field(repr=False)
+    _views: dict[Notation, list[Json]] = field(repr=False, default_factory=dict)
+
+    def matches(
+        self,
+        kind: str,
+        payload: Payload,
+        to: Sequence[str] = (),
+        *,
+        asked: Operation | None = None,
+        claim: Operation | None = None,
+        agreed: bool = True,
+    ) -> bool:
+        """Whether this right covers a message of a canonical kind.
+
+        `asked` is the operation of the request that a response answers, None if unknown. `claim` is
+        what stands in the kind of a legacy sender (None for MEW senders), `agreed` whether it equals
+        the payload's facts.
+        """
+        if claim is not None:
+            if self.claims is not None:
+                return self.claims.match(kind, claim)
+            if not agreed:
+                return False
+        facts = payload if isinstance(payload, dict) else dict(payload)
+        operation = asked if claim is None else claim
+        return any(pattern.matches(kind, facts, to, operation) for pattern in self.patterns)
+
+    def view(self, notation: Notation) -> list[Json]:
+        """How this right is shown in a notation: MEW objects, or strings.
+
+        Never wider than the right (D-53); empty when the notation cannot say it.
+        """
+        shown = self._views.get(notation)
+        if shown is None:
+            shown = self._views[notation] = self._shown(notation)
+        return list(shown)
+
+    def _shown(self, notation: Notation) -> list[Json]:
+        if notation == "mew":
+            return [pattern.source for pattern in self.patterns]
+        if notation == self.notation:
+            return [self.original]
+        rights = [self.claims] if self.claims is not None else claims_of(self.patterns[0].source)
+        return list(strings_of(rights, notation))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Capability)
+            and other.notation == self.notation
+            and other._canonical == self._canonical
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.notation, self._canonical))
+
+
+def read_capability(value: Json, *, notation: Notation | None = None, place: Notation = "mew") -> Capability:
+    """The capability that a JSON value is (D-90); raises InvalidPattern saying what to write instead.
+
+    An object is MEW wherever it stands. A string is read in `notation` if that is given, else by its
+    shape and the `place` where it stands.
+    """
+    if not isinstance(value, (str, dict)):
+        raise InvalidPattern(f"capability {repr(value)[:60]} must be an object or a string")
+    canonical = _canonical(value)
+    if isinstance(value, dict):
+        original = copy.deepcopy(value)
+        return _capability(original, "mew", (compile_object(original),), None, canonical)
+    notation = notation or notation_of(value, place)
+    if notation == "mew":
+        if not value:
+            raise InvalidPattern("capability '' is empty; write * for everything")
+        return _capability(value, notation, (compile_object({"kind": value}),), None, canonical)
+    claims = read_string(value, notation)
+    patterns = tuple(compile_object(source) for source in objects_of(claims))
+    return _capability(value, notation, patterns, claims, canonical)
+
+
+def read_capabilities(
+    values: Json, *, notation: Notation | None = None, place: Notation = "mew"
+) -> tuple[Capability, ...]:
+    """Every capability of a JSON list, in order; raises InvalidPattern if one cannot be read."""
+    if not isinstance(values, list):
+        raise InvalidPattern('capabilities must be a list, as in [{"kind": "chat"}]')
+    return tuple(read_capability(value, notation=notation, place=place) for value in values)
+
+
+def _capability(
+    original: Json, notation: Notation, patterns: tuple[Pattern, ...], claims: Claims | None, canonical: str
+) -> Capability:
+    reach = patterns
+    if claims is not None and any(claims.reach_beyond_objects(kind) for kind in claims.kinds):
+        reach = tuple(compile_object(source) for source in widest_objects_of(claims))
+    inert = all(_only_the_gateway_sends(pattern) for pattern in reach)
+    return Capability(original, notation, patterns, inert, claims, reach, canonical)
+
+
+def _only_the_gateway_sends(pattern: Pattern) -> bool:
+    return all(
+        isinstance(leaf, Text) and any(includes(glob(kind), leaf.glob) for kind in _GATEWAY_KINDS)
+        for leaf in leaves_of(pattern.kind)
+    )
+
+
+def _canonical(value: Json) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidPattern("capability holds something that is not JSON, or is nested too deep") from None

@@ -1,0 +1,37 @@
+"""What the gateway itself executes, one file per subject.
+
+Each kind has a `prepare` function: it checks the shape of the payload and who may do this (ladder step 11)
+and hands back an `Act`, whose limits are checked next (step 13) and which is executed last (step 14).
+Nothing changes before `execute`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.space.effects import Effect, Mint
+from moot.space.roster import Session
+from moot.space.state import State
+from moot.space.window import Record
+
+
+def _no_limits() -> None:
+    """Most acts have no limit of their own."""
+
+
+class Act(NamedTuple):
+    """A checked act, ready to be carried out. `record` is what the window keeps of its envelope."""
+
+    execute: Callable[[Record, float, Mint], list[Effect]]
+    check_limits: Callable[[], None] = _no_limits
+
+
+Prepare = Callable[[State, Session, Envelope], Act]
+
+
+def told(fields: dict[str, Json]) -> dict[str, Json]:
+    """Without what is None."""
+    return {name: value for name, value in fields.items() if value is not None}

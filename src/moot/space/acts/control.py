@@ -1,0 +1,123 @@
+"""Pausing, resuming, shutting down, and questions that a member owes an answer to (MEW 3.9; D-25, D-26)."""
+
+from __future__ import annotations
+
+from moot.errors import InvalidRequest, ParticipantNotFound
+from moot.protocol.close_codes import SHUT_DOWN
+from moot.protocol.envelope import Envelope
+from moot.protocol.kinds import UNSUPPORTED_BY_LEGACY
+from moot.protocol.operation import Json
+from moot.space.acts import Act
+from moot.space.acts.requests import check_open_requests
+from moot.space.acts.streams import close_streams_of
+from moot.space.effects import Answer, Disconnect, Effect, Mint
+from moot.space.roster import Member, Pause, Session, is_gateway
+from moot.space.state import State
+from moot.space.window import Record
+
+# A pause for longer than a year is a pause without end.
+_LONGEST_PAUSE = 366 * 86_400.0
+
+
+def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
+    members = _addressed(state, session, envelope)
+    seconds = envelope.payload.get("timeout_seconds")
+    if seconds is not None and (
+        isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0
+    ):
+        raise InvalidRequest("payload.timeout_seconds must be a positive number")
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        until = None if seconds is None or seconds > _LONGEST_PAUSE else now + float(seconds)
+        for member in members:
+            lift_pause(state, member)
+            member.pause = Pause(envelope.id, session.member.name, until)
+            state.window.pin(envelope.id)
+            if until is not None:
+                state.schedule(until, "pause", member.name)
+        state.owe(envelope.id, record, tuple(member.name for member in members), now)
+        return []
+
+    return Act(execute, lambda: check_open_requests(state, session))
+
+
+def prepare_resume(state: State, session: Session, envelope: Envelope) -> Act:
+    members = _addressed(state, session, envelope)
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        for member in members:
+            # D-25: nobody lifts their own pause; once its time is up it is gone anyway.
+            if member is not session.member:
+                lift_pause(state, member)
+        return []
+
+    return Act(execute)
+
+
+def lift_pause(state: State, member: Member) -> None:
+    if member.pause is not None:
+        state.window.unpin(member.pause.id)
+        member.pause = None
+
+
+def prepare_question(state: State, session: Session, envelope: Envelope) -> Act:
+    """request-status, forget, compact, clear, restart: the member does it, we remember who owes an answer."""
+    members = _addressed(state, session, envelope)
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        state.owe(envelope.id, record, tuple(member.name for member in members), now)
+        deaf = [member.id for member in members if envelope.to and _only_legacy(member)]
+        if not deaf or envelope.kind not in UNSUPPORTED_BY_LEGACY:
+            return []
+        # D-56: an orchestrator must not wait for ever.
+        payload: dict[str, Json] = {
+            "error": "unsupported_by_recipient",
+            "message": f"{', '.join(deaf)} speaks a dialect without {envelope.kind}: expect no answer",
+            "attempted_kind": envelope.wire_kind or envelope.kind,
+            "participants": deaf,
+        }
+        to = [session.member.id]
+        notice = state.notice("system/error", payload, now, mint, to=to, correlation_id=[envelope.id])
+        return [Answer(session.id, notice)]
+
+    return Act(execute, lambda: check_open_requests(state, session))
+
+
+def _only_legacy(member: Member) -> bool:
+    dialects = {session.dialect for session in member.sessions.values()}
+    return bool(dialects) and "mew" not in dialects
+
+
+def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
+    members = _addressed(state, session, envelope)
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        closing_at = now + state.limits.shutdown_grace
+        for member in members:
+            for other in member.sessions.values():
+                if other.closing_at is None:
+                    other.closing_at = closing_at
+                    state.schedule(closing_at, "shutdown", other.id)
+        state.owe(envelope.id, record, tuple(member.name for member in members), now)
+        return []
+
+    return Act(execute, lambda: check_open_requests(state, session))
+
+
+def end_shutdown(state: State, session: Session, now: float, mint: Mint) -> list[Effect]:
+    """D-26: the grace is over; its streams end at once (D-39). The caller lets the session leave."""
+    effects: list[Effect] = [Disconnect(session.id, SHUT_DOWN, "shut down on request")]
+    if all(other.closing_at is not None for other in session.member.sessions.values()):
+        effects += close_streams_of(state, session.member.name, "owner_shut_down", now, mint)
+    return effects
+
+
+def _addressed(state: State, session: Session, envelope: Envelope) -> list[Member]:
+    """The members a control is meant for; without `to`, all but the sender (D-25)."""
+    names = [name for name in envelope.to if not is_gateway(name)]
+    if not names:
+        return [member for member in state.roster.present() if member is not session.member]
+    missing = [name for name in names if state.roster.resolve(name) is None]
+    if missing:
+        raise ParticipantNotFound(f"not in this space: {', '.join(missing)}", participants=missing)
+    return list(dict.fromkeys(state.roster.find(name) for name in names))

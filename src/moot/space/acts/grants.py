@@ -1,0 +1,165 @@
+"""Granting and revoking (MEW 3.6.1, 3.6.2, 3.6.8; D-16, D-18, D-82)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, ResourceLimit, Unauthorized
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json, Payload
+from moot.protocol.patterns import Capability, covered_by, covers, overlaps, read_capabilities
+from moot.space.acts import Act
+from moot.space.effects import Answer, Effect, Mint
+from moot.space.grants import Grant
+from moot.space.roster import Member, Session, is_gateway
+from moot.space.state import State
+from moot.space.window import Record
+
+
+def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
+    granter = session.member
+    recipient = _recipient(state, envelope)
+    if recipient is granter:
+        raise InvalidOperation("nobody grants to themselves")
+    capabilities = _capabilities(envelope.payload, session)
+    check_handed_on(state, granter, capabilities)
+
+    def check_limits() -> None:
+        limits = state.limits
+        if len(capabilities) > limits.capabilities_per_grant:
+            raise ResourceLimit(
+                f"more than {limits.capabilities_per_grant} capabilities in one grant",
+                limit="capabilities_per_grant",
+            )
+        if len(state.grants.to(recipient.name)) >= limits.grants_per_member:
+            raise ResourceLimit(
+                f"{recipient.name} holds {limits.grants_per_member} grants already", limit="grants_per_member"
+            )
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        reason = envelope.payload.get("reason")
+        state.grants.add(
+            Grant(
+                envelope.id,
+                granter.name,
+                recipient.name,
+                capabilities,
+                now,
+                reason if isinstance(reason, str) else None,
+            )
+        )
+        state.window.pin(envelope.id)
+        state.owe(envelope.id, record, (recipient.name,), now)
+        state.refresh(recipient)
+        return state.welcome_again([recipient], now, mint)
+
+    return Act(execute, check_limits)
+
+
+def check_handed_on(
+    state: State, granter: Member, capabilities: Sequence[Capability], also: Sequence[Capability] = ()
+) -> None:
+    """MEW 3.6.8: nobody hands on what they do not hold; `also` is what anyone may hand on."""
+    if state.config.delegation == "unrestricted":
+        return
+    held = [*granter.rights.capabilities, *also]
+    for capability in capabilities:
+        if not covered_by(capability, held):
+            raise CapabilityViolation(
+                "you cannot hand on a capability that you do not hold yourself",
+                detail="not_held",
+                capability=capability.original,
+            )
+
+
+def prepare_revoke(state: State, session: Session, envelope: Envelope) -> Act:
+    revoker = session.member
+    recipient = _recipient(state, envelope)
+    grant_id = envelope.payload.get("grant_id")
+    if grant_id is not None:
+        kept = _without_grant(state, revoker, recipient, grant_id)
+        patterns: tuple[Capability, ...] = ()
+    else:
+        patterns = _capabilities(envelope.payload, session)
+        kept = _without_matching(state, revoker, recipient, patterns)
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        for grant, capabilities in kept:
+            state.grants.keep(grant.id, capabilities)
+            state.forget_grant(grant)
+        effects = state.welcome_again(state.let_grants_fall(), now, mint)
+        left = [right for right in recipient.rights.capabilities if any(overlaps(right, p) for p in patterns)]
+        if left:
+            # D-18: a silent leftover would be taken for safety.
+            payload: dict[str, Json] = {
+                "error": "revoke_incomplete",
+                "message": f"{recipient.name} still holds rights that this pattern touches",
+                "participant_id": recipient.id,
+                "remaining": left,
+            }
+            notice = state.notice(
+                "system/error", payload, now, mint, to=[revoker.id], correlation_id=[envelope.id]
+            )
+            effects.append(Answer(session.id, notice))
+        return effects
+
+    return Act(execute)
+
+
+def _without_grant(
+    state: State, revoker: Member, recipient: Member, grant_id: Json
+) -> list[tuple[Grant, list[Capability]]]:
+    grant = state.grants.by_id.get(grant_id) if isinstance(grant_id, str) else None
+    if grant is None:
+        raise InvalidRequest(f"no grant {grant_id!r}: it never was or is gone already", grant_id=grant_id)
+    if grant.recipient != recipient.name:
+        raise InvalidRequest(f"grant {grant_id!r} was not given to {recipient.name}", grant_id=grant_id)
+    if not _may_revoke(state, revoker, grant, grant.capabilities):
+        raise Unauthorized(
+            "only the granter, whoever their right came from, or a holder of the same right revokes it"
+        )
+    return [(grant, [])]
+
+
+def _without_matching(
+    state: State, revoker: Member, recipient: Member, patterns: Sequence[Capability]
+) -> list[tuple[Grant, list[Capability]]]:
+    """D-18: every granted capability that a pattern covers goes, from all grants this revoker may touch."""
+    kept: list[tuple[Grant, list[Capability]]] = []
+    forbidden = False
+    for grant in state.grants.to(recipient.name):
+        matched = [c for c in grant.capabilities if any(covers(pattern, c) for pattern in patterns)]
+        allowed = [c for c in matched if _may_revoke(state, revoker, grant, [c])]
+        forbidden = forbidden or len(allowed) < len(matched)
+        if allowed:
+            kept.append((grant, [c for c in grant.capabilities if c not in allowed]))
+    if forbidden and not kept:
+        raise Unauthorized(
+            "only the granter, whoever their right came from, or a holder of the same right revokes it"
+        )
+    return kept
+
+
+def _may_revoke(state: State, revoker: Member, grant: Grant, rights: Sequence[Capability]) -> bool:
+    if revoker.name in state.grants.ancestors(grant):
+        return True
+    return all(covered_by(right, revoker.rights.capabilities) for right in rights)
+
+
+def _recipient(state: State, envelope: Envelope) -> Member:
+    name = envelope.payload.get("recipient")
+    if not isinstance(name, str):
+        raise InvalidRequest("payload.recipient must name a participant")
+    member = state.roster.find(name)
+    # D-82: who is told and who gains must be the same.
+    others = {other for other in state.resolved(envelope.to) if not is_gateway(other)} - {member.name}
+    if others:
+        raise InvalidRequest("`to` and payload.recipient name different participants")
+    return member
+
+
+def _capabilities(payload: Payload, session: Session) -> tuple[Capability, ...]:
+    values = payload.get("capabilities")
+    if not isinstance(values, list) or not values:
+        raise InvalidRequest("payload.capabilities must be a non-empty list of capabilities")
+    return read_capabilities(values, place=session.dialect)

@@ -1,0 +1,156 @@
+"""Inviting and removing participants (MEW 3.6.5 to 3.6.7; D-23, D-24)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moot.errors import InvalidOperation, InvalidRequest, Refused, ResourceLimit
+from moot.protocol import payloads
+from moot.protocol.close_codes import REMOVED
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability, covered_by, read_capabilities
+from moot.space.acts import Act
+from moot.space.acts.grants import check_handed_on
+from moot.space.acts.streams import close_streams_of, drop_target, drop_writer
+from moot.space.config import Name
+from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, Mail, Mint, Result
+from moot.space.grants import Grant
+from moot.space.roster import Member, Session, is_gateway, logical_name
+from moot.space.state import State
+from moot.space.window import Record
+
+
+def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
+    inviter = session.member
+    invitee = logical_name(envelope.payload.get("participant_id"))
+    email = envelope.payload.get("email")
+    if email is not None and (not isinstance(email, str) or "@" not in email or not email.isprintable()):
+        raise InvalidRequest("payload.email must be a mail address")
+    values = envelope.payload.get("initial_capabilities", [])
+    if not isinstance(values, list):
+        raise InvalidRequest("payload.initial_capabilities must be a list of capabilities")
+
+    def check_limits() -> None:
+        invited = sum(1 for member in state.roster if member.invited_by is not None)
+        if invited >= state.limits.invited_participants:
+            raise ResourceLimit("this space has invited as many as it may", limit="invited_participants")
+        if len(values) > state.limits.capabilities_per_grant:
+            raise ResourceLimit("too many initial capabilities", limit="capabilities_per_grant")
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        known = state.roster.members.get(invitee)
+        if (known is not None and not known.kicked) or invitee in state.roster.aliases:
+            return _acknowledge(
+                state, session, envelope, payloads.invite_ack("already_exists", invitee), now, mint
+            )
+        try:
+            capabilities = read_capabilities(values, place=session.dialect)
+            check_handed_on(state, inviter, capabilities, state.config.invite_baseline)
+        except Refused as refusal:
+            # D-23: the answer to an invite is its ack, also when it fails; nothing was registered.
+            failed = payloads.invite_ack("error", invitee, error=refusal.code, message=refusal.message)
+            return _acknowledge(state, session, envelope, failed, now, mint)
+        return _admit(state, session, envelope, invitee, capabilities, now, mint)
+
+    return Act(execute, check_limits)
+
+
+def _admit(
+    state: State,
+    session: Session,
+    envelope: Envelope,
+    invitee: Name,
+    capabilities: Sequence[Capability],
+    now: float,
+    mint: Mint,
+) -> list[Effect]:
+    inviter = session.member
+    reason = envelope.payload.get("reason")
+    reason = reason if isinstance(reason, str) else None
+    # What everyone may hand on is the invitee's own; the rest hangs on the inviter's chain, or an invite
+    # would be a way to keep rights that were only lent (D-18).
+    baseline = state.config.invite_baseline
+    own = [c for c in capabilities if covered_by(c, baseline) or state.config.delegation == "unrestricted"]
+    lent = tuple(c for c in capabilities if c not in own)
+    member = Member(invitee, own)
+    member.invited_by = inviter.name
+    token = mint.token()
+    member.credentials = (token.hash,)
+    state.roster.add(member)
+    if lent:
+        state.grants.add(Grant(envelope.id, inviter.name, invitee, lent, now, reason))
+        state.window.pin(envelope.id)
+    state.refresh(member)
+
+    url = state.config.connection_url
+    url = None if url is None else url.replace("{id}", invitee)
+    created = payloads.invite_ack("created", invitee, token=token.secret, connection_url=url)
+    effects: list[Effect] = [Credential(invitee, member.credentials)]
+    effects += _acknowledge(state, session, envelope, created, now, mint)
+    others = [other for other in state.roster.present() if other is not inviter]
+    shown = payloads.member(invitee, capabilities=member.rights.capabilities)
+    news = payloads.presence("invited", shown, invited_by=inviter.id, reason=reason)
+    sessions = state.sessions_of(others)
+    if sessions:
+        effects.append(Deliver(sessions, state.notice("system/presence", news, now, mint)))
+    email = envelope.payload.get("email")
+    if email:
+        effects.append(Mail(email, invitee, inviter.name, token, url))
+    return effects
+
+
+def _acknowledge(
+    state: State, session: Session, envelope: Envelope, payload: dict[str, Json], now: float, mint: Mint
+) -> list[Effect]:
+    """MEW 3.6.6: to the inviter's asking socket, nobody else."""
+    if session.options.injected:
+        return [Result(session.id, payload)]
+    to = [session.member.id]
+    notice = state.notice("space/invite-ack", payload, now, mint, to=to, correlation_id=[envelope.id])
+    return [Answer(session.id, notice)]
+
+
+def prepare_kick(state: State, session: Session, envelope: Envelope) -> Act:
+    name = envelope.payload.get("participant_id")
+    if not isinstance(name, str):
+        raise InvalidRequest("payload.participant_id must name a participant")
+    if is_gateway(name):
+        raise InvalidOperation("the gateway cannot be removed")
+    member = state.roster.find(name)
+    if member is session.member:
+        raise InvalidOperation("nobody removes themselves: just leave")
+    reason = envelope.payload.get("reason")
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        return remove_member(state, member, reason if isinstance(reason, str) else "kicked", now, mint)
+
+    return Act(execute)
+
+
+def remove_member(state: State, member: Member, reason: str, now: float, mint: Mint) -> list[Effect]:
+    """D-24: out at once, on every socket, with all that hung on it. Known as kicked until restored."""
+    was_present, id = member.present, member.id
+    effects: list[Effect] = []
+    for session in list(member.sessions.values()):
+        state.roster.exit(session)
+        effects.append(Disconnect(session.id, REMOVED, f"removed from the space: {reason}"))
+    state.membership_changed()
+    if was_present:
+        gone = payloads.presence("leave", payloads.member(id, name=member.name), reason=reason)
+        effects.append(state.announce("system/presence", gone, now, mint))
+    member.kicked = True
+    member.pause = None
+    member.credentials = ()
+    effects.append(Credential(member.name, ()))
+    for proposal in state.ledger.open_of(member.name):
+        state.ledger.settle(proposal, "withdrawn", None)
+        state.window.unpin(proposal.id)
+    effects += close_streams_of(state, member.name, "owner_removed", now, mint)
+    effects += drop_writer(state, member, "removed", now, mint)
+    drop_target(state, member.name)
+    for grant in state.grants.to(member.name):
+        state.grants.remove(grant.id)
+        state.window.unpin(grant.id)
+    effects += state.welcome_again(state.let_grants_fall(), now, mint)
+    return effects

@@ -1,0 +1,149 @@
+"""Proposing, deciding and withdrawing (MEW 3.2, 3.3; D-28). `check_ledger` is ladder step 10."""
+
+from __future__ import annotations
+
+from moot.errors import (
+    ApprovalRequired,
+    InvalidRequest,
+    ProposalMismatch,
+    ProposalSettled,
+    ResourceLimit,
+    Unauthorized,
+)
+from moot.protocol.envelope import Envelope
+from moot.protocol.fingerprint import fingerprint
+from moot.space.acts import Act
+from moot.space.effects import Effect, Mint
+from moot.space.proposals import Proposal
+from moot.space.roster import Session
+from moot.space.state import State
+from moot.space.window import Record
+
+
+def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
+    """One proposal, at most one execution, of exactly what was reviewed."""
+    named = state.ledger.named_in(tuple(envelope.correlation_id))
+    if envelope.kind == "moot/approve" and not named:
+        raise InvalidRequest("an approval must correlate to a proposal of this space")
+    for proposal in named:
+        if envelope.kind == "mcp/request":
+            _check_fulfilment(state, session, envelope, proposal, now)
+        elif envelope.kind == "mcp/withdraw":
+            if proposal.proposer != session.member.name:
+                raise Unauthorized("only its proposer withdraws a proposal", proposal_id=proposal.id)
+            _check_open(proposal, now)
+        elif envelope.kind == "moot/approve":
+            if proposal.proposer == session.member.name:
+                raise Unauthorized("nobody approves their own proposal", proposal_id=proposal.id)
+            _check_open(proposal, now)
+
+
+def _check_open(proposal: Proposal, now: float) -> None:
+    state = proposal.state_at(now)
+    if state != "open":
+        raise ProposalSettled(
+            f"proposal {proposal.id!r} is {state} already",
+            proposal_id=proposal.id,
+            state=state,
+            **({} if proposal.settled_by is None else {"settled_by": proposal.settled_by}),
+        )
+
+
+def _check_fulfilment(
+    state: State, session: Session, envelope: Envelope, proposal: Proposal, now: float
+) -> None:
+    _check_open(proposal, now)
+    if state.config.separation and proposal.proposer == session.member.name:
+        raise Unauthorized("in this space nobody fulfils their own proposal", proposal_id=proposal.id)
+    if fingerprint(envelope.raw) != proposal.fingerprint:
+        raise ProposalMismatch(
+            "method or params differ from what was proposed: to run something else, send a request without "
+            "this correlation",
+            proposal_id=proposal.id,
+        )
+    if proposal.to and set(state.resolved(envelope.to)) != set(proposal.to):
+        raise ProposalMismatch(
+            f"the proposal is addressed to {', '.join(state.ids(proposal.to))}", proposal_id=proposal.id
+        )
+    missing = proposal.approvals_needed - len(proposal.approved_by)
+    if missing > 0:
+        raise ApprovalRequired(
+            f"{missing} more approval{'s' if missing > 1 else ''} needed (moot/approve)",
+            proposal_id=proposal.id,
+            approvals_needed=proposal.approvals_needed,
+            approved_by=state.ids(proposal.approved_by),
+        )
+
+
+def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
+    proposer = session.member
+
+    def check_limits() -> None:
+        most = state.limits.open_proposals
+        if len(state.ledger.open_of(proposer.name)) >= most:
+            raise ResourceLimit(
+                f"{most} of your proposals are open: withdraw one first", limit="open_proposals"
+            )
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        expires = now + state.limits.proposal_seconds
+        needed = max(
+            (
+                quorum.approvals_needed
+                for quorum in state.config.quorum
+                if quorum.pattern.matches("mcp/request", envelope.payload, record.to)
+            ),
+            default=0,
+        )
+        state.ledger.add(
+            Proposal(
+                envelope.id,
+                proposer.name,
+                record.to,
+                fingerprint(envelope.raw),
+                expires,
+                approvals_needed=needed,
+            )
+        )
+        state.window.pin(envelope.id)
+        state.schedule(expires, "proposal", envelope.id)
+        return []
+
+    return Act(execute, check_limits)
+
+
+def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+            state.ledger.settle(proposal, "withdrawn", envelope.id)
+            state.window.unpin(proposal.id)
+        return []
+
+    return Act(execute)
+
+
+def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+            if session.member.name not in proposal.rejected_by:
+                proposal.rejected_by.append(session.member.name)
+        return []
+
+    return Act(execute)
+
+
+def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+            if session.member.name not in proposal.approved_by:
+                proposal.approved_by.append(session.member.name)
+        return []
+
+    return Act(execute)
+
+
+def expire_proposal(state: State, id: str, now: float) -> None:
+    proposal = state.ledger.get(id)
+    if proposal is not None and proposal.state == "open" and now >= proposal.expires:
+        state.ledger.settle(proposal, "expired", None)
+        state.window.unpin(id)

@@ -1,0 +1,115 @@
+"""Requests and their answers: who owes one, who may give one (MEW 3.1; D-15, D-80)."""
+
+from __future__ import annotations
+
+from moot.errors import ResourceLimit, Unauthorized
+from moot.protocol.envelope import Envelope
+from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, WHILE_ASKED
+from moot.protocol.operation import Operation
+from moot.space.acts import Act
+from moot.space.effects import Effect, Mint
+from moot.space.roster import Session
+from moot.space.state import State
+from moot.space.window import Record
+
+
+def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
+    method = envelope.payload.get("method")
+    notification = isinstance(method, str) and method.startswith(NOTIFICATION_PREFIX)
+    fulfilled = state.ledger.named_in(tuple(envelope.correlation_id)) if envelope.correlation_id else []
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        for proposal in fulfilled:
+            state.ledger.settle(proposal, "fulfilled", envelope.id)
+            state.window.unpin(proposal.id)
+            record.proposer = proposal.proposer
+        if not notification:
+            # Only members can owe; the sender may address itself, and the gateway answers nothing.
+            owed = [name for name in dict.fromkeys(record.to) if name in state.roster.members]
+            state.owe(envelope.id, record, tuple(owed), now)
+        return []
+
+    if notification or not envelope.to:
+        return Act(execute)
+    return Act(execute, lambda: check_open_requests(state, session))
+
+
+def prepare_response(state: State, session: Session, envelope: Envelope) -> Act:
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        for id in envelope.correlation_id:
+            asked = state.window.get(id)
+            if asked is not None and asked.kind == "mcp/request":
+                state.paid(id, asked, session.member.name)
+        return []
+
+    return Act(execute)
+
+
+def check_open_requests(state: State, session: Session) -> None:
+    most = state.limits.open_requests
+    if session.member.open_requests >= most:
+        raise ResourceLimit(f"{most} of your requests wait for an answer already", limit="open_requests")
+
+
+def check_may_answer(state: State, session: Session, envelope: Envelope) -> None:
+    """D-80: whoever was not asked does not answer, for every request named."""
+    for id in envelope.correlation_id:
+        asked = state.window.get(id)
+        if asked is None or asked.kind != "mcp/request" or not asked.to:
+            continue
+        if session.member.name not in asked.to:
+            raise Unauthorized(f"request {id!r} was addressed to somebody else", request_id=id)
+
+
+def is_obliged(state: State, session: Session, envelope: Envelope) -> bool:
+    """D-15: an answer that the sender owes needs no capability; it must go back to whoever asked."""
+    name = session.member.name
+    expected = OBLIGED.get(envelope.kind)
+    if expected is None and envelope.kind != "mcp/request":
+        return False
+    ids = envelope.correlation_id
+    if not ids:
+        return False
+    addressed = state.resolved(envelope.to)
+    for id in ids:
+        asked = state.window.get(id)
+        if asked is None:
+            return False
+        if expected is not None:
+            if asked.kind not in expected or name not in asked.owed:
+                return False
+            if addressed and asked.author not in addressed:
+                return False
+        elif not _belongs_to_request(asked, envelope, name, addressed):
+            return False
+    return True
+
+
+def _belongs_to_request(asked: Record, envelope: Envelope, name: str, addressed: tuple[str, ...]) -> bool:
+    """Progress, questions back, and cancelling: part of a request that is still open."""
+    method = envelope.payload.get("method")
+    if asked.kind != "mcp/request" or not isinstance(method, str) or not addressed:
+        return False
+    if method == CANCELLED and asked.author == name:
+        return bool(asked.owed) and all(other in asked.to for other in addressed)
+    if not method.startswith(NOTIFICATION_PREFIX) and method not in WHILE_ASKED:
+        return False
+    return name in asked.owed and all(other == asked.author for other in addressed)
+
+
+def operation_asked(state: State, envelope: Envelope) -> Operation | None:
+    """What the request does that a response answers; None when it is not known (any more)."""
+    for id in envelope.correlation_id:
+        asked = state.window.get(id)
+        if asked is not None and asked.kind == "mcp/request":
+            return asked.operation
+    return None
+
+
+def proposer_asked(state: State, envelope: Envelope) -> str | None:
+    """D-30: who proposed what a response answers, as the wire shows them."""
+    for id in envelope.correlation_id:
+        asked = state.window.get(id)
+        if asked is not None and asked.proposer is not None:
+            return state.ids([asked.proposer])[0]
+    return None

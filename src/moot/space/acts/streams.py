@@ -1,0 +1,278 @@
+"""Opening, sharing, handing over and closing streams (MEW 3.10; D-33 to D-39)."""
+
+from __future__ import annotations
+
+from moot.errors import (
+    InvalidOperation,
+    InvalidRequest,
+    ParticipantNotFound,
+    ResourceLimit,
+    TargetNotFound,
+    Unauthorized,
+)
+from moot.protocol import jsontext
+from moot.protocol.envelope import Envelope, rfc3339
+from moot.protocol.operation import Json
+from moot.space.acts import Act, told
+from moot.space.config import Name
+from moot.space.effects import Effect, Mint, Result
+from moot.space.roster import Member, Session
+from moot.space.state import State
+from moot.space.streams import SERVER_FIELDS, Stream
+from moot.space.window import Record
+
+
+def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
+    payload = envelope.payload
+    if not session.takes_frames:
+        raise InvalidRequest("this connection takes no stream frames: connect with streams=1")  # D-57
+    direction = payload.get("direction", "upload" if state.config.reference_compat else None)
+    if direction not in ("upload", "download"):
+        raise InvalidRequest("payload.direction must be upload or download")
+    target = _targets(state, payload.get("target"))
+
+    def check_limits() -> None:
+        limits = state.limits
+        if len(state.streams.owned_by(session.member.name)) >= limits.streams_per_member:
+            raise ResourceLimit(
+                f"{limits.streams_per_member} streams are open: close one first", limit="streams_per_member"
+            )
+        if target is not None and len(target) > limits.stream_targets:
+            raise ResourceLimit(f"more than {limits.stream_targets} targets", limit="stream_targets")
+        if len(jsontext.encode(dict(payload))) > limits.stream_request_bytes:
+            raise ResourceLimit(
+                f"the description of a stream is larger than {limits.stream_request_bytes} bytes",
+                limit="stream_request_bytes",
+            )
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        owner = session.member
+        stream = Stream(
+            id=f"stream-{mint.id()}",
+            owner=owner.name,
+            direction=direction,
+            created=rfc3339(now),
+            request_id=envelope.id,
+            open_id="",
+            request={name: value for name, value in payload.items() if name not in SERVER_FIELDS},
+            target=target,
+            writers=[owner.name],
+        )
+        state.streams.open[stream.id] = stream
+        state.window.pin(envelope.id)
+        opened: dict[str, Json] = told(
+            {
+                "stream_id": stream.id,
+                "encoding": stream.encoding,
+                "owner": owner.id,
+                "authorized_writers": [owner.id],
+                "target": None if target is None else state.ids(target),
+            }
+        )
+        news = state.announce("stream/open", opened, now, mint, to=[owner.id], correlation_id=[envelope.id])
+        stream.open_id = news.message.id  # type: ignore[union-attr]  # announce always holds a notice
+        effects: list[Effect] = [news]
+        if session.options.injected:
+            effects.append(Result(session.id, {"status": "stream_opened", "stream_id": stream.id}))
+            if not owner.present:
+                # Nobody is there to own it: the grace of D-39 starts at once.
+                _orphan(state, stream, now)
+        return effects
+
+    return Act(execute, check_limits)
+
+
+def _targets(state: State, value: Json) -> list[Name] | None:
+    if value is None or value == []:
+        return None
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InvalidRequest("payload.target must be a list of participant ids")
+    missing = [name for name in value if state.roster.resolve(name) is None]
+    if missing:
+        raise TargetNotFound(f"not in this space: {', '.join(missing)}", targets=missing)
+    members = list(dict.fromkeys(state.roster.find(name).name for name in value))
+    deaf = [
+        state.roster.members[name].id
+        for name in members
+        if (sessions := state.roster.members[name].sessions)
+        and not any(s.takes_frames for s in sessions.values())
+    ]
+    if deaf:
+        raise TargetNotFound(
+            f"takes no stream frames: {', '.join(deaf)} (connect with streams=1)",
+            targets=deaf,
+            detail="no_frames",
+        )
+    return members
+
+
+def prepare_close(state: State, session: Session, envelope: Envelope) -> Act:
+    stream = state.streams.named_by(envelope.payload, tuple(envelope.correlation_id))
+    if stream.owner != session.member.name:
+        raise Unauthorized("only its owner or the gateway closes a stream", stream_id=stream.id)
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        _forget(state, stream)
+        return []
+
+    return Act(execute)
+
+
+def prepare_grant_write(state: State, session: Session, envelope: Envelope) -> Act:
+    stream = _owned(state, session, envelope)
+    writer = _named(state, envelope, "participant_id")
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        for names in (stream.writers, stream.granted):
+            if writer.name not in names:
+                names.append(writer.name)
+        return [_acknowledged(state, "stream/write-granted", stream, writer, envelope, now, mint)]
+
+    return Act(execute)
+
+
+def prepare_revoke_write(state: State, session: Session, envelope: Envelope) -> Act:
+    stream = _owned(state, session, envelope)
+    name = envelope.payload.get("participant_id")
+    if not isinstance(name, str):
+        raise InvalidRequest("payload.participant_id must name a participant")
+    member = state.roster.resolve(name)
+    if member is not None and member.name == stream.owner:
+        raise InvalidOperation("the owner always writes: transfer the stream instead", stream_id=stream.id)
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        # Idempotent also for somebody who is gone: then only the list is told again.
+        gone = member or Member(Name(name))
+        _remove_writer(stream, gone.name)
+        return [_acknowledged(state, "stream/write-revoked", stream, gone, envelope, now, mint)]
+
+    return Act(execute)
+
+
+def prepare_transfer(state: State, session: Session, envelope: Envelope) -> Act:
+    stream = _owned(state, session, envelope)
+    heir = _named(state, envelope, "new_owner")
+    if heir.name == stream.owner:
+        raise InvalidOperation("you own this stream already", stream_id=stream.id)
+
+    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+        previous = stream.owner
+        # D-38: writing goes with ownership, unless it was granted by itself.
+        if previous not in stream.granted:
+            stream.writers.remove(previous)
+        stream.owner = heir.name
+        if heir.name not in stream.writers:
+            stream.writers.append(heir.name)
+        stream.closes_at = None
+        payload: dict[str, Json] = {
+            "stream_id": stream.id,
+            "previous_owner": state.ids([previous])[0],
+            "new_owner": heir.id,
+            "authorized_writers": state.ids(stream.writers),
+        }
+        return [_to_all(state, "stream/ownership-transferred", payload, envelope, now, mint)]
+
+    return Act(execute)
+
+
+def close_streams_of(state: State, owner: Name, reason: str, now: float, mint: Mint) -> list[Effect]:
+    effects: list[Effect] = []
+    for stream in state.streams.owned_by(owner):
+        effects += close_by_gateway(state, stream, reason, now, mint)
+    return effects
+
+
+def close_by_gateway(state: State, stream: Stream, reason: str, now: float, mint: Mint) -> list[Effect]:
+    """D-37: the gateway's own close names the stream and says why."""
+    _forget(state, stream)
+    payload: dict[str, Json] = {"stream_id": stream.id, "reason": reason}
+    to = state.ids([stream.owner])
+    return [state.announce("stream/close", payload, now, mint, to=to, correlation_id=[stream.open_id])]
+
+
+def drop_writer(state: State, member: Member, reason: str, now: float, mint: Mint) -> list[Effect]:
+    """MEW 3.10.6: who leaves loses write access, but for the owner."""
+    effects: list[Effect] = []
+    for stream in state.streams.open.values():
+        if member.name in stream.writers and stream.owner != member.name:
+            _remove_writer(stream, member.name)
+            payload: dict[str, Json] = {
+                "stream_id": stream.id,
+                "participant_id": member.id,
+                "authorized_writers": state.ids(stream.writers),
+                "reason": reason,
+            }
+            effects.append(state.announce("stream/write-revoked", payload, now, mint))
+    return effects
+
+
+def drop_target(state: State, name: Name) -> None:
+    """D-39: a removed member hears nothing more; a stream without targets left goes to nobody."""
+    for stream in state.streams.open.values():
+        if stream.target is not None and name in stream.target:
+            stream.target.remove(name)
+
+
+def owner_left(state: State, owner: Name, now: float) -> None:
+    """D-39: a stream outlives its owner's socket for a while."""
+    for stream in state.streams.owned_by(owner):
+        _orphan(state, stream, now)
+
+
+def owner_returned(state: State, owner: Name) -> None:
+    for stream in state.streams.owned_by(owner):
+        stream.closes_at = None
+
+
+def _orphan(state: State, stream: Stream, now: float) -> None:
+    stream.closes_at = now + state.limits.stream_owner_grace
+    state.schedule(stream.closes_at, "stream", stream.id)
+
+
+def _forget(state: State, stream: Stream) -> None:
+    del state.streams.open[stream.id]
+    state.window.unpin(stream.request_id)
+
+
+def _remove_writer(stream: Stream, name: Name) -> None:
+    for names in (stream.writers, stream.granted):
+        if name in names:
+            names.remove(name)
+
+
+def _owned(state: State, session: Session, envelope: Envelope) -> Stream:
+    stream = state.streams.find(envelope.payload.get("stream_id"))
+    if stream.owner != session.member.name:
+        raise Unauthorized("only the owner of a stream decides who writes to it", stream_id=stream.id)
+    return stream
+
+
+def _named(state: State, envelope: Envelope, field: str) -> Member:
+    name = envelope.payload.get(field)
+    if not isinstance(name, str):
+        raise InvalidRequest(f"payload.{field} must name a participant")
+    member = state.roster.resolve(name)
+    if member is None or not member.present:
+        raise ParticipantNotFound(f"{name!r} is not in this space now", participant_id=name)
+    return member
+
+
+def _acknowledged(
+    state: State, kind: str, stream: Stream, member: Member, envelope: Envelope, now: float, mint: Mint
+) -> Effect:
+    payload: dict[str, Json] = {
+        "stream_id": stream.id,
+        "participant_id": member.id,
+        "authorized_writers": state.ids(stream.writers),
+    }
+    return _to_all(state, kind, payload, envelope, now, mint)
+
+
+def _to_all(
+    state: State, kind: str, payload: dict[str, Json], envelope: Envelope, now: float, mint: Mint
+) -> Effect:
+    reason = envelope.payload.get("reason")
+    if isinstance(reason, str):
+        payload["reason"] = reason
+    to = [member.id for member in state.roster.present()]
+    return state.announce(kind, payload, now, mint, to=to, correlation_id=[envelope.id])

@@ -1,0 +1,100 @@
+"""How one space is set up: its rules, its participants and its limits. `moot.config` fills these in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NewType
+
+import msgspec
+
+from moot.protocol.envelope import DialectName, EnvelopeLimits
+from moot.protocol.patterns import Capability, read_capabilities
+
+SessionId = NewType("SessionId", str)
+# A participant's logical name, as configured or invited. The runtime id on the wire may differ (D-19).
+Name = NewType("Name", str)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Every bound of a space, with its default. 0 turns the two rates off."""
+
+    messages_per_second: float = 2_000
+    bytes_per_second: float = 8 << 20
+    # D-22: a browser tab, a terminal, a few more.
+    sessions_per_member: int = 8
+    # D-07: how far back a repeated id is noticed.
+    recent_ids: int = 10_000
+    # How long and how many requests may wait for their answer (D-15).
+    request_seconds: float = 3_600
+    open_requests: int = 1_024
+    # D-28: a day, so that a proposal made in the evening can be decided in the morning.
+    proposal_seconds: float = 86_400
+    open_proposals: int = 256
+    settled_proposals: int = 10_000
+    streams_per_member: int = 64
+    stream_targets: int = 256
+    # What late joiners are told about a stream is kept in memory and in every welcome.
+    stream_request_bytes: int = 16_384
+    stream_owner_grace: float = 60  # D-39
+    frame_bytes: int = 1 << 20
+    grants_per_member: int = 256
+    capabilities_per_grant: int = 64
+    invited_participants: int = 1_000
+    shutdown_grace: float = 5  # D-26
+    envelope: EnvelopeLimits = EnvelopeLimits()
+
+
+class ParticipantConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One participant that the space knows from the start."""
+
+    capabilities: tuple[Capability, ...] = ()
+    exclusive: bool = False
+    # SHA-256 of each token; the tokens themselves are known to nobody but their holder.
+    credentials: tuple[str, ...] = ()
+
+
+class Quorum(msgspec.Struct, frozen=True, kw_only=True):
+    """D-28: proposals whose operation matches need this many approvals before they may be fulfilled."""
+
+    pattern: Capability
+    approvals_needed: int
+
+
+# D-23: what anyone who may invite can give an invitee, though they hold less themselves.
+INVITE_BASELINE = read_capabilities(
+    [
+        {"kind": "chat"},
+        {"kind": "chat/acknowledge"},
+        {"kind": "chat/cancel"},
+        {"kind": "mcp/proposal"},
+        {"kind": "mcp/withdraw"},
+        {"kind": "mcp/response"},
+        {"kind": "participant/status"},
+        {"kind": "reasoning/*"},
+    ]
+)
+
+
+class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of one space."""
+
+    name: str
+    participants: Mapping[str, ParticipantConfig] = msgspec.field(default_factory=dict)
+    # Public spaces only: what an unnamed guest may do; None keeps guests out (D-21).
+    anonymous: tuple[Capability, ...] | None = None
+    dialects: frozenset[DialectName] = frozenset({"mew"})
+    accept_protocols: frozenset[str] = frozenset()  # D-06
+    delegation: Literal["covered", "unrestricted"] = "covered"  # D-16
+    invite_baseline: tuple[Capability, ...] = INVITE_BASELINE
+    kind_validation: Literal["minimal", "lazy"] = "minimal"  # D-48
+    enforce_pause: bool = True  # D-25
+    reference_compat: bool = False  # D-10, D-14, D-33
+    unmapped: Literal["pass", "drop"] = "pass"  # D-56
+    ack_delivery: Literal["all", "author"] = "all"  # D-32
+    status_delivery: Literal["all", "requester"] = "all"  # D-32
+    violation_notice: bool = False  # D-32
+    separation: bool = False  # D-28: a proposer never fulfils its own
+    quorum: tuple[Quorum, ...] = ()
+    # Where an invitee connects, `{id}` standing for its name (MEW 3.6.6); None leaves it out.
+    connection_url: str | None = None
+    limits: Limits = Limits()

@@ -1,0 +1,86 @@
+"""What a step of a space asks the outside to do. Effects name sessions and are carried out in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from moot.protocol.envelope import Envelope
+from moot.protocol.frames import Frame
+from moot.protocol.operation import Json, Operation
+from moot.protocol.payloads import Notice
+from moot.space.config import Name, SessionId
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A fresh credential. On replay only the hash is known (D-89)."""
+
+    hash: str
+    secret: str | None = None
+
+    def __repr__(self) -> str:  # the secret shows nowhere
+        return f"Token(hash={self.hash[:12]}…)"
+
+
+class Mint(Protocol):
+    """Fresh ids and tokens, drawn by the edge and journaled with the input that used them (D-89)."""
+
+    def id(self) -> str: ...
+
+    def token(self) -> Token: ...
+
+
+class Deliver(msgspec.Struct, frozen=True, gc=False):
+    """Send one message to several sessions, spelled in each one's dialect.
+
+    `operation` and `proposer` are what a translation of a response needs to know (dialects.md 2 and 5).
+    """
+
+    sessions: Sequence[SessionId]
+    message: Envelope | Notice | Frame
+    operation: Operation | None = None
+    proposer: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Tell one session something that nobody else hears: its welcome, its error, its invite-ack."""
+
+    session: SessionId
+    notice: Notice
+
+
+class Disconnect(msgspec.Struct, frozen=True):
+    """Close a session that the space has already forgotten."""
+
+    session: SessionId
+    code: int
+    reason: str
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """The tokens that now admit this participant, as hashes; none: its tokens are void."""
+
+    participant: Name
+    hashes: tuple[str, ...]
+
+
+class Mail(msgspec.Struct, frozen=True):
+    """MEW 3.6.5: send an invitee its way in. The token stands here and in the invite-ack, nowhere else."""
+
+    address: str
+    participant: Name
+    invited_by: Name
+    token: Token
+    connection_url: str | None
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of an input that has no socket to hear it: an HTTP post or an admin's act (D-40, D-55)."""
+
+    session: SessionId | None
+    fields: Mapping[str, Json]
+
+
+Effect = Deliver | Answer | Disconnect | Credential | Mail | Result

@@ -1,0 +1,299 @@
+"""The one ladder of the product, the same for WebSocket and HTTP (dialects.md section 7).
+
+Each rung either passes or refuses with its own word, and the first refusal wins:
+
+     1  decode, fill            the dialect, before us; fields that are missing are filled here (D-05)
+     2  rate                    rate_limited
+     3  identity                auth_violation
+     4  shut down, paused       participant_shutdown, participant_paused
+     5  duplicate id            duplicate_id
+     6  reserved kinds          capability_violation (reserved_kind)
+     7  kind against payload    kind_payload_mismatch
+     8  capability              capability_violation, unless the answer is owed (D-15)
+     9  who may answer          unauthorized
+    10  proposal ledger         proposal_settled, proposal_mismatch, approval_required, unauthorized
+    11  shape of the act        invalid_request, …_not_found, invalid_operation
+    12  journal able            unavailable
+    13  limits                  resource_limit
+    14  execute and deliver
+
+A refused input changes nothing. What the gateway itself executes lives in `acts/`, one file a subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from moot.errors import (
+    AuthViolation,
+    CapabilityViolation,
+    DuplicateId,
+    KindPayloadMismatch,
+    ParticipantPaused,
+    ParticipantShutdown,
+    Refused,
+    Unavailable,
+)
+from moot.protocol import payloads
+from moot.protocol.agreement import check_agreement
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import Envelope, addressed, completed, rfc3339
+from moot.protocol.kinds import KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
+from moot.protocol.operation import Json, operation_of
+from moot.space.acts import Act, Prepare, control, grants, invites, proposals, requests, streams
+from moot.space.config import SessionId
+from moot.space.effects import Answer, Deliver, Effect, Mint, Result
+from moot.space.roster import Session
+from moot.space.state import State
+from moot.space.window import Record
+
+_ACTS: Final[Mapping[str, Prepare]] = {
+    "mcp/request": requests.prepare_request,
+    "mcp/response": requests.prepare_response,
+    "mcp/proposal": proposals.prepare_proposal,
+    "mcp/withdraw": proposals.prepare_withdraw,
+    "mcp/reject": proposals.prepare_reject,
+    "moot/approve": proposals.prepare_approve,
+    "capability/grant": grants.prepare_grant,
+    "capability/revoke": grants.prepare_revoke,
+    "space/invite": invites.prepare_invite,
+    "space/kick": invites.prepare_kick,
+    "participant/pause": control.prepare_pause,
+    "participant/resume": control.prepare_resume,
+    "participant/request-status": control.prepare_question,
+    "participant/forget": control.prepare_question,
+    "participant/compact": control.prepare_question,
+    "participant/clear": control.prepare_question,
+    "participant/restart": control.prepare_question,
+    "participant/shutdown": control.prepare_shutdown,
+    "stream/request": streams.prepare_request,
+    "stream/close": streams.prepare_close,
+    "stream/grant-write": streams.prepare_grant_write,
+    "stream/revoke-write": streams.prepare_revoke_write,
+    "stream/transfer-ownership": streams.prepare_transfer,
+}
+_LEDGER_KINDS: Final = frozenset({"mcp/request", "mcp/withdraw", "moot/approve"})
+# D-32: kinds that a space may deliver to one member only.
+_NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
+
+
+def climb(state: State, session: Session, envelope: Envelope, now: float, mint: Mint) -> list[Effect]:
+    """One envelope from one session, rung by rung. Never raises Refused: the answer is an effect."""
+    member = session.member
+    try:
+        # 2
+        member.throttle.check_rate(len(envelope.raw), now, state.limits)
+        # 3
+        if envelope.sender != member.id and envelope.sender:
+            raise AuthViolation(f"you are {member.id!r}, not {envelope.sender[:128]!r}")
+        if envelope.missing:
+            envelope = _completed(session, envelope, now, mint)
+        kind = envelope.kind
+        row = KINDS.get(kind, UNKNOWN)
+        # 4
+        if member.pause is not None or session.closing_at is not None:
+            check_free_to_speak(state, session, row, now)
+        # 5
+        if envelope.id in state.window.recent or envelope.id in state.window.pinned:
+            raise DuplicateId(f"id {envelope.id!r} was used before: every envelope needs its own")
+        # 6
+        if row.sender == "gateway" or row is UNKNOWN:
+            _check_not_reserved(state, kind)
+        # 7 and 8
+        to = state.resolved(envelope.to) if state.roster.aliases else envelope.to
+        if envelope.dialect == "mew" and kind != "mcp/response":
+            agreed = True
+            if not member.rights.allow(kind, envelope.payload, to):
+                _check_obliged(state, session, envelope)
+        else:
+            agreed = _check_claims(state, session, envelope, to)
+        # 9
+        if kind == "mcp/response":
+            requests.check_may_answer(state, session, envelope)
+        # 10
+        if (envelope.correlation_id and kind in _LEDGER_KINDS) or kind == "moot/approve":
+            proposals.check_ledger(state, session, envelope, now)
+        # 11
+        prepare = _ACTS.get(kind)
+        act = None if prepare is None else _prepared(state, prepare, session, envelope)
+        # 12
+        if row.audited and not state.journal_able:
+            raise Unavailable("the journal cannot be written, so nothing that must be audited happens")
+        # 13
+        if act is not None:
+            act.check_limits()
+    except Refused as refusal:
+        return _refused(state, session, envelope, refusal, now, mint)
+    # 14
+    return _accepted(state, session, envelope, row, act, agreed=agreed, now=now, mint=mint)
+
+
+def _accepted(
+    state: State,
+    session: Session,
+    envelope: Envelope,
+    row: Kind,
+    act: Act | None,
+    *,
+    agreed: bool,
+    now: float,
+    mint: Mint,
+) -> list[Effect]:
+    record = Record(session.member.name, envelope.kind)
+    operation = proposer = None
+    if envelope.kind in OPERATION_KINDS:
+        record.to = state.resolved(envelope.to)
+        if envelope.kind == "mcp/response":
+            operation = requests.operation_asked(state, envelope)
+            proposer = requests.proposer_asked(state, envelope)
+        else:
+            operation = record.operation = operation_of(envelope.payload)
+    state.window.remember(envelope.id, record)
+    effects: list[Effect] = []
+    if row.relayed:
+        if state.roster.aliases and envelope.to:
+            envelope = _readdressed(state, envelope)
+        if envelope.kind in _NARROWED:
+            audience = _narrowed(state, session, envelope)
+        else:
+            audience = state.audience(envelope, session, translated=agreed)
+        effects.append(Deliver(audience, envelope, operation, proposer))
+    if act is not None:
+        effects += act.execute(record, now, mint)
+    if not agreed:
+        effects += _told_of_mismatch(state, session, envelope, now, mint)
+    if session.options.injected and not any(isinstance(effect, Result) for effect in effects):
+        effects.append(Result(session.id, {"status": "accepted"}))
+    if session.options.injected:
+        effects = [_with_receipt(effect, envelope, now) for effect in effects]
+    return effects
+
+
+def _completed(session: Session, envelope: Envelope, now: float, mint: Mint) -> Envelope:
+    return completed(
+        envelope,
+        protocol=DIALECTS[session.dialect].protocol,
+        id=mint.id() if "id" in envelope.missing else "",
+        ts=rfc3339(now),
+        sender=session.member.id,
+    )
+
+
+def check_free_to_speak(state: State, session: Session, row: Kind, now: float) -> None:
+    if session.closing_at is not None and not (row.passes_shutdown and now < session.closing_at):
+        raise ParticipantShutdown("you were shut down: rejoin to speak again")
+    pause = session.member.pause
+    if pause is None or session.member.pause_is_over(now) or not state.config.enforce_pause:
+        return
+    if not row.passes_pause:
+        left = {} if pause.until is None else {"retry_after": round(pause.until - now, 3)}
+        raise ParticipantPaused(
+            f"paused by {pause.by}: wait for participant/resume", pause_id=pause.id, **left
+        )
+
+
+def _check_not_reserved(state: State, kind: str) -> None:
+    if is_reserved(kind) and not (state.config.reference_compat and kind == "stream/open"):
+        raise CapabilityViolation(f"{kind} is sent by the gateway alone", detail="reserved_kind")
+
+
+def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequence[str]) -> bool:
+    """Steps 7 and 8 where the kind claims something, or a response answers something.
+
+    Under `kind_validation: lazy` a mismatch passes within its own dialect: False.
+    """
+    agreed = True
+    asked = requests.operation_asked(state, envelope) if envelope.kind == "mcp/response" else None
+    try:
+        check_agreement(envelope, asked=asked)
+    except KindPayloadMismatch:
+        if state.config.kind_validation != "lazy":
+            raise
+        agreed = False
+    if not session.member.rights.allow(
+        envelope.kind, envelope.payload, to, asked=asked, claim=envelope.claim, agreed=agreed
+    ):
+        _check_obliged(state, session, envelope)
+    return agreed
+
+
+def _check_obliged(state: State, session: Session, envelope: Envelope) -> None:
+    if not requests.is_obliged(state, session, envelope):
+        kind = envelope.wire_kind or envelope.kind
+        hint = ": send it as mcp/proposal and let someone decide" if envelope.kind == "mcp/request" else ""
+        raise CapabilityViolation(f"you hold no capability for {kind}{hint}")
+
+
+def _prepared(state: State, prepare: Prepare, session: Session, envelope: Envelope) -> Act | None:
+    try:
+        return prepare(state, session, envelope)
+    except Refused as refusal:
+        # D-10: existing clients close streams that the gateway never opened.
+        compat = state.config.reference_compat and envelope.kind == "stream/close"
+        if compat and refusal.code == "stream_not_found":
+            return None
+        raise
+
+
+def _readdressed(state: State, envelope: Envelope) -> Envelope:
+    """D-19: delivered `to` shows runtime ids."""
+    ids = [name if (m := state.roster.resolve(name)) is None else m.id for name in envelope.to]
+    return envelope if ids == list(envelope.to) else addressed(envelope, ids)
+
+
+def _narrowed(state: State, session: Session, envelope: Envelope) -> tuple[SessionId, ...]:
+    """D-32: spaces may keep acknowledgements and status reports between those concerned."""
+    config = state.config
+    audience = state.audience(envelope, session)
+    acknowledges = envelope.kind == "chat/acknowledge"
+    if (config.ack_delivery if acknowledges else config.status_delivery) == "all":
+        return audience
+    authors = {record.author for id in envelope.correlation_id if (record := state.window.get(id))}
+    if not authors:
+        return audience
+    concerned = {*authors, session.member.name}
+    return tuple(id for id in audience if state.roster.sessions[id].member.name in concerned)
+
+
+def _told_of_mismatch(
+    state: State, session: Session, envelope: Envelope, now: float, mint: Mint
+) -> list[Effect]:
+    refusal = KindPayloadMismatch(
+        "kind and payload disagree: only members of your own dialect were sent this"
+    )
+    return [_error(state, session, envelope, refusal, now, mint)]
+
+
+def _refused(
+    state: State, session: Session, envelope: Envelope, refusal: Refused, now: float, mint: Mint
+) -> list[Effect]:
+    effects: list[Effect] = [_error(state, session, envelope, refusal, now, mint)]
+    if refusal.code == "capability_violation" and state.config.violation_notice:
+        payload: dict[str, Json] = {
+            "error": refusal.code,
+            "participant": session.member.id,
+            "attempted_kind": envelope.wire_kind or envelope.kind,
+        }
+        others = tuple(id for id in state.everyone() if id != session.id)
+        effects.append(Deliver(others, state.notice("system/error", payload, now, mint)))
+    return effects
+
+
+def _error(
+    state: State, session: Session, envelope: Envelope, refusal: Refused, now: float, mint: Mint
+) -> Effect:
+    payload = payloads.error(
+        refusal,
+        attempted_kind=envelope.wire_kind or envelope.kind,
+        capabilities=session.member.rights.capabilities,
+    )
+    ids = [envelope.id] if envelope.id else []
+    notice = state.notice("system/error", payload, now, mint, to=[session.member.id], correlation_id=ids)
+    return Answer(session.id, notice)
+
+
+def _with_receipt(effect: Effect, envelope: Envelope, now: float) -> Effect:
+    if not isinstance(effect, Result):
+        return effect
+    return Result(effect.session, {"id": envelope.id, "timestamp": rfc3339(now)} | dict(effect.fields))

@@ -1,0 +1,117 @@
+"""What the operator of a gateway does to a space: reload, change rights, restore, and report health.
+
+Like every other input these carry the time and a mint, and return effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moot.errors import InvalidOperation, ParticipantNotFound
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability
+from moot.space.acts.invites import remove_member
+from moot.space.config import Name, SpaceConfig
+from moot.space.effects import Credential, Effect, Mint, Result, Token
+from moot.space.roster import Member
+from moot.space.state import State
+
+
+class Operator:
+    """The operator's side of a space; `Space` adds the members' side."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def save(self) -> dict[str, Json]:
+        """The whole state as JSON values; `Space.restore` gives the same space back."""
+        return self.state.save()
+
+    def admits(self, token_hash: str) -> Name | None:
+        """Whose token this is, if anybody's here."""
+        for member in self.state.roster:
+            if token_hash in member.credentials and not member.kicked:
+                return member.name
+        return None
+
+    def health(self, *, journal_able: bool) -> list[Effect]:
+        """D-85: whether the journal can be written decides what is accepted."""
+        self.state.journal_able = journal_able
+        return []
+
+    def change_capabilities(
+        self,
+        name: str,
+        add: Sequence[Capability],
+        remove: Sequence[Capability],
+        by: str,
+        now: float,
+        mint: Mint,
+    ) -> list[Effect]:
+        """MCPx 10.3, D-55: change a member's static rights, all or nothing; grants may fall with them."""
+        state = self.state
+        member = state.roster.find(name)
+        old = member.rights.capabilities
+        kept = [capability for capability in member.static if capability not in remove]
+        member.static = tuple(dict.fromkeys([*kept, *add]))
+        effects = state.welcome_again(state.let_grants_fall(), now, mint)
+        fields: dict[str, Json] = {
+            "participantId": member.id,
+            "oldCapabilities": [capability.original for capability in old],
+            "newCapabilities": [capability.original for capability in member.rights.capabilities],
+            "modifiedBy": by,
+            "modifiedAt": rfc3339(now),
+        }
+        return [*effects, Result(None, fields)]
+
+    def restore_member(self, name: str, mint: Mint) -> list[Effect]:
+        """D-24: undo a kick. The old token stays void, so a new one is minted."""
+        state = self.state
+        member = state.roster.members.get(Name(name))
+        if member is None:
+            raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
+        if not member.kicked:
+            raise InvalidOperation(f"{name} was not removed")
+        member.kicked = False
+        token = mint.token()
+        member.credentials = (token.hash,)
+        state.refresh(member)
+        fields: dict[str, Json] = {"participant_id": name, "status": "restored"}
+        if token.secret is not None:
+            fields["token"] = token.secret
+        return [Credential(member.name, member.credentials), Result(None, fields)]
+
+    def rotate_credential(self, name: str, token: Token, *, keep: bool) -> list[Effect]:
+        """Give a member another token; without `keep` the earlier ones are void from now on."""
+        member = self.state.roster.find(name)
+        member.credentials = (*(member.credentials if keep else ()), token.hash)
+        return [Credential(member.name, member.credentials)]
+
+    def reload(self, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
+        """Take a new configuration over; nobody but removed participants is disconnected.
+
+        Invited members and grants stay. A participant that the configuration no longer names is removed.
+        """
+        state = self.state
+        effects: list[Effect] = []
+        for member in list(state.roster):
+            configured = member.name in state.config.participants
+            if configured and member.name not in config.participants and not member.kicked:
+                effects += remove_member(state, member, "no longer a participant", now, mint)
+                state.roster.remove(member)
+        state.config = config
+        state.limits = config.limits
+        state.window.size = config.limits.recent_ids
+        for name, participant in config.participants.items():
+            known = state.roster.members.get(Name(name))
+            if known is None:
+                known = Member(Name(name))
+                state.roster.add(known)
+            known.static = participant.capabilities
+            known.exclusive = participant.exclusive
+            if not known.kicked and known.credentials != participant.credentials:
+                known.credentials = participant.credentials
+                effects.append(Credential(known.name, known.credentials))
+        state.membership_changed()
+        return effects + state.welcome_again(state.let_grants_fall(), now, mint)

@@ -1,0 +1,86 @@
+"""The proposal ledger: at most one execution, of exactly what was proposed (MEW 3.2, 3.3, D-28).
+
+    open ──fulfilled by a matching mcp/request──▶ fulfilled
+      ├────withdrawn by its proposer────────────▶ withdrawn
+      └────after proposal_seconds───────────────▶ expired
+
+A rejection is noted and leaves the proposal open: it is feedback, the proposer decides what follows.
+Settled proposals stay known for a while, so that a late approval is told what happened.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Literal
+
+import msgspec
+
+from moot.protocol.operation import Json
+from moot.space.config import Name
+
+State = Literal["open", "fulfilled", "withdrawn", "expired"]
+
+
+class Proposal(msgspec.Struct):
+    """One proposal and what became of it."""
+
+    id: str
+    proposer: Name
+    to: tuple[Name, ...]
+    fingerprint: str
+    expires: float
+    approvals_needed: int = 0
+    state: State = "open"
+    settled_by: str | None = None  # the envelope that settled it
+    approved_by: list[Name] = msgspec.field(default_factory=list)
+    rejected_by: list[Name] = msgspec.field(default_factory=list)
+
+    def state_at(self, now: float) -> State:
+        return "expired" if self.state == "open" and now >= self.expires else self.state
+
+
+class Ledger:
+    """Open proposals, and a bounded number of settled ones."""
+
+    def __init__(self, settled: int) -> None:
+        self.proposals: dict[str, Proposal] = {}
+        self._most_settled = settled
+        self._settled: deque[str] = deque()
+        self._open: dict[Name, dict[str, Proposal]] = {}
+
+    def get(self, id: str) -> Proposal | None:
+        return self.proposals.get(id)
+
+    def named_in(self, correlation: tuple[str, ...] | list[str]) -> list[Proposal]:
+        return [self.proposals[id] for id in dict.fromkeys(correlation) if id in self.proposals]
+
+    def open_of(self, proposer: Name) -> list[Proposal]:
+        return list(self._open.get(proposer, {}).values())
+
+    def add(self, proposal: Proposal) -> None:
+        self.proposals[proposal.id] = proposal
+        if proposal.state == "open":
+            self._open.setdefault(proposal.proposer, {})[proposal.id] = proposal
+
+    def settle(self, proposal: Proposal, state: State, by: str | None) -> None:
+        """Close an open proposal; the oldest settled ones are forgotten."""
+        proposal.state = state
+        proposal.settled_by = by
+        del self._open[proposal.proposer][proposal.id]
+        self._settled.append(proposal.id)
+        if len(self._settled) > self._most_settled:
+            del self.proposals[self._settled.popleft()]
+
+    def save(self) -> dict[str, Json]:
+        return {
+            "proposals": [msgspec.to_builtins(proposal) for proposal in self.proposals.values()],
+            "settled": list(self._settled),
+        }
+
+    @classmethod
+    def load(cls, saved: dict[str, Any], settled: int) -> Ledger:
+        ledger = cls(settled)
+        for row in saved["proposals"]:
+            ledger.add(msgspec.convert(row, Proposal))
+        ledger._settled = deque(saved["settled"])
+        return ledger

@@ -1,0 +1,246 @@
+"""Who belongs to a space and who is connected: members, names and sessions (MEW 3.6.4, D-19, D-22).
+
+A *member* is a logical name with rights. It may be offline, or connected through several *sessions*
+that share one runtime id. Both names address it everywhere; `resolve` is the only place that knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, UsageError
+from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability, Rights, read_capability
+from moot.space.config import Name, SessionId
+from moot.space.throttle import Throttle
+
+# D-23; `:` only in runtime ids, so that no logical name looks like the gateway's.
+_LOGICAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_RUNTIME_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
+_RESERVED: Final = frozenset({"gateway", "system"})
+
+NO_RIGHTS: Final = Rights(())
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What one connection asked for (D-02, D-54, D-57)."""
+
+    echo: bool = True
+    routing: Literal["all", "directed"] = "all"
+    streams: bool = False
+    runtime_id: str | None = None
+    anonymous: bool = False
+    # An HTTP post: speaks and is answered, but is not present and hears nothing (D-40).
+    injected: bool = False
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """MEW 3.9.1: who paused a member, by which envelope, and until when."""
+
+    id: str
+    by: Name
+    until: float | None
+
+
+class Member:
+    """One participant of the space, present or not."""
+
+    __slots__ = (
+        "anonymous",
+        "credentials",
+        "exclusive",
+        "id",
+        "invited_by",
+        "kicked",
+        "name",
+        "open_requests",
+        "pause",
+        "rights",
+        "sessions",
+        "static",
+        "throttle",
+    )
+
+    def __init__(self, name: Name, static: Sequence[Capability] = (), *, exclusive: bool = False) -> None:
+        self.name = name
+        self.id: str = name
+        self.static = tuple(static)
+        self.exclusive = exclusive
+        self.anonymous = False
+        self.invited_by: Name | None = None
+        self.kicked = False
+        self.credentials: tuple[str, ...] = ()
+        self.pause: Pause | None = None
+        self.open_requests = 0
+        self.sessions: dict[SessionId, Session] = {}
+        # Static and granted together, kept current by `State.refresh`.
+        self.rights = NO_RIGHTS
+        # How fast it talks is no part of the saved state: a refused message changes nothing.
+        self.throttle = Throttle()
+
+    @property
+    def present(self) -> bool:
+        return any(not session.options.injected for session in self.sessions.values())
+
+    def pause_is_over(self, now: float) -> bool:
+        return self.pause is not None and self.pause.until is not None and self.pause.until <= now
+
+    def save(self) -> dict[str, Json]:
+        return {
+            "name": self.name,
+            "id": self.id,
+            "static": [save_capability(capability) for capability in self.static],
+            "exclusive": self.exclusive,
+            "anonymous": self.anonymous,
+            "invited_by": self.invited_by,
+            "kicked": self.kicked,
+            "credentials": list(self.credentials),
+            "pause": None if self.pause is None else msgspec.to_builtins(self.pause),
+            "open_requests": self.open_requests,
+        }
+
+    @classmethod
+    def load(cls, saved: dict[str, Any]) -> Member:
+        member = cls(Name(saved["name"]), load_capabilities(saved["static"]), exclusive=saved["exclusive"])
+        member.id = saved["id"]
+        member.anonymous = saved["anonymous"]
+        member.invited_by = saved["invited_by"]
+        member.kicked = saved["kicked"]
+        member.credentials = tuple(saved["credentials"])
+        member.pause = None if saved["pause"] is None else Pause(**saved["pause"])
+        member.open_requests = saved["open_requests"]
+        return member
+
+
+class Session:
+    """One connection of a member."""
+
+    __slots__ = ("closing_at", "dialect", "id", "member", "options")
+
+    def __init__(self, id: SessionId, member: Member, dialect: DialectName, options: Options) -> None:
+        self.id = id
+        self.member = member
+        self.dialect = dialect
+        self.options = options
+        # D-26: when a shut-down session is closed; None while it lives.
+        self.closing_at: float | None = None
+
+    @property
+    def takes_frames(self) -> bool:
+        return self.dialect == "mew" or self.options.streams  # D-57
+
+    def save(self) -> dict[str, Json]:
+        return {
+            "id": self.id,
+            "member": self.member.name,
+            "dialect": self.dialect,
+            "options": msgspec.to_builtins(self.options),
+            "closing_at": self.closing_at,
+        }
+
+
+class Roster:
+    """All members of the space, in the order in which they were first known."""
+
+    def __init__(self) -> None:
+        self.members: dict[Name, Member] = {}
+        self.sessions: dict[SessionId, Session] = {}
+        # Runtime ids that differ from their logical name; empty in most spaces, which keeps delivery quick.
+        self.aliases: dict[str, Member] = {}
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members.values())
+
+    def resolve(self, name: str) -> Member | None:
+        """The member that a logical name or runtime id stands for; kicked ones are nowhere."""
+        member = self.members.get(Name(name)) or self.aliases.get(name)
+        return None if member is None or member.kicked else member
+
+    def find(self, name: str) -> Member:
+        """`resolve`, or ParticipantNotFound."""
+        member = self.resolve(name)
+        if member is None:
+            raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
+        return member
+
+    def present(self) -> list[Member]:
+        return [member for member in self.members.values() if member.present]
+
+    def add(self, member: Member) -> None:
+        self.members[member.name] = member
+
+    def remove(self, member: Member) -> None:
+        self.aliases.pop(member.id, None)
+        del self.members[member.name]
+
+    def enter(self, session: Session, *, most: int) -> None:
+        """Attach a session; checks the runtime id it proposes (D-19, D-88) and the number of sessions."""
+        member, wanted = session.member, session.options.runtime_id
+        if session.id in self.sessions:
+            raise UsageError(f"session {session.id} has joined already")
+        if len(member.sessions) >= most and not member.exclusive:
+            raise ResourceLimit(
+                f"{member.name} has {most} connections already: close one first", limit="sessions_per_member"
+            )
+        if wanted is not None and wanted != member.id:
+            self._check_runtime_id(member, wanted)
+            self.aliases.pop(member.id, None)
+            member.id = wanted
+            if wanted != member.name:
+                self.aliases[wanted] = member
+        member.sessions[session.id] = session
+        self.sessions[session.id] = session
+
+    def exit(self, session: Session) -> None:
+        """Detach a session; the last one gives the runtime id back."""
+        del self.sessions[session.id]
+        del session.member.sessions[session.id]
+        if not session.member.sessions:
+            self.aliases.pop(session.member.id, None)
+            session.member.id = session.member.name
+
+    def _check_runtime_id(self, member: Member, wanted: str) -> None:
+        if member.sessions:
+            raise InvalidRequest(
+                f"{member.name} is connected as {member.id!r}: all its connections share that id"
+            )
+        check_runtime_id(wanted)
+        if wanted != member.name and (Name(wanted) in self.members or wanted in self.aliases):
+            raise InvalidRequest(f"participant id {wanted!r} belongs to somebody else")
+
+
+def logical_name(name: Json) -> Name:
+    """D-23: a name that a participant may have, or InvalidRequest."""
+    if not isinstance(name, str) or _LOGICAL_NAME.fullmatch(name) is None:
+        raise InvalidRequest(
+            "a participant id has 1 to 64 letters, digits, '.', '_' or '-', and starts with a letter or digit"
+        )
+    if name in _RESERVED:
+        raise InvalidRequest(f"{name!r} is reserved for the gateway")
+    return Name(name)
+
+
+def check_runtime_id(id: str) -> None:
+    """D-03, D-19: nobody can take the gateway's names."""
+    if _RUNTIME_ID.fullmatch(id) is None:
+        raise InvalidRequest("a participant id has 1 to 128 letters, digits, '.', '_', ':' or '-'")
+    if id in _RESERVED or id.startswith("system:"):
+        raise InvalidRequest(f"{id!r} is reserved for the gateway")
+
+
+def is_gateway(name: str) -> bool:
+    """D-03: both addresses of the gateway."""
+    return name in _RESERVED or name.startswith("system:")
+
+
+def save_capability(capability: Capability) -> list[Json]:
+    return [capability.notation, capability.original]
+
+
+def load_capabilities(saved: Sequence[Sequence[Json]]) -> tuple[Capability, ...]:
+    return tuple(read_capability(original, notation=notation, place=notation) for notation, original in saved)

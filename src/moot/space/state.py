@@ -1,0 +1,274 @@
+"""The tables of one space, and what every step needs from them: rights, audiences, notices, deadlines."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from moot.protocol import payloads
+from moot.protocol.envelope import Envelope, rfc3339
+from moot.protocol.kinds import KINDS
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability, Rights, read_capability
+from moot.protocol.payloads import Notice
+from moot.space.config import Name, SessionId, SpaceConfig
+from moot.space.effects import Answer, Deliver, Effect, Mint
+from moot.space.grants import Grant, Grants
+from moot.space.proposals import Ledger
+from moot.space.roster import Member, Options, Roster, Session
+from moot.space.streams import Stream, Streams
+from moot.space.window import Record, Window
+
+Deadline = Literal["request", "proposal", "pause", "shutdown", "stream"]
+
+# D-14: existing clients look for this very entry among a tool's capabilities.
+_COMPAT_BASELINE = read_capability({"kind": "mcp/response"})
+
+
+class State:
+    """Everything a space knows. Only `Space` and its acts change it."""
+
+    def __init__(self, config: SpaceConfig) -> None:
+        self.config = config
+        self.limits = config.limits
+        self.roster = Roster()
+        self.grants = Grants()
+        self.streams = Streams()
+        self.ledger = Ledger(config.limits.settled_proposals)
+        self.window = Window(config.limits.recent_ids)
+        self.journal_able = True
+        self._deadlines: list[tuple[float, int, Deadline, str]] = []
+        self._scheduled = 0
+        self._everyone: tuple[SessionId, ...] | None = None
+        self._all_alike = True
+
+    # Rights
+
+    def static_of(self, name: Name) -> tuple[Capability, ...]:
+        """What a member holds without anybody's grant."""
+        member = self.roster.members.get(name)
+        if member is None or member.kicked:
+            return ()
+        if self.config.reference_compat and _COMPAT_BASELINE not in member.static:
+            return (*member.static, _COMPAT_BASELINE)
+        return member.static
+
+    def refresh(self, member: Member) -> bool:
+        """Work out a member's rights anew; tells whether they changed."""
+        held = dict.fromkeys([*self.static_of(member.name), *self.grants.held(member.name)])
+        if tuple(held) == member.rights.capabilities:
+            return False
+        member.rights = Rights(held)
+        return True
+
+    def let_grants_fall(self) -> list[Member]:
+        """After rights shrank: drop what they supported. Returns members whose rights changed."""
+        if self.config.delegation == "covered":
+            for grant in self.grants.drop_unsupported(self.static_of):
+                self.forget_grant(grant)
+        return [member for member in self.roster if self.refresh(member)]
+
+    def forget_grant(self, grant: Grant) -> None:
+        if grant.id not in self.grants.by_id:
+            self.window.unpin(grant.id)
+
+    # Who hears what
+
+    def everyone(self) -> tuple[SessionId, ...]:
+        """All sessions that listen, in the order in which they joined."""
+        if self._everyone is None:
+            listening = [session for session in self.roster.sessions.values() if not session.options.injected]
+            self._everyone = tuple(session.id for session in listening)
+            self._all_alike = all(s.options.echo and s.options.routing == "all" for s in listening) and (
+                self.config.unmapped == "pass" or all(s.dialect == "mew" for s in listening)
+            )
+        return self._everyone
+
+    def membership_changed(self) -> None:
+        """Call after any session came or went."""
+        self._everyone = None
+
+    def audience(
+        self, envelope: Envelope, origin: Session, *, translated: bool = True
+    ) -> tuple[SessionId, ...]:
+        """D-01: everybody, but for what a session itself asked not to hear, and what cannot be translated."""
+        everyone = self.everyone()
+        if self._all_alike and translated:
+            return everyone
+        row = KINDS.get(envelope.kind)
+        droppable = self.config.unmapped == "drop" and (row is None or row.bridging == "passed")
+        heard = []
+        for id in everyone:
+            session = self.roster.sessions[id]
+            if session is origin and not session.options.echo:
+                continue
+            if session.options.routing == "directed" and envelope.to and session.member.id not in envelope.to:
+                continue
+            if session.dialect != envelope.dialect and (
+                not translated or (droppable and session.dialect != "mew")
+            ):
+                continue
+            heard.append(id)
+        return tuple(heard)
+
+    def sessions_of(self, members: Iterable[Member]) -> tuple[SessionId, ...]:
+        return tuple(
+            session.id
+            for member in members
+            for session in member.sessions.values()
+            if not session.options.injected
+        )
+
+    def resolved(self, names: Sequence[str]) -> tuple[Name, ...]:
+        """Logical names for whatever names were addressed; unknown ones stay as they are."""
+        if not self.roster.aliases:
+            return tuple(names)  # type: ignore[arg-type]  # without aliases every known id is a logical name
+        return tuple(
+            Name(name) if (member := self.roster.resolve(name)) is None else member.name for name in names
+        )
+
+    def ids(self, names: Iterable[Name]) -> list[str]:
+        """Runtime ids, as the wire shows them (D-19)."""
+        return [name if (member := self.roster.members.get(name)) is None else member.id for name in names]
+
+    # What the gateway says
+
+    def notice(
+        self,
+        kind: str,
+        payload: dict[str, Json],
+        now: float,
+        mint: Mint,
+        *,
+        to: Sequence[str] = (),
+        correlation_id: Sequence[str] = (),
+    ) -> Notice:
+        return Notice(kind, mint.id(), rfc3339(now), payload, tuple(to), tuple(correlation_id))
+
+    def announce(
+        self,
+        kind: str,
+        payload: dict[str, Json],
+        now: float,
+        mint: Mint,
+        *,
+        to: Sequence[str] = (),
+        correlation_id: Sequence[str] = (),
+    ) -> Deliver:
+        """A notice for everybody."""
+        return Deliver(
+            self.everyone(), self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id)
+        )
+
+    def shown(self, member: Member) -> dict[str, Json]:
+        return payloads.member(member.id, name=member.name, capabilities=member.rights.capabilities)
+
+    def welcome(self, member: Member, sessions: Iterable[SessionId], now: float, mint: Mint) -> list[Effect]:
+        """MEW 3.8.1, to some of a member's sessions: on joining, and whenever its rights change."""
+        payload = payloads.welcome(
+            self.shown(member),
+            [self.shown(other) for other in self.roster.present() if other is not member],
+            [self.shown_stream(stream) for stream in self.streams.open.values()],
+        )
+        return [
+            Answer(session, self.notice("system/welcome", payload, now, mint, to=[member.id]))
+            for session in sessions
+        ]
+
+    def welcome_again(self, members: Iterable[Member], now: float, mint: Mint) -> list[Effect]:
+        """D-88: an updated welcome goes to all sockets of each member."""
+        effects: list[Effect] = []
+        for member in members:
+            effects += self.welcome(member, self.sessions_of([member]), now, mint)
+        return effects
+
+    def shown_stream(self, stream: Stream) -> dict[str, Json]:
+        """MEW 3.8.1 and 3.10.8: all fields of the request, and what the gateway knows, which wins."""
+        entry: dict[str, Json] = stream.request | {
+            "stream_id": stream.id,
+            "owner": self.ids([stream.owner])[0],
+            "authorized_writers": self.ids(stream.writers),
+            "direction": stream.direction,
+            "created": stream.created,
+            "encoding": stream.encoding,
+        }
+        if stream.target is not None:
+            entry["target"] = self.ids(stream.target)
+        return entry
+
+    # Who owes an answer
+
+    def owe(self, id: str, record: Record, names: tuple[Name, ...], now: float) -> None:
+        """These members may answer envelope `id` without a capability of their own (D-15), for a while."""
+        if names:
+            record.owed = names
+            self.window.pin(id)
+            self.roster.members[record.author].open_requests += 1
+            self.schedule(now + self.limits.request_seconds, "request", id)
+
+    def paid(self, id: str, record: Record, name: Name | None) -> None:
+        """`name` has answered; None: time is up for all."""
+        if not record.owed:
+            return
+        record.owed = tuple(other for other in record.owed if other != name) if name is not None else ()
+        if not record.owed:
+            self.window.unpin(id)
+            author = self.roster.members.get(record.author)
+            # A member who was removed and invited anew starts counting afresh.
+            if author is not None and author.open_requests:
+                author.open_requests -= 1
+
+    # Time
+
+    def schedule(self, when: float, what: Deadline, key: str) -> None:
+        self._scheduled += 1
+        heapq.heappush(self._deadlines, (when, self._scheduled, what, key))
+
+    def next_deadline(self) -> float | None:
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def due(self, now: float) -> list[tuple[Deadline, str]]:
+        """Deadlines that have come, earliest first. They may be stale: look before acting."""
+        due = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, _, what, key = heapq.heappop(self._deadlines)
+            due.append((what, key))
+        return due
+
+    # To JSON and back
+
+    def save(self) -> dict[str, Json]:
+        return {
+            "members": [member.save() for member in self.roster],
+            "sessions": [session.save() for session in self.roster.sessions.values()],
+            "grants": self.grants.save(),
+            "streams": self.streams.save(),
+            "ledger": self.ledger.save(),
+            "window": self.window.save(),
+            "journal_able": self.journal_able,
+            "deadlines": [[when, what, key] for when, _, what, key in sorted(self._deadlines)],
+        }
+
+    @classmethod
+    def load(cls, config: SpaceConfig, saved: dict[str, Any]) -> State:
+        state = cls(config)
+        for row in saved["members"]:
+            state.roster.add(Member.load(row))
+        state.roster.aliases = {member.id: member for member in state.roster if member.id != member.name}
+        for row in saved["sessions"]:
+            member = state.roster.members[row["member"]]
+            session = Session(row["id"], member, row["dialect"], Options(**row["options"]))
+            session.closing_at = row["closing_at"]
+            member.sessions[session.id] = session
+            state.roster.sessions[session.id] = session
+        state.grants = Grants.load(saved["grants"])
+        state.streams = Streams.load(saved["streams"])
+        state.ledger = Ledger.load(saved["ledger"], config.limits.settled_proposals)
+        state.window = Window.load(saved["window"], config.limits.recent_ids)
+        state.journal_able = saved["journal_able"]
+        for when, what, key in saved["deadlines"]:
+            state.schedule(when, what, key)
+        for member in state.roster:
+            state.refresh(member)
+        return state

@@ -1,0 +1,81 @@
+"""What the gateway remembers of recent envelopes: who said what under which id (D-07, D-09, D-15).
+
+The window is bounded. Ids of open objects are *pinned*, so that no flood of chat can push out the id
+of a proposal under review or of a request that waits for its answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from moot.protocol.operation import Json, Operation
+from moot.space.config import Name
+
+
+class Record(msgspec.Struct, gc=False):
+    """One accepted envelope, as far as later ones need it."""
+
+    author: Name
+    kind: str
+    # For requests and proposals: what they ask for, and whom (logical names; empty: everybody).
+    operation: Operation | None = None
+    to: tuple[Name, ...] = ()
+    # For a fulfilment: who proposed it (D-30).
+    proposer: Name | None = None
+    # Who still owes an answer (D-15); empty once nobody does.
+    owed: tuple[Name, ...] = ()
+
+
+class Window:
+    """The most recent envelopes by id, and those whose object is still open."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.recent: dict[str, Record] = {}
+        self.pinned: dict[str, Record] = {}
+        self._pins: dict[str, int] = {}
+        self._order: deque[str] = deque()
+
+    def __contains__(self, id: str) -> bool:
+        return id in self.recent or id in self.pinned
+
+    def get(self, id: str) -> Record | None:
+        return self.recent.get(id) or self.pinned.get(id)
+
+    def remember(self, id: str, record: Record) -> None:
+        self.recent[id] = record
+        self._order.append(id)
+        if len(self._order) > self.size:
+            del self.recent[self._order.popleft()]
+
+    def pin(self, id: str) -> None:
+        """Keep this id, which has just been remembered, until it is unpinned as often."""
+        self._pins[id] = self._pins.get(id, 0) + 1
+        record = self.recent.get(id)
+        if record is not None:
+            self.pinned[id] = record
+
+    def unpin(self, id: str) -> None:
+        left = self._pins.get(id, 0) - 1
+        if left > 0:
+            self._pins[id] = left
+        else:
+            self._pins.pop(id, None)
+            self.pinned.pop(id, None)
+
+    def save(self) -> dict[str, Json]:
+        records = {id: msgspec.to_builtins(record) for id, record in (self.pinned | self.recent).items()}
+        return {"order": list(self._order), "pins": dict(self._pins), "records": records}
+
+    @classmethod
+    def load(cls, saved: dict[str, Any], size: int) -> Window:
+        window = cls(size)
+        records = {id: msgspec.convert(record, Record) for id, record in saved["records"].items()}
+        window._order = deque(saved["order"])
+        window._pins = dict(saved["pins"])
+        window.recent = {id: records[id] for id in saved["order"]}
+        window.pinned = {id: records[id] for id in saved["pins"] if id in records}
+        return window
