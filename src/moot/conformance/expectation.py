@@ -9,10 +9,12 @@ Everything else is equal. Besides plain JSON there are:
     {$has: [...]}   a list that holds a match for each of these, in any order
     {$lacks: [...]} a list that holds no match for any of these
     {$not: X}       anything but X                {$contains: text}   a string with that in it
+    {$exactly: X}   X and nothing more            {$without: text}    that stands nowhere in it
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -107,6 +109,17 @@ def _operator(name: str, operand: Json, actual: Json, memory: Memory, path: str)
         text = filled(operand, memory)
         fine = isinstance(actual, str) and text in actual
         return None if fine else f"{path}: expected text with {text!r}, got {_brief(actual)}"
+    if name == "$exactly":
+        wanted = filled(operand, memory)
+        return (
+            None
+            if _same(wanted, actual)
+            else f"{path}: expected exactly {_brief(wanted)}, got {_brief(actual)}"
+        )
+    if name == "$without":
+        text = str(filled(operand, memory))
+        there = actual is not _MISSING and text in json.dumps(actual, ensure_ascii=False)
+        return f"{path}: {text!r} must not stand in {_brief(actual)}" if there else None
     if name not in ("$has", "$lacks"):
         return f"{path}: the vector uses an unknown operator {name}"
     if not isinstance(actual, list):
@@ -118,6 +131,13 @@ def _operator(name: str, operand: Json, actual: Json, memory: Memory, path: str)
                 f"{path}: {'lacks' if name == '$has' else 'must not hold'} {_brief(wanted)}: {_brief(actual)}"
             )
     return None
+
+
+def _same(one: Json, other: Json) -> bool:
+    """Equal as JSON, where 1 is not true."""
+    if one is _MISSING or other is _MISSING:
+        return one is other
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _brief(value: Json) -> str:

@@ -48,24 +48,24 @@ class PureDriver:
         self.now = start
         self.effects: list[Effect] = []
         self._heard: Heard = {}
-        self._present: set[str] = set()
+        self._present: dict[str, None] = {}  # in the order of joining
 
     def join(self, name: str, options: Mapping[str, Json]) -> Heard:
         chosen = dict(options)
         dialect = chosen.pop("dialect", "mew")
         member = chosen.pop("as", name)
-        self._present.add(name)
+        self._present[name] = None
         try:
             effects = self.space.join(
                 SessionId(name), member, dialect, Options(**chosen), self.now, self.mint
             )
         except Refused as refusal:
-            self._present.discard(name)
+            self._present.pop(name, None)
             return self._carry_out([]) | {name: [{"refused": refusal.code, "message": refusal.message}]}
         return self._carry_out(effects)
 
     def leave(self, name: str) -> Heard:
-        self._present.discard(name)
+        self._present.pop(name, None)
         return self._carry_out(self.space.leave(SessionId(name), self.now, self.mint))
 
     def send(self, name: str, envelope: Mapping[str, Json]) -> Heard:
@@ -116,7 +116,7 @@ class PureDriver:
                     self._heard.setdefault(effect.session, []).append(
                         {"closed": effect.code, "reason": effect.reason}
                     )
-                    self._present.discard(effect.session)
+                    self._present.pop(effect.session, None)
                 case Credential() | Mail() | Result():
                     pass
         return self._heard

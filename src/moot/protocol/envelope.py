@@ -30,12 +30,17 @@ class EnvelopeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # 1 MiB: what common WebSocket servers allow one message; bulk data belongs into streams.
     max_bytes: int = 1 << 20
+    # An id or a name: a UUID has 36 characters, a URN some more.
     id_chars: int = 256
-    # D-08 for MEW kinds; the others carry method and context in the kind (D002: up to 1 KiB is fine).
+    # D-08: a MEW kind.
     kind_chars: int = 256
+    # MCPx and m3p kinds carry method and context, which may be a URI of 1 KiB (D002) and more.
     extended_kind_chars: int = 2048
+    # The path of a sub-context.
     context_chars: int = 1024
+    # Entries of `to`.
     max_recipients: int = 1024
+    # Entries of `correlation_id`: a summary of many analyses names them all.
     max_correlations: int = 256
 
 

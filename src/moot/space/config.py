@@ -18,29 +18,42 @@ Name = NewType("Name", str)
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Every bound of a space, with its default. 0 turns the two rates off."""
 
+    # Ten times what a busy tool server says; a burst of one second's worth is fine.
     messages_per_second: float = 2_000
+    # 8 MiB: eight of the largest envelopes.
     bytes_per_second: float = 8 << 20
     # D-22: a browser tab, a terminal, a few more.
     sessions_per_member: int = 8
     # D-07: how far back a repeated id is noticed.
     recent_ids: int = 10_000
-    # How long and how many requests may wait for their answer (D-15).
+    # How long an answer may be owed (D-15): long tools run for minutes, not hours.
     request_seconds: float = 3_600
+    # Requests and controls of one member that wait for an answer.
     open_requests: int = 1_024
     # D-28: a day, so that a proposal made in the evening can be decided in the morning.
     proposal_seconds: float = 86_400
+    # Open proposals of one member: nobody reviews more than that.
     open_proposals: int = 256
+    # How many settled proposals a late approval is still told about.
     settled_proposals: int = 10_000
+    # Open streams of one member.
     streams_per_member: int = 64
+    # Members that one stream may be aimed at.
     stream_targets: int = 256
-    # What late joiners are told about a stream is kept in memory and in every welcome.
+    # What late joiners are told of a stream stays in memory and in every welcome.
     stream_request_bytes: int = 16_384
-    stream_owner_grace: float = 60  # D-39
+    # D-39: how long a stream waits for its owner to come back.
+    stream_owner_grace: float = 60
+    # One stream frame, its `#id#` included.
     frame_bytes: int = 1 << 20
+    # Living grants to one member.
     grants_per_member: int = 256
+    # Capabilities in one grant or invitation.
     capabilities_per_grant: int = 64
+    # Participants that were invited, not configured.
     invited_participants: int = 1_000
-    shutdown_grace: float = 5  # D-26
+    # D-26: time for last words after a shutdown.
+    shutdown_grace: float = 5
     envelope: EnvelopeLimits = EnvelopeLimits()
 
 

@@ -81,21 +81,23 @@ _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
 def climb(state: State, session: Session, envelope: Envelope, now: float, mint: Mint) -> list[Effect]:
     """One envelope from one session, rung by rung. Never raises Refused: the answer is an effect."""
     member = session.member
+    kind = envelope.kind
+    row = KINDS.get(kind, UNKNOWN)
+    given_id = envelope.id
     try:
         # 2
-        member.throttle.check_rate(len(envelope.raw), now, state.limits)
+        member.throttle.check_rate(len(envelope.raw), now, state.pace)
         # 3
         if envelope.sender != member.id and envelope.sender:
             raise AuthViolation(f"you are {member.id!r}, not {envelope.sender[:128]!r}")
         if envelope.missing:
             envelope = _completed(session, envelope, now, mint)
-        kind = envelope.kind
-        row = KINDS.get(kind, UNKNOWN)
         # 4
         if member.pause is not None or session.closing_at is not None:
             check_free_to_speak(state, session, row, now)
         # 5
-        if envelope.id in state.window.recent or envelope.id in state.window.pinned:
+        window = state.window
+        if envelope.id in window.recent or envelope.id in window.pinned:
             raise DuplicateId(f"id {envelope.id!r} was used before: every envelope needs its own")
         # 6
         if row.sender == "gateway" or row is UNKNOWN:
@@ -108,6 +110,11 @@ def climb(state: State, session: Session, envelope: Envelope, now: float, mint: 
                 _check_obliged(state, session, envelope)
         else:
             agreed = _check_claims(state, session, envelope, to)
+        prepare = _ACTS.get(kind)
+        # Most of what is said only needs to be heard: nothing below concerns it.
+        if prepare is None and agreed and state.alike is not None and not session.options.injected:
+            window.remember(envelope.id, member.said(kind))
+            return [Deliver(state.alike, envelope)]
         # 9
         if kind == "mcp/response":
             requests.check_may_answer(state, session, envelope)
@@ -115,7 +122,6 @@ def climb(state: State, session: Session, envelope: Envelope, now: float, mint: 
         if (envelope.correlation_id and kind in _LEDGER_KINDS) or kind == "moot/approve":
             proposals.check_ledger(state, session, envelope, now)
         # 11
-        prepare = _ACTS.get(kind)
         act = None if prepare is None else _prepared(state, prepare, session, envelope)
         # 12
         if row.audited and not state.journal_able:
@@ -124,7 +130,7 @@ def climb(state: State, session: Session, envelope: Envelope, now: float, mint: 
         if act is not None:
             act.check_limits()
     except Refused as refusal:
-        return _refused(state, session, envelope, refusal, now, mint)
+        return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
     return _accepted(state, session, envelope, row, act, agreed=agreed, now=now, mint=mint)
 
@@ -262,13 +268,20 @@ def _told_of_mismatch(
     refusal = KindPayloadMismatch(
         "kind and payload disagree: only members of your own dialect were sent this"
     )
-    return [_error(state, session, envelope, refusal, now, mint)]
+    return [_error(state, session, envelope, refusal, now, mint, about=envelope.id)]
 
 
 def _refused(
-    state: State, session: Session, envelope: Envelope, refusal: Refused, now: float, mint: Mint
+    state: State,
+    session: Session,
+    envelope: Envelope,
+    refusal: Refused,
+    now: float,
+    mint: Mint,
+    *,
+    about: str,
 ) -> list[Effect]:
-    effects: list[Effect] = [_error(state, session, envelope, refusal, now, mint)]
+    effects: list[Effect] = [_error(state, session, envelope, refusal, now, mint, about=about)]
     if refusal.code == "capability_violation" and state.config.violation_notice:
         payload: dict[str, Json] = {
             "error": refusal.code,
@@ -281,14 +294,22 @@ def _refused(
 
 
 def _error(
-    state: State, session: Session, envelope: Envelope, refusal: Refused, now: float, mint: Mint
+    state: State,
+    session: Session,
+    envelope: Envelope,
+    refusal: Refused,
+    now: float,
+    mint: Mint,
+    *,
+    about: str,
 ) -> Effect:
+    """`about` is the id that the sender itself gave; one that we filled in would tell it nothing."""
     payload = payloads.error(
         refusal,
         attempted_kind=envelope.wire_kind or envelope.kind,
         capabilities=session.member.rights.capabilities,
     )
-    ids = [envelope.id] if envelope.id else []
+    ids = [about] if about else []
     notice = state.notice("system/error", payload, now, mint, to=[session.member.id], correlation_id=ids)
     return Answer(session.id, notice)
 

@@ -16,6 +16,7 @@ from moot.space.config import Name, SpaceConfig
 from moot.space.effects import Credential, Effect, Mint, Result, Token
 from moot.space.roster import Member
 from moot.space.state import State
+from moot.space.throttle import Pace
 
 
 class Operator:
@@ -102,6 +103,7 @@ class Operator:
                 state.roster.remove(member)
         state.config = config
         state.limits = config.limits
+        state.pace = Pace.of(config.limits)
         state.window.size = config.limits.recent_ids
         for name, participant in config.participants.items():
             known = state.roster.members.get(Name(name))

@@ -18,11 +18,15 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
 from moot.space.config import Name, SessionId
 from moot.space.throttle import Throttle
+from moot.space.window import Record
 
 # D-23; `:` only in runtime ids, so that no logical name looks like the gateway's.
 _LOGICAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _RUNTIME_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 _RESERVED: Final = frozenset({"gateway", "system"})
+
+# A sender may make kinds up; this many are kept ready.
+_KINDS_KEPT: Final = 64
 
 NO_RIGHTS: Final = Rights(())
 
@@ -51,6 +55,7 @@ class Member:
     """One participant of the space, present or not."""
 
     __slots__ = (
+        "_said",
         "anonymous",
         "credentials",
         "exclusive",
@@ -82,6 +87,16 @@ class Member:
         self.rights = NO_RIGHTS
         # How fast it talks is no part of the saved state: a refused message changes nothing.
         self.throttle = Throttle()
+        self._said: dict[str, Record] = {}
+
+    def said(self, kind: str) -> Record:
+        """What the window keeps of an envelope that nobody has to answer: the same for all of a kind."""
+        record = self._said.get(kind)
+        if record is None:
+            if len(self._said) >= _KINDS_KEPT:
+                self._said.clear()
+            record = self._said[kind] = Record(self.name, kind)
+        return record
 
     @property
     def present(self) -> bool:
@@ -197,12 +212,15 @@ class Roster:
         self.sessions[session.id] = session
 
     def exit(self, session: Session) -> None:
-        """Detach a session; the last one gives the runtime id back."""
+        """Detach a session. The runtime id stays until `release`, so that what is said about it names it."""
         del self.sessions[session.id]
         del session.member.sessions[session.id]
-        if not session.member.sessions:
-            self.aliases.pop(session.member.id, None)
-            session.member.id = session.member.name
+
+    def release(self, member: Member) -> None:
+        """Give the runtime id back once the last session is gone."""
+        if not member.sessions:
+            self.aliases.pop(member.id, None)
+            member.id = member.name
 
     def _check_runtime_id(self, member: Member, wanted: str) -> None:
         if member.sessions:

@@ -110,12 +110,20 @@ class Space(Operator):
         session = state.roster.sessions.get(session_id)
         if session is None:
             return []
-        member, id = session.member, session.member.id
+        member = session.member
         was_present = member.present
         state.roster.exit(session)
         state.membership_changed()
-        if member.present or not was_present:
-            return []
+        effects: list[Effect] = []
+        if was_present and not member.present:
+            effects += self._last_left(member, now, mint)
+        state.roster.release(member)
+        state.membership_changed()
+        return effects
+
+    def _last_left(self, member: Member, now: float, mint: Mint) -> list[Effect]:
+        state = self.state
+        gone = payloads.presence("leave", payloads.member(member.id, name=member.name))
         effects: list[Effect] = []
         # Writers lose their streams before the leave is told, so that nobody sees a writer who is gone.
         if member.anonymous:
@@ -123,7 +131,6 @@ class Space(Operator):
         else:
             effects += streams.drop_writer(state, member, "disconnected", now, mint)
             streams.owner_left(state, member.name, now)
-        gone = payloads.presence("leave", payloads.member(id, name=member.name))
         effects.append(state.announce("system/presence", gone, now, mint))
         return effects
 
@@ -171,7 +178,7 @@ class Space(Operator):
             raise UsageError(f"session {session_id} has not joined")
         member = session.member
         try:
-            member.throttle.check_rate(len(frame.raw), now, state.limits)
+            member.throttle.check_rate(len(frame.raw), now, state.pace)
             if not session.takes_frames:
                 raise InvalidRequest("this connection takes no stream frames: connect with streams=1")
             if member.pause is not None or session.closing_at is not None:

@@ -18,6 +18,7 @@ from moot.space.grants import Grant, Grants
 from moot.space.proposals import Ledger
 from moot.space.roster import Member, Options, Roster, Session
 from moot.space.streams import Stream, Streams
+from moot.space.throttle import Pace
 from moot.space.window import Record, Window
 
 Deadline = Literal["request", "proposal", "pause", "shutdown", "stream"]
@@ -32,6 +33,7 @@ class State:
     def __init__(self, config: SpaceConfig) -> None:
         self.config = config
         self.limits = config.limits
+        self.pace = Pace.of(config.limits)
         self.roster = Roster()
         self.grants = Grants()
         self.streams = Streams()
@@ -41,7 +43,8 @@ class State:
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
         self._scheduled = 0
         self._everyone: tuple[SessionId, ...] | None = None
-        self._all_alike = True
+        # Everyone, while all of them hear everything that is relayed; None when that has to be looked at.
+        self.alike: tuple[SessionId, ...] | None = None
 
     # Rights
 
@@ -80,21 +83,28 @@ class State:
         if self._everyone is None:
             listening = [session for session in self.roster.sessions.values() if not session.options.injected]
             self._everyone = tuple(session.id for session in listening)
-            self._all_alike = all(s.options.echo and s.options.routing == "all" for s in listening) and (
-                self.config.unmapped == "pass" or all(s.dialect == "mew" for s in listening)
-            )
+            self.alike = self._everyone if self._hear_alike(listening) else None
         return self._everyone
+
+    def _hear_alike(self, listening: list[Session]) -> bool:
+        config = self.config
+        return (
+            not self.roster.aliases
+            and config.ack_delivery == config.status_delivery == "all"
+            and all(session.options.echo and session.options.routing == "all" for session in listening)
+            and (config.unmapped == "pass" or all(session.dialect == "mew" for session in listening))
+        )
 
     def membership_changed(self) -> None:
         """Call after any session came or went."""
-        self._everyone = None
+        self._everyone = self.alike = None
 
     def audience(
         self, envelope: Envelope, origin: Session, *, translated: bool = True
     ) -> tuple[SessionId, ...]:
         """D-01: everybody, but for what a session itself asked not to hear, and what cannot be translated."""
         everyone = self.everyone()
-        if self._all_alike and translated:
+        if self.alike is not None and translated:
             return everyone
         row = KINDS.get(envelope.kind)
         droppable = self.config.unmapped == "drop" and (row is None or row.bridging == "passed")

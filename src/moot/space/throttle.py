@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from moot.errors import RateLimited
 from moot.space.config import Limits
 
@@ -9,10 +12,23 @@ from moot.space.config import Limits
 BURST_SECONDS = 1.0
 
 
+class Pace(NamedTuple):
+    """How long one message and one byte take at the allowed speed; 0 is unlimited."""
+
+    seconds_per_message: float
+    seconds_per_byte: float
+
+    @classmethod
+    def of(cls, limits: Limits) -> Pace:
+        messages, octets = limits.messages_per_second, limits.bytes_per_second
+        return cls(1 / messages if messages else 0.0, 1 / octets if octets else 0.0)
+
+
 class Throttle:
     """Two leaky buckets, each kept as the moment at which it will have drained.
 
-    A refused message takes nothing from them.
+    A refused message takes nothing from them. One message larger than a second's worth of bytes passes
+    when nothing is owed: how large a message may be is another limit.
     """
 
     __slots__ = ("_bytes_drained", "_messages_drained")
@@ -21,24 +37,29 @@ class Throttle:
         self._messages_drained = 0.0
         self._bytes_drained = 0.0
 
-    def check_rate(self, size: int, now: float, limits: Limits) -> None:
+    def check_rate(self, size: int, now: float, pace: Pace) -> None:
         """Count one message of `size` bytes, or raise RateLimited with `retry_after` seconds."""
+        per_message, per_byte = pace
         messages, octets = self._messages_drained, self._bytes_drained
-        # A clock that went back must not lock anyone out.
-        if messages > now + 2 * BURST_SECONDS:
+        if messages > now + BURST_SECONDS + per_message:
+            # The clock went back: nobody is locked out for that.
+            messages = octets = now
+        if messages < now:
             messages = now
-        if limits.messages_per_second:
-            messages = (messages if messages > now else now) + 1 / limits.messages_per_second
+        if octets < now:
+            octets = now
+        if per_message:
+            messages += per_message
             if messages > now + BURST_SECONDS:
                 raise _too_fast("messages_per_second", messages - now - BURST_SECONDS)
-        if limits.bytes_per_second:
-            # One message larger than a second's worth passes when nothing is owed: size limits judge it.
+        if per_byte:
             if octets > now + BURST_SECONDS:
                 raise _too_fast("bytes_per_second", octets - now - BURST_SECONDS)
-            octets = (octets if octets > now else now) + size / limits.bytes_per_second
+            octets += size * per_byte
         self._messages_drained, self._bytes_drained = messages, octets
 
 
 def _too_fast(limit: str, wait: float) -> RateLimited:
-    seconds = max(round(wait, 3), 0.001)
+    # Rounded up: whoever waits that long must not be refused again.
+    seconds = (math.floor(wait * 1000) + 1) / 1000
     return RateLimited(f"too fast for {limit}: try again in {seconds} s", limit=limit, retry_after=seconds)

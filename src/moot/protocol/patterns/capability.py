@@ -11,8 +11,9 @@ from typing import Final
 from moot.errors import InvalidPattern
 from moot.protocol.kinds import KINDS
 from moot.protocol.operation import Json, Operation, Payload
+from moot.protocol.patterns.compiling import compile_object
 from moot.protocol.patterns.globs import glob, includes
-from moot.protocol.patterns.matching import Pattern, Text, compile_object, leaves_of
+from moot.protocol.patterns.matching import Pattern, Text, leaves_of
 from moot.protocol.patterns.notation import (
     Claims,
     Notation,

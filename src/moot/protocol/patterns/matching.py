@@ -14,20 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import re2
 
-from moot.errors import InvalidPattern
 from moot.protocol.operation import Json, Operation, Payload
-from moot.protocol.patterns.globs import MAX_TEXT, Glob, glob, is_wild
-from moot.protocol.patterns.jsonpath import Path, Visits, everything_in, find, read_path
+from moot.protocol.patterns.globs import MAX_TEXT, Glob
+from moot.protocol.patterns.jsonpath import Path, Visits, everything_in, find
 
-# Limits of one capability. Real ones have a handful of nodes; these bound what a stranger's grant costs.
-MAX_DEPTH: Final = 16
-MAX_NODES: Final = 256
-# D-12 gives the number for regular expressions; there is no reason for any other string to be longer.
-MAX_STRING_BYTES: Final = 1024
 # RE2's budget for one expression. Its default of 8 MiB times a few thousand members would be gigabytes.
 REGEX_MEMORY: Final = 1 << 20
 
@@ -41,7 +35,7 @@ class Text:
 
     glob: Glob
 
-    def matches(self, value: Json, visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, _visits: Visits | None = None) -> bool:
         return isinstance(value, str) and self.glob.matches(value)
 
 
@@ -51,7 +45,7 @@ class NotText:
 
     glob: Glob
 
-    def matches(self, value: Json, visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, _visits: Visits | None = None) -> bool:
         return isinstance(value, str) and self.glob.excludes(value)
 
 
@@ -69,7 +63,7 @@ class Regex:
         self.source = source
         self._compiled: Any = re2.compile(source.encode(), options)
 
-    def matches(self, value: Json, visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, _visits: Visits | None = None) -> bool:
         if not isinstance(value, str) or len(value) > MAX_TEXT:
             return False
         # RE2 reads bytes. Half a surrogate pair (refused at the wire, D-83) must not raise here.
@@ -98,7 +92,7 @@ class Equal:
     def __hash__(self) -> int:
         return hash(self.value)
 
-    def matches(self, value: Json, visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, _visits: Visits | None = None) -> bool:
         if value is None or self.value is None:
             return value is self.value
         if isinstance(value, bool) or isinstance(self.value, bool):
@@ -240,160 +234,3 @@ def searches_within(node: Node) -> bool:
         and (bool(leaf.searches) or any(searches_within(inner) for _, inner in leaf.literal))
         for leaf in leaves_of(node)
     )
-
-
-def compile_object(source: Mapping[str, Json]) -> Pattern:
-    """The pattern of a capability object; raises InvalidPattern naming the part and what to write."""
-    return _Compiler().capability(source)
-
-
-class _Compiler:
-    """Compiles one capability and counts its nodes on the way."""
-
-    def __init__(self) -> None:
-        self.nodes = 0
-
-    def capability(self, source: Mapping[str, Json]) -> Pattern:
-        for key in source:
-            if not isinstance(key, str) or (
-                key not in ("kind", "payload", "to", "id", "description") and not key.startswith("x-")
-            ):
-                # D-13: a limit that we do not know would be ignored, and the right be wider than meant.
-                _refuse(_shown_key(str(key)), "is no part of a capability; write x-… if it is a label")
-        if "kind" not in source:
-            _refuse("kind", 'is missing; write {"kind": "mcp/request"}, or {"kind": "*"} for every kind')
-        kind = self.strings(source["kind"], "kind")
-        payload = to = request = None
-        if "payload" in source:
-            payload = self.payload(source["payload"])
-        if "to" in source:
-            to = self.addressees(source["to"])
-        if REQUEST_LIMIT in source:
-            request = self.request(source[REQUEST_LIMIT])
-        return Pattern(source, kind, payload, to, request)
-
-    def payload(self, value: Json) -> Fields | None:
-        if not isinstance(value, dict):
-            _refuse("payload", 'must be an object of field patterns, as in {"method": "tools/*"}')
-        fields = self.fields(value, "payload", 1)
-        return fields if value else None
-
-    def addressees(self, value: Json) -> tuple[Glob, ...]:
-        names = [value] if isinstance(value, str) else value
-        if not isinstance(names, list) or not names:
-            _refuse("to", 'must be a list of participant globs, as in ["tools-*"]')
-        globs = []
-        for name in names:
-            node = self.string(name, "to") if isinstance(name, str) else None
-            if not isinstance(node, Text):
-                _refuse("to", f"takes globs only, not {_shown(name)}; write the names that may be addressed")
-            globs.append(node.glob)
-        return tuple(globs)
-
-    def request(self, value: Json) -> RequestLimit:
-        if not isinstance(value, dict) or not value or not value.keys() <= {"method", "context"}:
-            _refuse(REQUEST_LIMIT, 'must hold method, context or both, as in {"method": "tools/*"}')
-        limits = {key: self.strings(part, f"{REQUEST_LIMIT}.{key}") for key, part in value.items()}
-        return RequestLimit(limits.get("method"), limits.get("context"))
-
-    def strings(self, value: Json, where: str, depth: int = 1) -> Node:
-        """A string pattern, or a list of them."""
-        if isinstance(value, str):
-            return self.string(value, where)
-        if isinstance(value, list):
-            return self.one_of(value, where, depth, strings_only=True)
-        _refuse(where, f"must be a string pattern or a list of them, not {_shown(value)}")
-
-    def value(self, value: Json, where: str, depth: int) -> Node:
-        if isinstance(value, str):
-            return self.string(value, where)
-        if isinstance(value, dict):
-            return self.fields(value, where, depth)
-        if isinstance(value, list):
-            return self.one_of(value, where, depth)
-        self.count(where)
-        if value is None or isinstance(value, (bool, int)):
-            return Equal(value)
-        if isinstance(value, float) and value == value and abs(value) != float("inf"):
-            return Equal(value)
-        _refuse(where, f"is not JSON: {_shown(value)}")
-
-    def one_of(self, values: list[Json], where: str, depth: int, *, strings_only: bool = False) -> Node:
-        self.count(where)
-        self.go_deeper(where, depth)
-        if not values:
-            _refuse(where, "is an empty list, which nothing matches; name at least one alternative")
-        read = self.strings if strings_only else self.value
-        nodes = tuple(read(value, f"{where}[{at}]", depth + 1) for at, value in enumerate(values))
-        return nodes[0] if len(nodes) == 1 else OneOf(nodes)
-
-    def fields(self, fields: Mapping[str, Json], where: str, depth: int) -> Fields:
-        self.count(where)
-        self.go_deeper(where, depth)
-        literal: list[tuple[str, Node]] = []
-        searches: list[Search] = []
-        for key, value in fields.items():
-            if not isinstance(key, str):
-                _refuse(where, f"has the key {_shown(key)}, which is no string; put it in quotes")
-            inside = f"{where}.{_shown_key(key)}"
-            self.measure(key, inside)
-            node = self.value(value, inside, depth + 1)
-            if key.startswith("$"):
-                searches.append(AtPath(key, self.path(key, where), node))
-            elif key == "**":
-                searches.append(Anywhere(key, node))
-            elif is_wild(key):
-                searches.append(SomeKey(key, glob(key), node))
-            else:
-                literal.append((key, node))
-        return Fields(tuple(literal), tuple(searches))
-
-    def path(self, key: str, where: str) -> Path:
-        try:
-            return read_path(key)
-        except InvalidPattern as fault:
-            raise InvalidPattern(f"{where}: {fault.message}") from None
-
-    def string(self, text: str, where: str) -> Text | NotText | Regex:
-        self.count(where)
-        self.measure(text, where)
-        if is_regex(text):
-            try:
-                return Regex(text[1:-1])
-            except (re2.error, UnicodeEncodeError) as fault:
-                _refuse(
-                    where, f"{_shown(text)} is no RE2 expression ({_reason(fault)}); mend it or use a glob"
-                )
-        if text.startswith("!"):
-            return NotText(glob(text[1:]))
-        return Text(glob(text))
-
-    def measure(self, text: str, where: str) -> None:
-        if len(text.encode(errors="surrogatepass")) > MAX_STRING_BYTES:
-            _refuse(where, f"is longer than {MAX_STRING_BYTES} bytes; use a shorter pattern")
-
-    def count(self, where: str) -> None:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            _refuse(where, f"is more than {MAX_NODES} values into one capability; split it into several")
-
-    def go_deeper(self, where: str, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            _refuse(where, f"is nested deeper than {MAX_DEPTH} levels; use a ** or JSONPath key")
-
-
-def _refuse(where: str, reason: str) -> NoReturn:
-    raise InvalidPattern(f"capability: {where} {reason}")
-
-
-def _shown(value: Json) -> str:
-    return repr(value)[:60]
-
-
-def _shown_key(key: str) -> str:
-    return key if key.isidentifier() and len(key) < 60 else _shown(key)
-
-
-def _reason(fault: Exception) -> str:
-    said = fault.args[0] if fault.args else fault
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

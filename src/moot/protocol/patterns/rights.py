@@ -65,12 +65,12 @@ class Rights:
         self._memo = memo
         self._claimed: dict[tuple[str, Operation], bool] = {}
 
+    # Not keyword-only from `asked` on: CPython pays for every keyword that is left out, 0.06 µs here.
     def allow(
         self,
         kind: str,
         payload: Payload,
         to: Sequence[str] = (),
-        *,
         asked: Operation | None = None,
         claim: Operation | None = None,
         agreed: bool = True,
@@ -80,12 +80,23 @@ class Rights:
             return self._claims_allow(kind, claim) or (
                 agreed and self._objects.allow(kind, payload, to, claim)
             )
-        plan = self._plans.get(kind)
-        if plan is True or plan is False:
-            return plan
-        if plan is None:
-            return self._facts.allow(kind, payload, to, asked)
-        return plan.allows(payload, to, asked)
+        try:
+            plan = self._plans[kind]
+            if plan is True or plan is False:
+                return plan
+            if plan.quick:
+                known: Json = plan.known
+                for outer, inner, default in plan.fields:
+                    value = payload.get(outer, default)
+                    known = known[value if inner is None else value.get(inner, _ABSENT)]
+                if plan.looks_beyond:
+                    known = known[plan.beyond(to, asked)]
+                answer: bool = known
+                return answer
+        except (KeyError, TypeError, AttributeError):
+            # Not in the memo, or of a shape that is not looked up as it stands. The long way always answers.
+            pass
+        return self._facts.allow(kind, payload, to, asked)
 
     def _claims_allow(self, kind: str, claim: Operation) -> bool:
         if not self._strings:
@@ -137,27 +148,34 @@ class _Plans:
         if self.kept >= self.capacity:
             for plan in self.plans.values():
                 if isinstance(plan, _Plan):
-                    plan.memo.clear()
+                    plan.known.clear()
             self.kept = 0
         self.kept += 1
 
 
 class _Plan:
-    """How messages of one kind are decided."""
+    """How messages of one kind are decided.
+
+    `known` is the memo: a dictionary by the value of the first field, in it dictionaries by that of the
+    second, and so on, the last one holding the answers. If a pattern limits addressees or the request
+    answered (`looks_beyond`), these come last. `quick` plans have no search and name fields on the first
+    two levels only, given in `fields` as (outer, inner or None, what to read if outer is absent).
+    """
 
     __slots__ = (
         "_by_literal",
-        "_deeper",
         "_index_path",
         "_kind",
         "_looks_at_request",
         "_looks_at_to",
-        "_nested",
         "_others",
+        "_paths",
         "_plans",
         "_searching",
-        "_top",
-        "memo",
+        "fields",
+        "known",
+        "looks_beyond",
+        "quick",
     )
 
     def __init__(self, plans: _Plans, kind: str, candidates: list[Pattern]) -> None:
@@ -170,47 +188,47 @@ class _Plan:
             (self._searching if searching else plain).append(pattern)
         self._looks_at_to = any(p.to is not None for p in plain)
         self._looks_at_request = any(p.request is not None for p in plain)
-        paths = dict.fromkeys(path for p in plain if p.payload is not None for path in _paths(p.payload, ()))
-        self._top = tuple(path[0] for path in paths if len(path) == 1)
-        nested: dict[str, list[str]] = {}
-        for path in paths:
-            if len(path) == 2:
-                nested.setdefault(path[0], []).append(path[1])
-        self._nested = tuple((key, tuple(names)) for key, names in nested.items())
-        self._deeper = tuple(path for path in paths if len(path) > 2)
+        self.looks_beyond = self._looks_at_to or self._looks_at_request
+        paths = {path for p in plain if p.payload is not None for path in _paths(p.payload, ())}
+        # The shallow first: `method` has few values, so the dictionaries below it are few.
+        self._paths = sorted(paths, key=lambda path: (len(path), path))
         self._index_path, self._by_literal, self._others = _indexed(plain)
-        self.memo: dict[tuple[object, ...], bool] = {}
+        self.known: dict[object, Json] = {}
+        self.quick = not self._searching and all(len(path) <= 2 for path in paths)
+        self.fields: tuple[tuple[str, str | None, object], ...] = ()
+        if self.quick:
+            self.fields = tuple(
+                (p[0], p[1], {}) if len(p) > 1 else (p[0], None, _ABSENT) for p in self._paths
+            )
 
     def allows(self, payload: Payload, to: Sequence[str], operation: Operation | None) -> bool:
-        values: list[object] = []
-        for name in self._top:
-            value = payload.get(name, _ABSENT)
-            values.append(value if value.__class__ is str else _sign_of(value))
-        for key, names in self._nested:
-            fields = payload.get(key)
-            if isinstance(fields, dict):
-                for name in names:
-                    value = fields.get(name, _ABSENT)
-                    values.append(value if value.__class__ is str else _sign_of(value))
-            else:
-                values += [_ABSENT] * len(names)
-        for path in self._deeper:
-            values.append(_sign_of(_value_at(payload, path)))
-        if self._looks_at_to:
-            values.append(tuple(to))
-        if self._looks_at_request:
-            values.append(operation)
-        key_of_values = tuple(values)
-        allowed = self.memo.get(key_of_values)
-        if allowed is None:
-            allowed = self._decide(payload, to, operation)
-            if all(_is_small(value) for value in values):
-                self._plans.make_room()
-                self.memo[key_of_values] = allowed
-        if allowed or not self._searching:
-            return allowed
+        signs = [_sign_of(_value_at(payload, path)) for path in self._paths]
+        if self.looks_beyond:
+            signs.append(self.beyond(to, operation))
+        allowed: Json = self.known
+        for sign in signs:
+            allowed = allowed.get(sign)
+            if allowed is None:
+                allowed = self._decide(payload, to, operation)
+                self._keep(signs, allowed)
+                break
+        if allowed is True or not self._searching:
+            return allowed is True
         facts = _as_dict(payload)
         return any(p.admits(self._kind, facts, to, operation) for p in self._searching)
+
+    def beyond(self, to: Sequence[str], operation: Operation | None) -> object:
+        """What of a message, apart from its payload, the answer depends on."""
+        return (tuple(to) if self._looks_at_to else None, operation if self._looks_at_request else None)
+
+    def _keep(self, signs: list[object], allowed: bool) -> None:
+        if not all(_is_small(sign) for sign in signs):
+            return
+        self._plans.make_room()
+        known = self.known
+        for sign in signs[:-1]:
+            known = known.setdefault(sign, {})
+        known[signs[-1]] = allowed
 
     def _decide(self, payload: Payload, to: Sequence[str], operation: Operation | None) -> bool:
         facts = _as_dict(payload)

@@ -130,14 +130,14 @@ def prepare_kick(state: State, session: Session, envelope: Envelope) -> Act:
 
 def remove_member(state: State, member: Member, reason: str, now: float, mint: Mint) -> list[Effect]:
     """D-24: out at once, on every socket, with all that hung on it. Known as kicked until restored."""
-    was_present, id = member.present, member.id
+    was_present = member.present
     effects: list[Effect] = []
     for session in list(member.sessions.values()):
         state.roster.exit(session)
         effects.append(Disconnect(session.id, REMOVED, f"removed from the space: {reason}"))
     state.membership_changed()
     if was_present:
-        gone = payloads.presence("leave", payloads.member(id, name=member.name), reason=reason)
+        gone = payloads.presence("leave", payloads.member(member.id, name=member.name), reason=reason)
         effects.append(state.announce("system/presence", gone, now, mint))
     member.kicked = True
     member.pause = None
@@ -149,6 +149,8 @@ def remove_member(state: State, member: Member, reason: str, now: float, mint: M
     effects += close_streams_of(state, member.name, "owner_removed", now, mint)
     effects += drop_writer(state, member, "removed", now, mint)
     drop_target(state, member.name)
+    state.roster.release(member)
+    state.membership_changed()
     for grant in state.grants.to(member.name):
         state.grants.remove(grant.id)
         state.window.unpin(grant.id)

@@ -1,0 +1,37 @@
+"""`make soak`: the long counts. Each line is a figure; the first fault stops it with a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from tests.protocol.decoder_soak import run_decoder_soak
+from tests.protocol.pattern_soak import run_pattern_soak
+from tests.space.walk import run_space_walk
+
+# Name, what runs, and how many cases make the full count.
+SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
+    "patterns": (run_pattern_soak, 4_000_000),
+    "decoder": (run_decoder_soak, 2_000_000),
+    "space": (run_space_walk, 300_000),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--only", choices=SOAKS, help="one of the soaks")
+    parser.add_argument("--share", type=float, default=1.0, help="this share of the full counts (default 1)")
+    parser.add_argument(
+        "--seed", type=int, default=int(time.time()), help="default: the time; printed with each line"
+    )
+    chosen = parser.parse_args()
+    for name, (run, cases) in SOAKS.items():
+        if chosen.only in (None, name):
+            start = time.monotonic()
+            summary = run(max(1, int(cases * chosen.share)), chosen.seed)
+            print(f"{name}: {summary} (seed {chosen.seed}, {time.monotonic() - start:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Every limit has a number, a name in the configuration, and a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from moot.conformance.pure import PureDriver
+from moot.conformance.runner import Heard
+from moot.protocol.envelope import EnvelopeLimits
+from moot.protocol.operation import Json
+from moot.space.config import Limits
+
+
+def space(**limits: float) -> PureDriver:
+    participants: Json = {"alice": [{"kind": "*"}], "bob": [{"kind": "*"}], "carol": [{"kind": "chat"}]}
+    driver = PureDriver({"participants": participants, "limits": limits})
+    for name in ("alice", "bob"):
+        driver.join(name, {})
+    return driver
+
+
+def errors(heard: Heard, name: str = "alice") -> list[Json]:
+    return [message["payload"] for message in heard[name] if message.get("kind") == "system/error"]
+
+
+def say(driver: PureDriver, kind: str, payload: Json, **more: Json) -> list[Json]:
+    return errors(driver.send("alice", {"kind": kind, "payload": payload} | more))
+
+
+def chat(driver: PureDriver, text: str = "x", **more: Json) -> list[Json]:
+    return say(driver, "chat", {"text": text}, **more)
+
+
+def grant(driver: PureDriver, *kinds: str) -> list[Json]:
+    capabilities = [{"kind": kind} for kind in kinds]
+    return say(driver, "capability/grant", {"recipient": "carol", "capabilities": capabilities})
+
+
+def stream(driver: PureDriver, **fields: Json) -> list[Json]:
+    return say(driver, "stream/request", {"direction": "upload"} | fields)
+
+
+def invite(driver: PureDriver, name: str, *kinds: str) -> list[Json]:
+    capabilities = [{"kind": kind} for kind in kinds]
+    return say(driver, "space/invite", {"participant_id": name, "initial_capabilities": capabilities})
+
+
+PROPOSED: Json = {"method": "tools/call", "params": {"name": "x"}}
+
+# How to come to a limit of one or two, and how to go past it.
+RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[PureDriver], list[Json]]]] = {
+    "open_requests": (
+        1,
+        lambda d: say(d, "mcp/request", PROPOSED, to=["bob"]),
+        lambda d: say(d, "mcp/request", PROPOSED, to=["bob"]),
+    ),
+    "open_proposals": (
+        1,
+        lambda d: say(d, "mcp/proposal", PROPOSED),
+        lambda d: say(d, "mcp/proposal", PROPOSED),
+    ),
+    "streams_per_member": (1, stream, stream),
+    "stream_targets": (
+        1,
+        lambda d: stream(d, target=["bob"]),
+        lambda d: stream(d, target=["bob", "alice"]),
+    ),
+    "stream_request_bytes": (
+        100,
+        lambda d: stream(d, description="short"),
+        lambda d: stream(d, description="long " * 50),
+    ),
+    "grants_per_member": (1, lambda d: grant(d, "mcp/proposal"), lambda d: grant(d, "mcp/withdraw")),
+    "capabilities_per_grant": (
+        1,
+        lambda d: grant(d, "mcp/proposal"),
+        lambda d: grant(d, "mcp/proposal", "mcp/withdraw"),
+    ),
+    "invited_participants": (1, lambda d: invite(d, "dora"), lambda d: invite(d, "emil")),
+}
+
+
+@pytest.mark.parametrize("limit", RESOURCES)
+def test_a_resource_limit_names_itself_and_refuses_only_what_exceeds_it(limit: str) -> None:
+    most, within, beyond = RESOURCES[limit]
+    driver = space(**{limit: most})
+    assert within(driver) == []
+    (refusal,) = beyond(driver)
+    assert (refusal["error"], refusal["limit"]) == ("resource_limit", limit)
+
+
+def test_controls_count_as_open_requests() -> None:
+    driver = space(open_requests=1)
+    assert say(driver, "participant/request-status", {}, to=["bob"]) == []
+    for kind in ("participant/clear", "participant/pause", "participant/shutdown"):
+        (refusal,) = say(driver, kind, {}, to=["bob"])
+        assert refusal["limit"] == "open_requests"
+
+
+def test_sessions_per_member_refuses_one_more_connection() -> None:
+    driver = space(sessions_per_member=1)
+    (refused,) = driver.join("alice/2", {"as": "alice"})["alice/2"]
+    assert refused["refused"] == "resource_limit"
+
+
+@pytest.mark.parametrize(("limit", "size"), [("messages_per_second", 1), ("bytes_per_second", 200)])
+def test_a_flood_is_slowed_and_told_when_to_come_back(limit: str, size: int) -> None:
+    driver = space(**{limit: size})
+    answers = [chat(driver) for _ in range(10)]
+    assert answers[0] == []
+    (refusal,) = answers[-1]
+    assert (refusal["error"], refusal["limit"]) == ("rate_limited", limit)
+    driver.now += refusal["retry_after"]
+    assert chat(driver) == []
+    assert errors(driver.send("bob", {"kind": "chat", "payload": {"text": "never slowed"}}), "bob") == []
+
+
+def test_a_rate_of_zero_is_no_limit_and_a_clock_that_goes_back_locks_nobody_out() -> None:
+    free = space(messages_per_second=0, bytes_per_second=0)
+    assert [chat(free) for _ in range(5000)] == [[]] * 5000
+    slow = space(messages_per_second=1)
+    assert chat(slow) == []
+    slow.now -= 3600
+    assert chat(slow) == []
+
+
+def test_frames_count_against_the_rate_too() -> None:
+    driver = space(bytes_per_second=200)
+    opened = driver.send("alice", {"kind": "stream/request", "payload": {"direction": "upload"}})
+    name = opened["alice"][1]["payload"]["stream_id"]
+    driver.now += 10
+    heard = [driver.frame("alice", f"#{name}#{'x' * 150}") for _ in range(3)]
+    assert heard[0]["bob"] == [{"frame": f"#{name}#{'x' * 150}"}]
+    assert errors(heard[-1])[0]["error"] == "rate_limited"
+
+
+def test_frame_bytes_refuses_a_larger_frame() -> None:
+    driver = space(frame_bytes=20)
+    (refusal,) = errors(driver.frame("alice", "#stream-x#" + "y" * 20))
+    assert "frame_bytes" in refusal["message"] or "20" in refusal["message"]
+
+
+def test_recent_ids_are_refused_until_they_leave_the_window() -> None:
+    driver = space(recent_ids=3)
+    chat(driver, id="one")
+    assert chat(driver, id="one")[0]["error"] == "duplicate_id"
+    for number in range(3):
+        assert chat(driver, id=f"other-{number}") == []
+    assert chat(driver, id="one") == []
+
+
+def test_request_seconds_ends_what_is_owed() -> None:
+    driver = space(request_seconds=10)
+    say(driver, "mcp/request", PROPOSED, to=["bob"], id="q1")
+    assert driver.space.next_deadline() == driver.now + 10
+    driver.wait(10)
+    assert driver.space.state.roster.members["alice"].open_requests == 0  # type: ignore[index]
+
+
+def test_proposal_seconds_expires_a_proposal() -> None:
+    driver = space(proposal_seconds=10)
+    say(driver, "mcp/proposal", PROPOSED, id="p1")
+    driver.wait(10)
+    (refusal,) = say(driver, "mcp/request", PROPOSED, correlation_id=["p1"])
+    assert (refusal["error"], refusal["state"]) == ("proposal_settled", "expired")
+
+
+def test_settled_proposals_are_forgotten_oldest_first() -> None:
+    driver = space(settled_proposals=1)
+    for id in ("p1", "p2"):
+        say(driver, "mcp/proposal", PROPOSED, id=id)
+        assert say(driver, "mcp/withdraw", {}, correlation_id=[id]) == []
+    assert list(driver.space.state.ledger.proposals) == ["p2"]
+
+
+def test_stream_owner_grace_closes_an_orphan() -> None:
+    driver = space(stream_owner_grace=7)
+    stream(driver)
+    driver.leave("alice")
+    assert driver.wait(6.9)["bob"] == []
+    (closed,) = driver.wait(0.2)["bob"]
+    assert closed["payload"]["reason"] == "owner_disconnected"
+
+
+def test_shutdown_grace_leaves_time_for_last_words() -> None:
+    driver = space(shutdown_grace=2)
+    driver.send("bob", {"kind": "participant/shutdown", "to": ["alice"], "payload": {}})
+    assert say(driver, "participant/status", {"messages_in_context": 0}) == []
+    assert {"closed": 4002, "reason": "shut down on request"} in driver.wait(2)["alice"]
+
+
+ENVELOPES: dict[str, tuple[float, Json, Json]] = {
+    "max_bytes": (300, {"payload": {"text": "x"}}, {"payload": {"text": "x" * 300}}),
+    "id_chars": (10, {"id": "x" * 10}, {"id": "x" * 11}),
+    "kind_chars": (20, {"kind": "v" * 20}, {"kind": "v" * 21}),
+    "context_chars": (5, {"context": "a/b/c"}, {"context": "a/b/cd"}),
+    "max_recipients": (1, {"to": ["bob"]}, {"to": ["bob", "alice"]}),
+    "max_correlations": (1, {"correlation_id": ["a"]}, {"correlation_id": ["a", "b"]}),
+}
+
+
+@pytest.mark.parametrize("limit", ENVELOPES)
+def test_an_envelope_beyond_a_limit_is_refused(limit: str) -> None:
+    most, within, beyond = ENVELOPES[limit]
+    base: Json = {"kind": "chat", "payload": {"text": "x"}}
+    driver = space(**{limit: most})
+    assert errors(driver.send("alice", base | within)) == []
+    (refusal,) = errors(driver.send("alice", base | beyond))
+    assert refusal["error"] == "invalid_envelope"
+
+
+def test_a_long_extended_kind_is_refused() -> None:
+    """Kinds of MCPx carry a context, so they may be longer than MEW's."""
+    settings: Json = {
+        "participants": {"old": ["*"]},
+        "dialects": ["mcpx"],
+        "limits": {"extended_kind_chars": 40},
+    }
+    driver = PureDriver(settings)
+    driver.join("old", {"dialect": "mcpx"})
+    assert errors(driver.send("old", {"kind": "v/" + "x" * 38, "payload": {}}), "old") == []
+    assert errors(driver.send("old", {"kind": "v/" + "x" * 39, "payload": {}}), "old") != []
+
+
+def test_no_limit_is_without_a_test() -> None:
+    """The names of this file's cases, against the names in the configuration."""
+    text = __import__("pathlib").Path(__file__).read_text("utf-8")
+    names = {*Limits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
+    assert sorted(name for name in names if text.count(name) == 0) == []

@@ -1,0 +1,177 @@
+"""What an operator does to a space: rights, reload, health, restore; and how members come and go."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from moot.config.space import read_space
+from moot.conformance.pure import CountingMint, PureDriver
+from moot.errors import InvalidOperation, InvalidRequest, ParticipantNotFound, UsageError
+from moot.protocol.dialects import MEW
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.space.config import SessionId
+from moot.space.effects import Credential, Mail, Result, Token
+from moot.space.roster import Options
+from moot.space.space import Space
+
+PARTICIPANTS: Json = {"alice": [{"kind": "*"}], "bob": ["chat"]}
+
+
+def lab(**settings: Json) -> PureDriver:
+    driver = PureDriver({"participants": PARTICIPANTS} | settings)
+    for name in ("alice", "bob"):
+        driver.join(name, {})
+    return driver
+
+
+@pytest.mark.requirement("MCPX-10.3-2", "MCPX-10.3-3")
+def test_an_admin_change_is_live_at_once_and_told_with_a_new_welcome() -> None:
+    """MCPx 10.3, D-55."""
+    driver = lab()
+    add, remove = read_capabilities(["mcp/proposal"]), read_capabilities(["chat"])
+    effects = driver.space.change_capabilities("bob", add, remove, "root", driver.now, driver.mint)
+    heard = driver._carry_out(effects)
+    assert heard["bob"][0]["payload"]["you"]["capabilities"] == [{"kind": "mcp/proposal"}]
+    assert heard["alice"] == []
+    (result,) = [effect for effect in effects if isinstance(effect, Result)]
+    assert result.fields["oldCapabilities"] == ["chat"]
+    assert result.fields["newCapabilities"] == ["mcp/proposal"]
+    assert result.fields["modifiedBy"] == "root"
+    refused = driver.send("bob", {"kind": "chat", "payload": {"text": "still?"}})
+    assert refused["bob"][0]["payload"]["error"] == "capability_violation"
+
+
+def test_an_admin_change_for_nobody_is_refused() -> None:
+    with pytest.raises(ParticipantNotFound):
+        lab().space.change_capabilities("zoe", (), (), "root", 0.0, CountingMint())
+
+
+def test_rights_that_rested_on_a_static_right_fall_with_it() -> None:
+    """D-18, through the operator's door."""
+    driver = lab()
+    grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/proposal"}]}
+    driver.send("alice", {"kind": "capability/grant", "payload": grant})
+    wide, narrow = read_capabilities([{"kind": "*"}]), read_capabilities(["chat"])
+    effects = driver.space.change_capabilities("alice", narrow, wide, "root", driver.now, driver.mint)
+    assert driver._carry_out(effects)["bob"][0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
+
+
+def test_restore_lifts_a_kick_and_mints_another_token() -> None:
+    """D-24."""
+    driver = lab()
+    driver.send("alice", {"kind": "space/kick", "payload": {"participant_id": "bob", "reason": "x"}})
+    assert Credential("bob", ()) in driver.effects  # type: ignore[arg-type]
+    with pytest.raises(ParticipantNotFound):
+        driver.space.join(SessionId("b2"), "bob", "mew", Options(), driver.now, driver.mint)
+    effects = driver.space.restore_member("bob", driver.mint)
+    (credential,) = [effect for effect in effects if isinstance(effect, Credential)]
+    assert driver.space.admits(credential.hashes[0]) == "bob"
+    driver.join("bob", {})
+    with pytest.raises(InvalidOperation):
+        driver.space.restore_member("bob", driver.mint)
+    with pytest.raises(ParticipantNotFound):
+        driver.space.restore_member("zoe", driver.mint)
+
+
+def test_a_token_can_be_rotated_with_or_without_the_old_one() -> None:
+    space = lab().space
+    space.rotate_credential("bob", Token("h1"), keep=False)
+    space.rotate_credential("bob", Token("h2"), keep=True)
+    assert (space.admits("h1"), space.admits("h2")) == ("bob", "bob")
+    space.rotate_credential("bob", Token("h3"), keep=False)
+    assert (space.admits("h1"), space.admits("h3"), space.admits("")) == (None, "bob", None)
+
+
+def test_reload_changes_rights_without_dropping_anyone_who_stays() -> None:
+    driver = lab()
+    config = read_space(
+        "lab", {"participants": {"alice": [{"kind": "*"}], "bob": ["mcp/proposal"], "new": []}}
+    )
+    heard = driver._carry_out(driver.space.reload(config, driver.now, driver.mint))
+    assert heard["alice"] == []
+    assert heard["bob"][0]["payload"]["you"]["capabilities"] == [{"kind": "mcp/proposal"}]
+    assert driver.join("new", {})["new"][0]["kind"] == "system/welcome"
+
+
+def test_reload_removes_who_is_no_longer_named_and_keeps_the_invited() -> None:
+    driver = lab()
+    driver.send("alice", {"kind": "space/invite", "payload": {"participant_id": "ina"}})
+    driver.join("ina", {})
+    config = read_space("lab", {"participants": {"alice": [{"kind": "*"}]}})
+    heard = driver._carry_out(driver.space.reload(config, driver.now, driver.mint))
+    assert heard["bob"][0]["closed"] == 4003
+    assert [message["payload"]["event"] for message in heard["ina"]] == ["leave"]
+    with pytest.raises(ParticipantNotFound):
+        driver.space.join(SessionId("b2"), "bob", "mew", Options(), driver.now, driver.mint)
+
+
+def test_an_invitation_by_mail_says_where_and_the_token_is_in_no_repr() -> None:
+    """MEW 3.6.5."""
+    driver = lab(connection_url="ws://x/participants/{id}/ws?space=lab")
+    invite: Json = {"participant_id": "ina", "email": "ina@example.org"}
+    driver.send("alice", {"kind": "space/invite", "payload": invite})
+    (mail,) = [effect for effect in driver.effects if isinstance(effect, Mail)]
+    assert (mail.address, mail.connection_url) == ("ina@example.org", "ws://x/participants/ina/ws?space=lab")
+    assert mail.token.secret is not None
+    assert mail.token.secret not in repr(mail)
+    assert driver.space.admits(mail.token.hash) == "ina"
+    assert mail.token.secret not in json.dumps(driver.space.save())
+
+
+@pytest.mark.parametrize("email", [3, "nobody", "a@b\r\nBcc: c@d"])
+def test_an_address_that_is_none_is_refused(email: Json) -> None:
+    driver = lab()
+    invite: Json = {"participant_id": "ina", "email": email}
+    heard = driver.send("alice", {"kind": "space/invite", "payload": invite})
+    assert heard["alice"][0]["payload"]["error"] == "invalid_request"
+
+
+def test_who_has_not_joined_cannot_speak() -> None:
+    space = lab().space
+    envelope = MEW.decode(b'{"kind":"chat","payload":{"text":"boo"}}')
+    with pytest.raises(UsageError):
+        space.receive(SessionId("ghost"), envelope, 0.0, CountingMint())
+    assert space.leave(SessionId("ghost"), 0.0, CountingMint()) == []
+    assert space.refuse(SessionId("ghost"), InvalidRequest("x"), 0.0, CountingMint()) == []
+
+
+def test_one_session_joins_once() -> None:
+    driver = lab()
+    with pytest.raises(UsageError):
+        driver.space.join(SessionId("bob"), "bob", "mew", Options(), driver.now, driver.mint)
+
+
+def test_a_dialect_that_the_space_does_not_speak_is_refused() -> None:
+    (refused,) = lab().join("b2", {"as": "bob", "dialect": "mcpx"})["b2"]
+    assert refused == {"refused": "invalid_request", "message": refused["message"]}
+    assert "mew" in refused["message"]
+
+
+def test_guests_come_only_where_they_are_welcome_and_leave_nothing_behind() -> None:
+    """D-17, D-21."""
+    (refused,) = lab().join("guest", {"anonymous": True})["guest"]
+    assert refused["refused"] == "invalid_request"
+    driver = lab(anonymous=["chat"])
+    driver.join("guest", {"anonymous": True})
+    (taken,) = driver.join("g2", {"as": "bob", "anonymous": True})["g2"]
+    assert taken["refused"] == "invalid_request"
+    grant: Json = {"recipient": "guest", "capabilities": [{"kind": "mcp/proposal"}]}
+    driver.send("alice", {"kind": "capability/grant", "id": "g1", "payload": grant})
+    heard = driver.leave("guest")
+    assert [message["payload"]["event"] for message in heard["bob"]] == ["leave"]
+    assert driver.space.state.grants.by_id == {}
+    assert "guest" not in driver.space.state.roster.members
+
+
+def test_a_snapshot_is_plain_json_and_the_same_space_again() -> None:
+    driver = lab()
+    driver.send("bob", {"kind": "chat", "id": "c1", "payload": {"text": "x"}})
+    saved = json.loads(json.dumps(driver.space.save()))
+    again = Space.restore(driver.space.state.config, saved)
+    assert again.save() == driver.space.save()
+    envelope = MEW.decode(b'{"kind":"chat","id":"c1","payload":{"text":"again"}}')
+    (answer,) = again.receive(SessionId("bob"), envelope, driver.now, driver.mint)
+    assert answer.notice.payload["error"] == "duplicate_id"  # type: ignore[union-attr]

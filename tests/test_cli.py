@@ -1,0 +1,102 @@
+"""The `moot` command as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from moot.cli import main
+
+SCRIPT = Path(__file__).parent.parent / "tools" / "system_packages.sh"
+
+
+def test_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    told = capsys.readouterr().out
+    assert "no sockets" in told
+    for fact in (
+        "capability_violation",
+        "mcp/proposal",
+        "proposal_mismatch",
+        "written",
+        "participant_paused",
+    ):
+        assert fact in told
+
+
+@pytest.mark.requirement("MEW-0-2")
+def test_version_names_the_protocols(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert "mew/v0.4" in capsys.readouterr().out
+
+
+@pytest.mark.requirement("MEW-6.1-3", "MEW-6.3-2", "MEW-6.5-1")
+def test_help_says_what_the_protocol_is_and_that_it_is_experimental(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    about = capsys.readouterr().out
+    assert "Multi-Entity Workspace Protocol" in about
+    assert "experimental" in about
+
+
+def test_conformance_reports_by_level(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "--only", "MEW-3.6.1"]) == 0
+    told = capsys.readouterr().out
+    assert "MUST" in told
+    assert ", 0 failed" in told
+
+
+def test_conformance_as_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "--only", "MEW-3.7-1", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines
+    assert all(line["passed"] and "MEW-3.7-1" in line["rows"] for line in lines)
+
+
+def test_a_wrong_call_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["dance"])
+    assert ended.value.code == 2
+    assert "invalid choice" in capsys.readouterr().err
+
+
+def test_the_command_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "moot.cli", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("moot ")
+
+
+def test_missing_system_packages_are_named_with_the_line_to_type(tmp_path: Path) -> None:
+    """Not root: the exact apt line; root: nothing to install from an empty list."""
+    wanted = tmp_path / "packages.txt"
+    wanted.write_text("# a comment\n\nno-such-package-anywhere\n")
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "id").write_text("#!/bin/sh\necho 1000\n")
+    (fake / "id").chmod(0o755)
+    done = subprocess.run(  # noqa: S603
+        [str(SCRIPT), str(wanted)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": f"{fake}:/usr/bin:/bin"},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith(
+        "sudo apt-get install --no-install-recommends no-such-package-anywhere"
+    )
+    wanted.write_text("# nothing\n")
+    subprocess.run([str(SCRIPT), str(wanted)], check=True, timeout=60)  # noqa: S603

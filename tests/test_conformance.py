@@ -1,0 +1,149 @@
+"""The requirement manifest, the vectors, and the page made from them."""
+
+from __future__ import annotations
+
+import pytest
+from tools.make_docs import PAGES
+from tools.shown import ROOT, shown
+
+from moot.conformance.expectation import difference, filled
+from moot.conformance.manifest import PURE_ROOMS, load_manifest
+from moot.conformance.pure import PureDriver
+from moot.conformance.runner import Failed, run_vector
+from moot.conformance.vectors import Vector, load_vectors, read_vectors
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+
+VECTORS = list(load_vectors())
+
+
+@pytest.mark.parametrize(
+    ("source", "vector"), VECTORS, ids=[f"{source.removesuffix('.yaml')}:{v.name}" for source, v in VECTORS]
+)
+def test_vector(source: str, vector: Vector) -> None:
+    """Each vector on the pure space."""
+    run_vector(vector, PureDriver(vector.space))
+
+
+def test_every_row_that_can_be_seen_without_a_socket_is_shown() -> None:
+    found = shown()
+    missing = [
+        id
+        for id, row in load_manifest().items()
+        if row.room in PURE_ROOMS and not row.waits and not row.deviates and id not in found
+    ]
+    assert missing == []
+
+
+def test_vectors_and_marks_name_only_rows_that_exist() -> None:
+    assert sorted(set(shown()) - set(load_manifest())) == []
+
+
+def test_the_manifest_holds_every_row_once_with_words_of_its_own() -> None:
+    manifest = load_manifest()
+    assert len(manifest) == 536 + 307 + 298
+    words = [row.words for row in manifest.values()]
+    assert all(4 <= len(text) <= 110 for text in words)
+
+
+def test_vector_names_are_unique() -> None:
+    names = [vector.name for _, vector in VECTORS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.requirement("MEW-0-1")
+def test_generated_page_is_what_the_code_says(page: str) -> None:
+    """`make docs` writes it again; the report of conformance groups rows by MUST, SHOULD and MAY."""
+    assert (ROOT / page).read_text("utf-8") == PAGES[page](), "run `make docs`"
+
+
+SPACE: Json = {"participants": {"alice": ["*"], "bob": ["chat"]}}
+CHAT: Json = {"by": "bob", "send": {"id": "c1", "kind": "chat", "payload": {"text": "hi"}}}
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"refused": "capability_violation"},
+        {"relayed": ["alice"]},
+        {"relayed": True, "hear": {"alice": [{"kind": "chat"}]}},
+        {"hear": {"others": [{"kind": "chat", "payload": {"text": "ho"}}]}},
+        {"hear": {"others": [{"kind": "chat", "payload": {"text": "hi", "format": "$any"}}]}},
+        {"relayed": True, "hear": {"carol": []}},
+        {},
+    ],
+)
+def test_a_vector_that_says_something_false_fails(claim: Json) -> None:
+    """A check that cannot fail would be a defect."""
+    vector = Vector("false", ["MEW-3-1"], read_steps([CHAT | claim]), SPACE)
+    with pytest.raises(Failed):
+        run_vector(vector, PureDriver(SPACE))
+
+
+def test_a_vector_that_says_the_truth_passes() -> None:
+    steps = read_steps([CHAT | {"relayed": True}])
+    run_vector(Vector("true", ["MEW-3-1"], steps, SPACE), PureDriver(SPACE))
+
+
+def read_steps(steps: list[Json]) -> list[Json]:
+    import json
+
+    text = json.dumps([{"name": "x", "rows": [], "steps": steps}])
+    return list(read_vectors(text, "inline")[0].steps)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- {name: x, rows: [], steps: [{by: a}]}",
+        "- {name: x, rows: [], steps: [{by: a, send: {}, raw: x}]}",
+        "- {name: x, rows: [], steps: [], surprise: 1}",
+        "- [",
+    ],
+)
+def test_a_malformed_vector_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(UsageError, match="somewhere"):
+        read_vectors(text, "somewhere")
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "same"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": "$absent"}, {"b": 1}, True),
+        ({"a": "$absent"}, {"a": None}, False),
+        ({"a": "$text"}, {"a": ""}, False),
+        ({"a": "$time"}, {"a": "2026-01-01T00:00:00Z"}, True),
+        ({"a": "$time"}, {"a": "yesterday"}, False),
+        ({"a": "$unheard-of"}, {"a": 1}, False),
+        ([1, 2], [1, 2], True),
+        ([1, 2], [1], False),
+        ({"$has": [{"k": 1}]}, [{"k": 2}, {"k": 1, "l": 0}], True),
+        ({"$has": [{"k": 3}]}, [{"k": 2}], False),
+        ({"$lacks": [{"k": 2}]}, [{"k": 2}], False),
+        ({"$lacks": [{"k": 3}]}, [{"k": 2}], True),
+        ({"$has": [1]}, "text", False),
+        ({"$not": "x"}, "y", True),
+        ({"$not": "x"}, "x", False),
+        ({"$contains": "b"}, "abc", True),
+        ({"$contains": "d"}, "abc", False),
+        ({"$exactly": {"a": 1}}, {"a": 1}, True),
+        ({"$exactly": {"a": 1}}, {"a": 1, "b": 2}, False),
+        ({"$without": "secret"}, {"a": ["a secret"]}, False),
+        ({"$without": "secret"}, {"a": 1}, True),
+        ({"$odd": 1}, 1, False),
+    ],
+)
+def test_the_language_of_expectations(expected: Json, actual: Json, same: bool) -> None:
+    assert (difference(expected, actual, {}) is None) is same
+
+
+def test_what_is_saved_can_be_named_later() -> None:
+    memory: dict[str, Json] = {}
+    assert difference({"id": "$save:ID"}, {"id": "x1"}, memory) is None
+    assert filled({"correlation_id": ["{{ID}}"], "text": "about {{ID}}"}, memory) == {
+        "correlation_id": ["x1"],
+        "text": "about x1",
+    }

@@ -1,0 +1,302 @@
+"""The pages hold: their code runs and shows what they say it shows, their links lead somewhere, and the
+commands, targets, files and rulings they name exist."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from moot.cli import main as moot_command
+from tools.make_docs import PAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "moot"
+TOP_LEVEL = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+
+ARROW = "# → "
+
+
+def names_of_pages() -> list[str]:
+    """Every page that people write or that `make docs` does, as a path from the root."""
+    written = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))]
+    return [*TOP_LEVEL, *dict.fromkeys([*written, *PAGES])]
+
+
+@cache
+def text_of(page: str) -> str:
+    """A page; a generated one as `make docs` would write it now, so that a stale copy misleads nobody."""
+    return PAGES[page]() if page in PAGES else (ROOT / page).read_text("utf-8")
+
+
+PAGE_NAMES = names_of_pages()
+WRITTEN = [page for page in PAGE_NAMES if page not in PAGES]
+WITH_CODE = [
+    page for page in WRITTEN if page in ("README.md", "docs/tutorial.md") or page.startswith("docs/how-to/")
+]
+
+
+# Reading a page
+
+
+class Block(NamedTuple):
+    """One fenced block: what stands behind the fence, its lines, and where they start in the page."""
+
+    info: str
+    code: str
+    line: int
+    before: str
+
+
+FENCE = re.compile(r"^(`{3,})(.*)$")
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    fence, info, start, before = "", "", 0, ""
+    lines: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        found = FENCE.match(line)
+        if fence:
+            if found and line.strip() == fence:
+                yield Block(info, "\n".join(lines) + "\n", start, before)
+                fence = before = ""
+            else:
+                lines.append(line)
+        elif found:
+            fence, info, start, lines = found[1], found[2].strip(), number + 1, []
+        elif line.strip():
+            before = line
+    assert not fence, "a fence is not closed"
+
+
+def prose_of(text: str) -> str:
+    """The page without its fenced blocks."""
+    kept, inside = [], False
+    for line in text.splitlines():
+        if FENCE.match(line):
+            inside = not inside
+        elif not inside:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+# The code runs
+
+
+def shown_results(code: str) -> dict[int, str]:
+    """Line → what the page says comes out, for the last line of the statement that the arrow belongs to."""
+    results: dict[int, str] = {}
+    owner = 0
+    for number, line in enumerate(code.splitlines(), 1):
+        bare = line.strip()
+        if bare.startswith(ARROW.strip()):
+            assert owner, f"line {number}: an arrow without a statement above it"
+            result = bare[len(ARROW) :]
+            results[owner] = f"{results[owner]}\n{result}" if owner in results else result
+        elif ARROW in line:
+            results[number] = line.split(ARROW, 1)[1].strip()
+            owner = number
+        elif bare and not bare.startswith("#"):
+            owner = number
+    return results
+
+
+def run_block(block: Block, page: str, names: dict[str, object]) -> list[str]:
+    """Run one block; returns where what came out is not what the page shows."""
+    expected = shown_results(block.code)
+    wrong: list[str] = []
+    # As many lines before it as in the page, so that a traceback names the page's own line.
+    tree = ast.parse("\n" * (block.line - 1) + block.code, page)
+    for statement in tree.body:
+        last = (statement.end_lineno or 0) - block.line + 1
+        printed = io.StringIO()
+        value: object = None
+        with redirect_stdout(printed):
+            if isinstance(statement, ast.Expr):
+                value = eval(compile(ast.Expression(statement.value), page, "eval"), names)  # noqa: S307
+            else:
+                exec(compile(ast.Module([statement], []), page, "exec"), names)  # noqa: S102
+        if last in expected:
+            came = printed.getvalue().rstrip("\n") or repr(value)
+            wanted = expected.pop(last)
+            if came != wanted:
+                wrong.append(f"{page}:{last + block.line - 1}: shows {wanted!r}, but {came!r} came out")
+    wrong += [f"{page}:{line + block.line - 1}: an arrow that belongs to no statement" for line in expected]
+    return wrong
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_every_python_block_of_a_page_runs_and_gives_what_it_shows(page: str) -> None:
+    names: dict[str, object] = {"__name__": "page"}
+    wrong: list[str] = []
+    for block in blocks_of(text_of(page)):
+        if block.info == "python":
+            wrong += run_block(block, page, names)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_a_python_block_that_does_not_run_says_why(page: str) -> None:
+    """The line above it gives the reason, in words that begin with "Not run:"."""
+    for block in blocks_of(text_of(page)):
+        if block.info.startswith("python") and (block.info != "python" or page not in WITH_CODE):
+            assert block.info == "python no-run", f"{page}:{block.line}: fence {block.info!r}"
+            assert block.before.startswith("Not run: "), f"{page}:{block.line}: no reason given"
+
+
+def test_the_harness_notices_a_result_that_differs() -> None:
+    block = Block("python", "a = 1\na + 1  # → 3\nprint('x\\ny')\n# → x\n# → y\n", 10, "")
+    assert run_block(block, "page", {}) == ["page:11: shows '3', but '2' came out"]
+
+
+# The links lead somewhere
+
+LINK = re.compile(r"(?<!!)\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
+ANCHOR = re.compile(r'<a id="([^"]+)">')
+
+
+def anchors_of(page: str) -> set[str]:
+    """The anchors that a reader's browser knows: headings, the way GitHub spells them, and explicit ones."""
+    prose = prose_of(text_of(page))
+    anchors: set[str] = set(ANCHOR.findall(prose))
+    seen: dict[str, int] = {}
+    for title in re.findall(r"^#{1,6} (.+)$", prose, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        slug = re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
+        count = seen.get(slug, 0)
+        seen[slug] = count + 1
+        anchors.add(f"{slug}-{count}" if count else slug)
+    return anchors
+
+
+@pytest.mark.parametrize("page", PAGE_NAMES)
+def test_every_relative_link_and_anchor_resolves(page: str) -> None:
+    prose = re.sub(r"`[^`\n]*`", "", prose_of(text_of(page)))
+    broken = []
+    for target in LINK.findall(prose):
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (ROOT / page).parent / path if path else ROOT / page
+        name = str(there.resolve().relative_to(ROOT))
+        if name not in PAGES and not there.exists():
+            broken.append(f"{target}: no such file")
+        elif anchor and anchor not in anchors_of(name):
+            broken.append(f"{target}: no such heading")
+    assert not broken, f"{page}: {'; '.join(broken)}"
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, waiting = set[str](), ["README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        for target in LINK.findall(prose_of(text_of(page))):
+            there = ((ROOT / page).parent / target.partition("#")[0]).resolve()
+            name = str(there.relative_to(ROOT)) if there.is_relative_to(ROOT) else ""
+            if name in PAGE_NAMES:
+                waiting.append(name)
+    assert set(PAGE_NAMES) <= reached
+
+
+# What is named exists
+
+
+def commands_in(page: str) -> Iterator[str]:
+    """Every command line of a page: what stands in backticks, and the lines of shell blocks."""
+    text = text_of(page)
+    yield from re.findall(r"`([^`\n]+)`", prose_of(text))
+    for block in blocks_of(text):
+        if block.info in ("", "sh", "console"):
+            yield from (line.strip().removeprefix("$ ") for line in block.code.splitlines())
+
+
+@cache
+def make_targets() -> frozenset[str]:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    return frozenset(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
+
+
+@cache
+def help_of(*arguments: str) -> str | None:
+    """What `moot … --help` prints, None for a command that there is not."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(io.StringIO()), pytest.raises(SystemExit) as ended:
+        moot_command([*arguments, "--help"])
+    return printed.getvalue() if ended.value.code == 0 else None
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_every_make_target_that_a_page_names_exists(page: str) -> None:
+    named = [match[1] for line in commands_in(page) if (match := re.match(r"make ([a-z][\w-]*)", line))]
+    assert set(named) <= make_targets()
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_every_moot_command_and_option_that_a_page_names_exists(page: str) -> None:
+    for line in commands_in(page):
+        called = re.match(r"(?:\.venv/bin/)?moot((?: [\w./-]+)*)", line)
+        if called is None or not called[1]:
+            continue
+        words = called[1].split()
+        command = () if words[0].startswith("-") else (words[0],)
+        printed = help_of(*command)
+        assert printed is not None, f"{page}: {line!r}: no such command"
+        for option in re.findall(r"(?<=\s)--[a-z-]+", line.partition("#")[0]):
+            assert option in printed, f"{page}: {line!r}: no option {option}"
+
+
+def test_the_help_lists_the_commands_that_these_tests_find() -> None:
+    printed = help_of()
+    assert printed is not None
+    assert "demo" in printed
+    assert help_of("no-such-command") is None
+
+
+def exists_in_tree(named: str) -> bool:
+    return any((base / named).exists() for base in (PACKAGE, ROOT))
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_every_source_file_that_a_page_names_exists(page: str) -> None:
+    """Files are named from the root, or from src/moot."""
+    missing = [named for named in re.findall(r"`([\w./-]+\.py)`", text_of(page)) if not exists_in_tree(named)]
+    assert not missing
+
+
+def test_every_ruling_has_one_row() -> None:
+    rows = re.findall(
+        r'^\| <a id="d-(\d\d)"></a>D-(\d\d) \|', text_of("docs/decisions/rulings.md"), re.MULTILINE
+    )
+    assert [name for name, _ in rows] == [f"{number:02}" for number in range(1, 94)]
+    assert all(anchor == name for anchor, name in rows)
+
+
+def test_every_ruling_says_where_it_lives() -> None:
+    for line in text_of("docs/decisions/rulings.md").splitlines():
+        if line.startswith('| <a id="d-'):
+            cells = [cell.strip() for cell in line.strip("|").replace("\\|", "¦").split("|")]
+            assert len(cells) == 4, line
+            assert all(cells), line
+
+
+def test_the_taste_of_the_demo_in_the_readme_is_what_the_demo_prints() -> None:
+    """Shortened: whole lines are left out, none is changed."""
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        assert moot_command(["demo"]) == 0
+    real = printed.getvalue().splitlines()
+    tastes = [block.code for block in blocks_of(text_of("README.md")) if "◀" in block.code]
+    assert tastes
+    for taste in tastes:
+        for line in taste.splitlines():
+            assert line in real or line.strip() in ("", "…"), line

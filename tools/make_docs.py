@@ -1,0 +1,165 @@
+"""`make docs`: writes docs/conformance.md and the reference pages from the code. A test holds them to it."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+
+from moot import errors
+from moot.cli import main as moot_command
+from moot.conformance import report
+from moot.protocol.close_codes import CLOSE_CODES
+from moot.protocol.dialects import M3P, MCPX
+from moot.protocol.dialects.mcpx import Legacy
+from moot.protocol.envelope import EnvelopeLimits
+from moot.protocol.kinds import KINDS, OPERATION_KINDS
+from moot.protocol.operation import Operation
+from moot.space.config import Limits
+from tools.shown import ROOT, shown
+
+_NOTE = "Written by `make docs` from the code; do not edit."
+
+
+def kinds_page() -> str:
+    lines = [
+        "# Kinds",
+        f"{_NOTE} Kinds that are not here pass as vendor kinds when a capability matches (D-08).",
+        "",
+        "| kind | MCPx | m3p | section | sent by | correlates to | executed by | passes a pause | "
+        "passes a shutdown | needs the journal |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for kind in KINDS.values():
+        legacy = [_spelling(dialect, kind.name) for dialect in (MCPX, M3P)]
+        lines.append(
+            f"| `{kind.name}` | {legacy[0]} | {legacy[1]} | {kind.section} | {kind.sender} | "
+            f"{', '.join(f'`{name}`' for name in kind.answers) or '–'} | "
+            f"{'members' if kind.handler == 'relay' else f'`{kind.handler}`'} | "
+            f"{_yes(kind.passes_pause)} | {_yes(kind.passes_shutdown)} | {_yes(kind.audited)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _spelling(dialect: Legacy, kind: str) -> str:
+    if kind in OPERATION_KINDS:
+        return f"`{dialect.spelling(kind, Operation('METHOD', 'CONTEXT'))}`"
+    spelled = dialect.spelling(kind, Operation(None, None))
+    return f"`{spelled}`" if spelled else "–"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "–"
+
+
+def errors_page() -> str:
+    lines = [
+        "# Errors",
+        f"{_NOTE} The code stands in `payload.error` of a `system/error`, beside a `message` for people.",
+        "",
+        "| code | class | when |",
+        "|---|---|---|",
+    ]
+    for error in _refusals(errors.Refused):
+        lines.append(f"| `{error.code}` | `{error.__name__}` | {inspect.getdoc(error) or ''} |")
+    lines += [
+        "| `revoke_incomplete` | – | D-18: carried out, but overlapping rights remain; they are listed. |",
+        "| `unsupported_by_recipient` | – | D-56: relayed, but whom it is for speaks a dialect without it. |",
+    ]
+    return "\n".join(lines).replace("\n\n| ", "\n| ") + "\n"
+
+
+def _refusals(parent: type[errors.Refused]) -> Iterator[type[errors.Refused]]:
+    for error in parent.__subclasses__():
+        if not error.__subclasses__() or error is errors.InvalidRequest:
+            yield error
+        else:
+            yield from _refusals(error)
+
+
+def limits_page() -> str:
+    lines = [
+        "# Limits",
+        f"{_NOTE} All of them stand under `limits:` of a space. Every refusal names the limit that it hit.",
+        "",
+        "| limit | default | why this number |",
+        "|---|---|---|",
+    ]
+    for owner in (Limits, EnvelopeLimits):
+        comments = _comments(inspect.getsource(owner))
+        defaults = owner()
+        for name in owner.__struct_fields__:
+            if name != "envelope":
+                lines.append(f"| `{name}` | {getattr(defaults, name)} | {comments.get(name, '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _comments(source: str) -> Mapping[str, str]:
+    """The comment above or behind each field."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in source.splitlines():
+        text = line.strip()
+        field = re.match(r"(\w+): \w+ = [^#]*(?:#\s*(.*))?$", text)
+        if text.startswith("#"):
+            above.append(text.lstrip("# "))
+        elif field:
+            found[field[1]] = field[2] or " ".join(above)
+            above = []
+    return found
+
+
+def close_codes_page() -> str:
+    lines = ["# Close codes", _NOTE, "", "| code | meaning | reconnect by itself |", "|---|---|---|"]
+    lines += [f"| {row.number} | {row.meaning} | {_yes(row.reconnect)} |" for row in CLOSE_CODES.values()]
+    return "\n".join(lines) + "\n"
+
+
+def commands_page() -> str:
+    parts = ["# Commands", _NOTE]
+    for arguments in (["--help"], ["demo", "--help"], ["conformance", "--help"]):
+        parts.append(f"## `moot {' '.join(arguments)}`\n\n```\n{_printed(arguments).rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _printed(arguments: list[str]) -> str:
+    """What the command prints, at a width that does not depend on the terminal."""
+    output = io.StringIO()
+    formatter = argparse.HelpFormatter.__init__
+
+    def fixed(self: argparse.HelpFormatter, prog: str, **options: object) -> None:
+        formatter(self, prog, **(options | {"width": 100}))  # type: ignore[arg-type]
+
+    argparse.HelpFormatter.__init__ = fixed  # type: ignore[method-assign,assignment]
+    try:
+        with redirect_stdout(output), suppress(SystemExit):
+            moot_command(arguments)
+    finally:
+        argparse.HelpFormatter.__init__ = formatter  # type: ignore[method-assign]
+    return output.getvalue()
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/conformance.md": lambda: report.page(shown()),
+    "docs/reference/kinds.md": kinds_page,
+    "docs/reference/errors.md": errors_page,
+    "docs/reference/limits.md": limits_page,
+    "docs/reference/close-codes.md": close_codes_page,
+    "docs/reference/commands.md": commands_page,
+}
+
+
+def main() -> None:
+    for name, write in PAGES.items():
+        path = Path(ROOT / name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(write(), "utf-8")
+        print(name)
+
+
+if __name__ == "__main__":
+    main()
