@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tools.make_docs import PAGES
 
 from moot.cli import main as moot_command
-from tools.make_docs import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "moot"

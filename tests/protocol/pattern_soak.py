@@ -91,7 +91,7 @@ class Dice:
         return "".join(self.pick(["a", "b", "/", ".", "..", "_"]) for _ in range(self.random.randrange(6)))
 
     def glob(self) -> str:
-        signs = ["a", "b", "/", ".", "..", "*", "**", "?", "*"]
+        signs = ["a", "b", "/", ".", "..", ".*.", "*", "**", "?", "*"]
         return "".join(self.pick(signs) for _ in range(self.random.randrange(7)))
 
     def glob_for(self, text: str) -> str:
@@ -180,8 +180,8 @@ class Dice:
         if isinstance(pattern, str):
             if pattern.startswith("!"):
                 return "!" + self.pick([pattern[1:], self.filled(pattern[1:]), self.glob()])
-            if throw < 20:
-                return self.pick(["*", "!" + self.glob(), *REGEXES])
+            if throw < 30:
+                return self.pick(["*", "!" + self.glob(), "!" + self.glob(), self.pick(REGEXES)])
             return (
                 pattern
                 if throw < 40 or (len(pattern) > 2 and pattern[0] == pattern[-1] == "/")
@@ -241,7 +241,9 @@ class Dice:
     def object(self, payload: dict[str, Json] | None = None) -> dict[str, Json]:
         capability: dict[str, Json] = {"kind": self.kind_pattern()}
         if self.chance(70):
-            capability["payload"] = self.fields_for(payload or self.payload(), 3)
+            capability["payload"] = (
+                self.operation_pattern() if self.chance(25) else self.fields_for(payload or self.payload(), 3)
+            )
         if self.chance(10):
             capability["to"] = self.pick([["a*"], ["bob", "a"], "b*"])
         if self.chance(15):
@@ -252,6 +254,19 @@ class Dice:
         if self.chance(10):
             capability["x-note"] = "label"
         return capability
+
+    def operation_pattern(self) -> dict[str, Json]:
+        """What a string can say, or nearly: a method and its context."""
+        method = self.pick(METHODS)
+        pattern: dict[str, Json] = {"method": self.pick([method, method, "*", self.part(METHODS)])}
+        context = self.pick(["*", self.part(NAMES), [self.part(NAMES), self.part(NAMES)]])
+        parts = [field.split(".")[1:] for field in twin.CONTEXT_FIELDS.get(method, [])]
+        if len(parts) == 1 and self.chance(70):
+            pattern["params"] = {parts[0][0]: context}
+        elif parts and self.chance(70):
+            refs = [{"name": context}, {"uri": context}]
+            pattern["params"] = {"ref": self.pick([refs, refs[0], refs[1]])}
+        return pattern
 
     def part(self, words: list[str]) -> str:
         word: str = self.pick(words)
@@ -316,7 +331,8 @@ class Dice:
                     payload = {**self.operation_payload(), **payload}
             if "x-moot-request" in source:
                 limit = self.value_for(source["x-moot-request"])
-                asked = Operation(limit.get("method"), limit.get("context", asked.context))
+                method, context = limit.get("method"), limit.get("context", asked.context)
+                asked = Operation(method if isinstance(method, str) else None, context)
         claim = None if self.chance(50) else self.claim(kind, payload, asked, plain=plain)
         return Message(
             kind,

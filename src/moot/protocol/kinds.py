@@ -155,12 +155,17 @@ KINDS: Final[Mapping[str, Kind]] = {row.name: row for row in _ROWS}
 UNKNOWN: Final = Kind(name="", section="D-08")
 
 # D-15: which answers a member owes, and to what; they need no capability of their own.
-OBLIGED: Final[Mapping[str, frozenset[str]]] = {
+OBLIGED: Final[dict[str, frozenset[str]]] = {
     "mcp/response": frozenset({"mcp/request"}),
     "capability/grant-ack": frozenset({"capability/grant"}),
     "participant/compact-done": frozenset({"participant/compact"}),
     "participant/status": frozenset(_CONTROLS),
     "chat/acknowledge": frozenset({"participant/shutdown", "participant/forget"}),
+}
+
+# Which answer ends what is owed. A status does not end a compact: compact-done is owed beside it (MEW 3.9.7).
+SETTLES: Final[Mapping[str, frozenset[str]]] = OBLIGED | {
+    "participant/status": frozenset(_CONTROLS) - {"participant/compact"},
 }
 
 # D-15: what a server may say back while it works on a request, though it holds no right to request.

@@ -50,7 +50,11 @@ from moot.space.window import Record
 
 _ACTS: Final[Mapping[str, Prepare]] = {
     "mcp/request": requests.prepare_request,
-    "mcp/response": requests.prepare_response,
+    "mcp/response": requests.prepare_answer,
+    "capability/grant-ack": requests.prepare_answer,
+    "chat/acknowledge": requests.prepare_answer,
+    "participant/status": requests.prepare_answer,
+    "participant/compact-done": requests.prepare_answer,
     "mcp/proposal": proposals.prepare_proposal,
     "mcp/withdraw": proposals.prepare_withdraw,
     "mcp/reject": proposals.prepare_reject,

@@ -67,6 +67,7 @@ class Member:
         "pause",
         "rights",
         "sessions",
+        "shut_down",
         "static",
         "throttle",
     )
@@ -81,6 +82,8 @@ class Member:
         self.kicked = False
         self.credentials: tuple[str, ...] = ()
         self.pause: Pause | None = None
+        # D-26: when its last words end; None unless it was shut down and has not rejoined.
+        self.shut_down: float | None = None
         self.open_requests = 0
         self.sessions: dict[SessionId, Session] = {}
         # Static and granted together, kept current by `State.refresh`.
@@ -116,6 +119,7 @@ class Member:
             "kicked": self.kicked,
             "credentials": list(self.credentials),
             "pause": None if self.pause is None else msgspec.to_builtins(self.pause),
+            "shut_down": self.shut_down,
             "open_requests": self.open_requests,
         }
 
@@ -128,6 +132,7 @@ class Member:
         member.kicked = saved["kicked"]
         member.credentials = tuple(saved["credentials"])
         member.pause = None if saved["pause"] is None else Pause(**saved["pause"])
+        member.shut_down = saved["shut_down"]
         member.open_requests = saved["open_requests"]
         return member
 
@@ -142,8 +147,8 @@ class Session:
         self.member = member
         self.dialect = dialect
         self.options = options
-        # D-26: when a shut-down session is closed; None while it lives.
-        self.closing_at: float | None = None
+        # D-26: when a shut-down session is closed; None while it lives. A post is no way round a shutdown.
+        self.closing_at: float | None = member.shut_down if options.injected else None
 
     @property
     def takes_frames(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from moot.errors import InvalidRequest, MalformedEnvelope, Refused, UnauthorizedStreamWrite, UsageError
 from moot.protocol import payloads
-from moot.protocol.close_codes import REPLACED
+from moot.protocol.close_codes import REPLACED, SHUT_DOWN
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
@@ -85,6 +85,7 @@ class Space(Operator):
         for other in older:
             state.roster.exit(other)
             effects.append(Disconnect(other.id, REPLACED, "a newer connection of this participant took over"))
+        member.shut_down = None
         streams.owner_returned(state, member.name)
         effects += state.welcome(member, [session_id], now, mint)
         if not was_present:
@@ -110,7 +111,10 @@ class Space(Operator):
         session = state.roster.sessions.get(session_id)
         if session is None:
             return []
-        member = session.member
+        return self._depart(session, now, mint)
+
+    def _depart(self, session: Session, now: float, mint: Mint) -> list[Effect]:
+        state, member = self.state, session.member
         was_present = member.present
         state.roster.exit(session)
         state.membership_changed()
@@ -129,6 +133,9 @@ class Space(Operator):
         if member.anonymous:
             effects += self._forget_guest(member, now, mint)
         else:
+            if member.shut_down is not None:
+                # D-39: whoever was shut down is not waited for.
+                effects += streams.close_streams_of(state, member.name, "owner_shut_down", now, mint)
             effects += streams.drop_writer(state, member, "disconnected", now, mint)
             streams.owner_left(state, member.name, now)
         effects.append(state.announce("system/presence", gone, now, mint))
@@ -213,9 +220,7 @@ class Space(Operator):
         effects: list[Effect] = []
         for what, key in state.due(now):
             if what == "request":
-                record = state.window.get(key)
-                if record is not None:
-                    state.paid(key, record, None)
+                state.settle(key)
             elif what == "proposal":
                 proposals.expire_proposal(state, key, now)
             elif what == "pause":
@@ -225,8 +230,8 @@ class Space(Operator):
             elif what == "shutdown":
                 session = state.roster.sessions.get(SessionId(key))
                 if session is not None and session.closing_at is not None and session.closing_at <= now:
-                    effects += control.end_shutdown(state, session, now, mint)
-                    effects += self.leave(session.id, now, mint)
+                    effects.append(Disconnect(session.id, SHUT_DOWN, "shut down on request"))
+                    effects += self._depart(session, now, mint)
             else:
                 stream = state.streams.open.get(key)
                 if stream is not None and stream.closes_at is not None and stream.closes_at <= now:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from moot.protocol import payloads
 from moot.protocol.envelope import Envelope, rfc3339
-from moot.protocol.kinds import KINDS
+from moot.protocol.kinds import KINDS, UNSUPPORTED_BY_LEGACY
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
 from moot.protocol.payloads import Notice
@@ -22,6 +22,9 @@ from moot.space.throttle import Pace
 from moot.space.window import Record, Window
 
 Deadline = Literal["request", "proposal", "pause", "shutdown", "stream"]
+
+# What counts against open_requests. Not what stops or frees a member: that is never refused for a limit.
+COUNTED: Final = frozenset({"mcp/request", *UNSUPPORTED_BY_LEGACY})
 
 # D-14: existing clients look for this very entry among a tool's capabilities.
 _COMPAT_BASELINE = read_capability({"kind": "mcp/response"})
@@ -73,7 +76,9 @@ class State:
         return [member for member in self.roster if self.refresh(member)]
 
     def forget_grant(self, grant: Grant) -> None:
+        """Let go of the id of a grant that has just ended; an acknowledgement is no longer owed."""
         if grant.id not in self.grants.by_id:
+            self.settle(grant.id)
             self.window.unpin(grant.id)
 
     # Who hears what
@@ -214,7 +219,8 @@ class State:
         if names:
             record.owed = names
             self.window.pin(id)
-            self.roster.members[record.author].open_requests += 1
+            if record.kind in COUNTED:
+                self.roster.members[record.author].open_requests += 1
             self.schedule(now + self.limits.request_seconds, "request", id)
 
     def paid(self, id: str, record: Record, name: Name | None) -> None:
@@ -226,8 +232,14 @@ class State:
             self.window.unpin(id)
             author = self.roster.members.get(record.author)
             # A member who was removed and invited anew starts counting afresh.
-            if author is not None and author.open_requests:
+            if author is not None and author.open_requests and record.kind in COUNTED:
                 author.open_requests -= 1
+
+    def settle(self, id: str) -> None:
+        """Nobody owes an answer to this envelope any more."""
+        record = self.window.get(id)
+        if record is not None:
+            self.paid(id, record, None)
 
     # Time
 

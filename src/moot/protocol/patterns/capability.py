@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -75,7 +74,7 @@ class Capability:
         return any(pattern.matches(kind, facts, to, operation) for pattern in self.patterns)
 
     def view(self, notation: Notation) -> list[Json]:
-        """How this right is shown in a notation: MEW objects, or strings.
+        """How this right is shown in a notation: MEW objects, or strings. To be read, not changed.
 
         Never wider than the right (D-53); empty when the notation cannot say it.
         """
@@ -109,20 +108,17 @@ def read_capability(value: Json, *, notation: Notation | None = None, place: Not
     An object is MEW wherever it stands. A string is read in `notation` if that is given, else by its
     shape and the `place` where it stands.
     """
-    if not isinstance(value, (str, dict)):
-        raise InvalidPattern(f"capability {repr(value)[:60]} must be an object or a string")
-    canonical = _canonical(value)
     if isinstance(value, dict):
-        original = copy.deepcopy(value)
+        original, canonical = _own_copy(value)
         return _capability(original, "mew", (compile_object(original),), None, canonical)
+    if not isinstance(value, str) or not value:
+        raise InvalidPattern('a capability is an object, as in {"kind": "chat"}, or a string, as in "chat"')
     notation = notation or notation_of(value, place)
     if notation == "mew":
-        if not value:
-            raise InvalidPattern("capability '' is empty; write * for everything")
-        return _capability(value, notation, (compile_object({"kind": value}),), None, canonical)
+        return _capability(value, notation, (compile_object({"kind": value}),), None, value)
     claims = read_string(value, notation)
     patterns = tuple(compile_object(source) for source in objects_of(claims))
-    return _capability(value, notation, patterns, claims, canonical)
+    return _capability(value, notation, patterns, claims, value)
 
 
 def read_capabilities(
@@ -151,8 +147,9 @@ def _only_the_gateway_sends(pattern: Pattern) -> bool:
     )
 
 
-def _canonical(value: Json) -> str:
+def _own_copy(value: Json) -> tuple[Json, str]:
+    """A copy that nobody else can change, and the text by which objects are compared."""
     try:
-        return json.dumps(value, sort_keys=True, allow_nan=False)
+        return json.loads(json.dumps(value, allow_nan=False)), json.dumps(value, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
         raise InvalidPattern("capability holds something that is not JSON, or is nested too deep") from None

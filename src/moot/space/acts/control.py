@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from moot.errors import InvalidRequest, ParticipantNotFound
-from moot.protocol.close_codes import SHUT_DOWN
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import UNSUPPORTED_BY_LEGACY
 from moot.protocol.operation import Json
 from moot.space.acts import Act
 from moot.space.acts.requests import check_open_requests
-from moot.space.acts.streams import close_streams_of
-from moot.space.effects import Answer, Disconnect, Effect, Mint
+from moot.space.effects import Answer, Effect, Mint
 from moot.space.roster import Member, Pause, Session, is_gateway
 from moot.space.state import State
 from moot.space.window import Record
@@ -38,7 +36,7 @@ def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
         state.owe(envelope.id, record, tuple(member.name for member in members), now)
         return []
 
-    return Act(execute, lambda: check_open_requests(state, session))
+    return Act(execute)
 
 
 def prepare_resume(state: State, session: Session, envelope: Envelope) -> Act:
@@ -56,6 +54,9 @@ def prepare_resume(state: State, session: Session, envelope: Envelope) -> Act:
 
 def lift_pause(state: State, member: Member) -> None:
     if member.pause is not None:
+        record = state.window.get(member.pause.id)
+        if record is not None:
+            state.paid(member.pause.id, record, member.name)
         state.window.unpin(member.pause.id)
         member.pause = None
 
@@ -93,23 +94,17 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
 
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         closing_at = now + state.limits.shutdown_grace
-        for member in members:
+        # Asked twice, the first time counts: nobody gains time by it.
+        ending = [member for member in members if member.shut_down is None]
+        for member in ending:
+            member.shut_down = closing_at
             for other in member.sessions.values():
-                if other.closing_at is None:
-                    other.closing_at = closing_at
-                    state.schedule(closing_at, "shutdown", other.id)
-        state.owe(envelope.id, record, tuple(member.name for member in members), now)
+                other.closing_at = closing_at
+                state.schedule(closing_at, "shutdown", other.id)
+        state.owe(envelope.id, record, tuple(member.name for member in ending), now)
         return []
 
-    return Act(execute, lambda: check_open_requests(state, session))
-
-
-def end_shutdown(state: State, session: Session, now: float, mint: Mint) -> list[Effect]:
-    """D-26: the grace is over; its streams end at once (D-39). The caller lets the session leave."""
-    effects: list[Effect] = [Disconnect(session.id, SHUT_DOWN, "shut down on request")]
-    if all(other.closing_at is not None for other in session.member.sessions.values()):
-        effects += close_streams_of(state, session.member.name, "owner_shut_down", now, mint)
-    return effects
+    return Act(execute)
 
 
 def _addressed(state: State, session: Session, envelope: Envelope) -> list[Member]:

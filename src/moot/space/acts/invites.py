@@ -10,7 +10,7 @@ from moot.protocol.close_codes import REMOVED
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
-from moot.space.acts import Act
+from moot.space.acts import Act, control
 from moot.space.acts.grants import check_handed_on
 from moot.space.acts.streams import close_streams_of, drop_target, drop_writer
 from moot.space.config import Name
@@ -140,7 +140,8 @@ def remove_member(state: State, member: Member, reason: str, now: float, mint: M
         gone = payloads.presence("leave", payloads.member(member.id, name=member.name), reason=reason)
         effects.append(state.announce("system/presence", gone, now, mint))
     member.kicked = True
-    member.pause = None
+    control.lift_pause(state, member)
+    member.shut_down = None
     member.credentials = ()
     effects.append(Credential(member.name, ()))
     for proposal in state.ledger.open_of(member.name):
@@ -153,6 +154,6 @@ def remove_member(state: State, member: Member, reason: str, now: float, mint: M
     state.membership_changed()
     for grant in state.grants.to(member.name):
         state.grants.remove(grant.id)
-        state.window.unpin(grant.id)
+        state.forget_grant(grant)
     effects += state.welcome_again(state.let_grants_fall(), now, mint)
     return effects

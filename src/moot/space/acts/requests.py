@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moot.errors import ResourceLimit, Unauthorized
 from moot.protocol.envelope import Envelope
-from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, WHILE_ASKED
+from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES, WHILE_ASKED
 from moot.protocol.operation import Operation
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint
@@ -34,11 +34,13 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     return Act(execute, lambda: check_open_requests(state, session))
 
 
-def prepare_response(state: State, session: Session, envelope: Envelope) -> Act:
+def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
+    """Whatever ends an obligation: a response, a status, an acknowledgement."""
+
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         for id in envelope.correlation_id:
             asked = state.window.get(id)
-            if asked is not None and asked.kind == "mcp/request":
+            if asked is not None and asked.kind in SETTLES[envelope.kind]:
                 state.paid(id, asked, session.member.name)
         return []
 
