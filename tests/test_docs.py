@@ -16,6 +16,8 @@ import pytest
 from tools.make_docs import PAGES
 
 from moot.cli import main as moot_command
+from moot.config.space import read_space
+from moot.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "moot"
@@ -32,8 +34,9 @@ def names_of_pages() -> list[str]:
 
 @cache
 def text_of(page: str) -> str:
-    """A page; a generated one as `make docs` would write it now, so that a stale copy misleads nobody."""
-    return PAGES[page]() if page in PAGES else (ROOT / page).read_text("utf-8")
+    """A page as it stands; a generated one that is not there yet, as `make docs` would write it."""
+    path = ROOT / page
+    return PAGES[page]() if page in PAGES and not path.exists() else path.read_text("utf-8")
 
 
 PAGE_NAMES = names_of_pages()
@@ -262,14 +265,11 @@ def test_the_help_lists_the_commands_that_these_tests_find() -> None:
     assert help_of("no-such-command") is None
 
 
-def exists_in_tree(named: str) -> bool:
-    return any((base / named).exists() for base in (PACKAGE, ROOT))
-
-
 @pytest.mark.parametrize("page", WRITTEN)
 def test_every_source_file_that_a_page_names_exists(page: str) -> None:
     """Files are named from the root, or from src/moot."""
-    missing = [named for named in re.findall(r"`([\w./-]+\.py)`", text_of(page)) if not exists_in_tree(named)]
+    named = re.findall(r"`([\w./-]+\.py)`", text_of(page))
+    missing = [file for file in named if not (PACKAGE / file).exists() and not (ROOT / file).exists()]
     assert not missing
 
 
@@ -287,6 +287,52 @@ def test_every_ruling_says_where_it_lives() -> None:
             cells = [cell.strip() for cell in line.strip("|").replace("\\|", "¦").split("|")]
             assert len(cells) == 4, line
             assert all(cells), line
+
+
+def test_what_the_rulings_name_inside_a_file_is_there() -> None:
+    """`file.py` (`name`, `name`), or `name` in `file.py`."""
+    text = text_of("docs/decisions/rulings.md")
+    named = [
+        (file, name)
+        for file, names in re.findall(r"`([\w/]+\.py)` \(((?:`\w+`(?:, )?)+)\)", text)
+        for name in re.findall(r"`(\w+)`", names)
+    ]
+    named += [(file, name) for name, file in re.findall(r"`([\w/]+)` in `([\w/]+\.py)`", text)]
+    assert len(named) > 20
+    missing = [f"{name} in {file}" for file, name in named if name not in (PACKAGE / file).read_text("utf-8")]
+    assert not missing
+
+
+@pytest.mark.requirement("MEW-2.2-7")
+def test_the_table_of_settings_has_every_key_that_a_space_takes() -> None:
+    with pytest.raises(UsageError) as fault:
+        read_space("lab", {"no_such_key": 1})
+    known = set(str(fault.value).partition("known are ")[2].split(", "))
+    page = text_of("docs/how-to/set-up-a-space.md")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == known
+
+
+@pytest.mark.requirement("MCPX-6.1-3", "MCPX-6.3-1", "MEW-6.1-3", "MEW-6.5-1")
+def test_the_readme_promises_nothing_before_1_0() -> None:
+    stability = text_of("README.md").partition("## Stability")[2].partition("\n## ")[0]
+    for words in ("experimental", "breaking changes", "every 0.x release", "begin with 1.0"):
+        assert words in " ".join(stability.split())
+
+
+@pytest.mark.requirement("M3P-64")
+def test_the_page_on_dialects_answers_what_the_m3p_draft_leaves_open() -> None:
+    answers = text_of("docs/topics/dialects.md").partition("## What m3p is to us")[2]
+    for words in ("existing clients keep working", "machines", "protocol before operation", "consistency"):
+        assert words in " ".join(answers.split())
+
+
+def test_every_decision_page_says_question_answer_and_cost() -> None:
+    pages = [page for page in WRITTEN if re.fullmatch(r"docs/decisions/\d{4}-.*\.md", page)]
+    numbers = [Path(page).name[:4] for page in pages]
+    assert numbers == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    for page in pages:
+        parts = re.findall(r"^\*\*(Question|Answer|What it costs)\.\*\* \S", text_of(page), re.MULTILINE)
+        assert parts == ["Question", "Answer", "What it costs"], page
 
 
 def test_the_taste_of_the_demo_in_the_readme_is_what_the_demo_prints() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from decimal import Decimal
 from typing import Final
 
 import rfc8785
@@ -16,8 +17,6 @@ import rfc8785
 from moot.protocol.operation import Json
 
 _LARGEST_SAFE_INTEGER: Final = 2**53 - 1
-# A double is told apart from all others by at most 17 significant digits.
-_DOUBLE_DIGITS: Final = 17
 
 
 class _Digits(str):
@@ -48,8 +47,8 @@ def _integer(digits: str) -> Json:
 
 
 def _number(digits: str) -> Json:
-    mantissa = digits.lower().partition("e")[0].replace(".", "").lstrip("-0")
-    return float(digits) if len(mantissa) <= _DOUBLE_DIGITS else _Digits(digits)
+    number = float(digits)
+    return number if Decimal(repr(number)) == Decimal(digits) else _Digits(digits)
 
 
 _decoder = json.JSONDecoder(parse_int=_integer, parse_float=_number)

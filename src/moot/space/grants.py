@@ -58,8 +58,8 @@ class Grants:
         else:
             del self.by_id[id]
 
-    def ancestors(self, grant: Grant) -> set[Name]:
-        """The granter, and everyone whose grants the granter's right rests on."""
+    def ancestors(self, grant: Grant, right: Capability) -> set[Name]:
+        """The granter, and everyone on whose grants this right of the granter rests."""
         found: set[Name] = set()
         waiting = [grant.granter]
         while waiting:
@@ -67,9 +67,7 @@ class Grants:
             if name not in found:
                 found.add(name)
                 waiting += [
-                    support.granter
-                    for support in self.to(name)
-                    if any(covered_by(right, support.capabilities) for right in grant.capabilities)
+                    support.granter for support in self.to(name) if covered_by(right, support.capabilities)
                 ]
         return found
 

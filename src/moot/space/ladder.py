@@ -155,7 +155,7 @@ def _accepted(
     if envelope.kind in OPERATION_KINDS:
         record.to = state.resolved(envelope.to)
         if envelope.kind == "mcp/response":
-            operation = requests.operation_asked(state, envelope)
+            operation = requests.operations_asked(state, envelope)[0]
             proposer = requests.proposer_asked(state, envelope)
         else:
             operation = record.operation = operation_of(envelope.payload)
@@ -167,7 +167,7 @@ def _accepted(
         if envelope.kind in _NARROWED:
             audience = _narrowed(state, session, envelope)
         else:
-            audience = state.audience(envelope, session, translated=agreed)
+            audience = state.audience(envelope, session, translated=agreed, proposer=proposer)
         effects.append(Deliver(audience, envelope, operation, proposer))
     if act is not None:
         effects += act.execute(record, now, mint)
@@ -214,15 +214,18 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
     Under `kind_validation: lazy` a mismatch passes within its own dialect: False.
     """
     agreed = True
-    asked = requests.operation_asked(state, envelope) if envelope.kind == "mcp/response" else None
+    # For every request that it answers: a right to answer one is no right to answer another (D-52, D-80).
+    every = requests.operations_asked(state, envelope) if envelope.kind == "mcp/response" else [None]
     try:
-        check_agreement(envelope, asked=asked)
+        for asked in every:
+            check_agreement(envelope, asked=asked)
     except KindPayloadMismatch:
         if state.config.kind_validation != "lazy":
             raise
         agreed = False
-    if not session.member.rights.allow(
-        envelope.kind, envelope.payload, to, asked=asked, claim=envelope.claim, agreed=agreed
+    rights, payload, claim = session.member.rights, envelope.payload, envelope.claim
+    if not all(
+        rights.allow(envelope.kind, payload, to, asked=asked, claim=claim, agreed=agreed) for asked in every
     ):
         _check_obliged(state, session, envelope)
     return agreed

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moot.errors import InvalidOperation, ParticipantNotFound
+from moot.protocol.close_codes import POLICY
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space.acts.invites import remove_member
 from moot.space.config import Name, SpaceConfig
-from moot.space.effects import Credential, Effect, Mint, Result, Token
+from moot.space.doors import leave
+from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
 from moot.space.roster import Member
 from moot.space.state import State
 from moot.space.throttle import Pace
@@ -89,22 +91,35 @@ class Operator:
         member.credentials = (*(member.credentials if keep else ()), token.hash)
         return [Credential(member.name, member.credentials)]
 
+    def _turn_out(self, member: Member, reason: str, now: float, mint: Mint) -> list[Effect]:
+        """Close a member's connections; it may come back under its own name."""
+        effects: list[Effect] = []
+        for session in list(member.sessions.values()):
+            effects.append(Disconnect(session.id, POLICY, reason))
+            effects += leave(self.state, session.id, now, mint)
+        return effects
+
     def reload(self, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
         """Take a new configuration over; nobody but removed participants is disconnected.
 
         Invited members and grants stay. A participant that the configuration no longer names is removed.
         """
-        state = self.state
+        state, before = self.state, self.state.config
         effects: list[Effect] = []
         for member in list(state.roster):
-            configured = member.name in state.config.participants
-            if configured and member.name not in config.participants and not member.kicked:
+            if member.name in before.participants and member.name not in config.participants:
                 effects += remove_member(state, member, "no longer a participant", now, mint)
                 state.roster.remove(member)
+        for name in config.participants:
+            # A newly named participant is nobody who came in under that name as a guest or runtime id (D-19).
+            impostor = state.roster.aliases.get(name) or state.roster.members.get(Name(name))
+            if impostor is not None and (impostor.anonymous or impostor.name != name):
+                effects += self._turn_out(impostor, f"the name {name} is taken now", now, mint)
         state.config = config
         state.limits = config.limits
         state.pace = Pace.of(config.limits)
-        state.window.size = config.limits.recent_ids
+        state.window.resize(config.limits.recent_ids)
+        state.ledger.most_settled = config.limits.settled_proposals
         for name, participant in config.participants.items():
             known = state.roster.members.get(Name(name))
             if known is None:
@@ -112,7 +127,10 @@ class Operator:
                 state.roster.add(known)
             known.static = participant.capabilities
             known.exclusive = participant.exclusive
-            if not known.kicked and known.credentials != participant.credentials:
+            # A token that was minted or voided since then stays so, unless the configuration itself changed.
+            earlier = before.participants.get(name)
+            changed = earlier is None or earlier.credentials != participant.credentials
+            if changed and not known.kicked:
                 known.credentials = participant.credentials
                 effects.append(Credential(known.name, known.credentials))
         state.membership_changed()

@@ -18,7 +18,7 @@ import msgspec
 from moot.protocol.operation import Json
 from moot.space.config import Name
 
-State = Literal["open", "fulfilled", "withdrawn", "expired"]
+Outcome = Literal["open", "fulfilled", "withdrawn", "expired"]
 
 
 class Proposal(msgspec.Struct):
@@ -30,12 +30,12 @@ class Proposal(msgspec.Struct):
     fingerprint: str
     expires: float
     approvals_needed: int = 0
-    state: State = "open"
+    state: Outcome = "open"
     settled_by: str | None = None  # the envelope that settled it
     approved_by: list[Name] = msgspec.field(default_factory=list)
     rejected_by: list[Name] = msgspec.field(default_factory=list)
 
-    def state_at(self, now: float) -> State:
+    def state_at(self, now: float) -> Outcome:
         return "expired" if self.state == "open" and now >= self.expires else self.state
 
 
@@ -44,7 +44,7 @@ class Ledger:
 
     def __init__(self, settled: int) -> None:
         self.proposals: dict[str, Proposal] = {}
-        self._most_settled = settled
+        self.most_settled = settled
         self._settled: deque[str] = deque()
         self._open: dict[Name, dict[str, Proposal]] = {}
 
@@ -57,19 +57,27 @@ class Ledger:
     def open_of(self, proposer: Name) -> list[Proposal]:
         return list(self._open.get(proposer, {}).values())
 
+    def all_open(self) -> list[Proposal]:
+        return [proposal for proposals in self._open.values() for proposal in proposals.values()]
+
     def add(self, proposal: Proposal) -> None:
         self.proposals[proposal.id] = proposal
         if proposal.state == "open":
             self._open.setdefault(proposal.proposer, {})[proposal.id] = proposal
 
-    def settle(self, proposal: Proposal, state: State, by: str | None) -> None:
-        """Close an open proposal; the oldest settled ones are forgotten."""
+    def settle(self, proposal: Proposal, state: Outcome, by: str | None) -> list[str]:
+        """Close an open proposal; returns the ids of settled ones that are now forgotten."""
         proposal.state = state
         proposal.settled_by = by
         del self._open[proposal.proposer][proposal.id]
+        if not self._open[proposal.proposer]:
+            del self._open[proposal.proposer]
         self._settled.append(proposal.id)
-        if len(self._settled) > self._most_settled:
-            del self.proposals[self._settled.popleft()]
+        forgotten = []
+        while len(self._settled) > self.most_settled:
+            forgotten.append(self._settled.popleft())
+            del self.proposals[forgotten[-1]]
+        return forgotten
 
     def save(self) -> dict[str, Json]:
         return {

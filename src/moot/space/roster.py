@@ -151,6 +151,10 @@ class Session:
         self.closing_at: float | None = member.shut_down if options.injected else None
 
     @property
+    def directed(self) -> bool:
+        return self.options.routing == "directed" and self.dialect != "mew"  # D-54
+
+    @property
     def takes_frames(self) -> bool:
         return self.dialect == "mew" or self.options.streams  # D-57
 

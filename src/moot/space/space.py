@@ -16,16 +16,17 @@ from typing import Any
 
 from moot.errors import InvalidRequest, MalformedEnvelope, Refused, UnauthorizedStreamWrite, UsageError
 from moot.protocol import payloads
-from moot.protocol.close_codes import REPLACED, SHUT_DOWN
+from moot.protocol.close_codes import SHUT_DOWN
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
-from moot.space.acts import control, invites, proposals, streams
+from moot.space import doors
+from moot.space.acts import control, proposals, streams
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Answer, Deliver, Disconnect, Effect, Mint
 from moot.space.ladder import check_free_to_speak, climb
 from moot.space.operator import Operator
-from moot.space.roster import Member, Options, Session, logical_name
+from moot.space.roster import Member, Options
 from moot.space.state import State
 
 
@@ -60,97 +61,12 @@ class Space(Operator):
         now: float,
         mint: Mint,
     ) -> list[Effect]:
-        """Let an authenticated participant in; raises Refused when it may not come in like this.
-
-        Welcome first, then presence to all, the joiner included (D-02). Only the first session of a
-        member is news (D-22).
-        """
-        state = self.state
-        if dialect not in state.config.dialects:
-            raise InvalidRequest(
-                f"this space does not speak {dialect}; it speaks {', '.join(sorted(state.config.dialects))}"
-            )
-        member = self._guest(name) if options.anonymous else state.roster.find(name)
-        was_present = member.present
-        older = list(member.sessions.values()) if member.exclusive and not options.injected else []
-        session = Session(session_id, member, dialect, options)
-        if options.anonymous and member.name not in state.roster.members:
-            state.roster.add(member)
-            state.refresh(member)
-        state.roster.enter(session, most=state.limits.sessions_per_member)
-        state.membership_changed()
-        if options.injected:
-            return []
-        effects: list[Effect] = []
-        for other in older:
-            state.roster.exit(other)
-            effects.append(Disconnect(other.id, REPLACED, "a newer connection of this participant took over"))
-        member.shut_down = None
-        streams.owner_returned(state, member.name)
-        effects += state.welcome(member, [session_id], now, mint)
-        if not was_present:
-            news = payloads.presence("join", state.shown(member))
-            hearing = tuple(id for id in state.everyone() if options.echo or id != session_id)
-            effects.append(Deliver(hearing, state.notice("system/presence", news, now, mint)))
-        return effects
-
-    def _guest(self, name: str) -> Member:
-        state = self.state
-        if state.config.anonymous is None:
-            raise InvalidRequest("this space takes no guests: a token is needed")
-        known = state.roster.resolve(name)
-        if known is not None:
-            raise InvalidRequest(f"{name!r} is taken")
-        member = Member(logical_name(name), state.config.anonymous)
-        member.anonymous = True
-        return member
+        """Let an authenticated participant in; raises Refused when it may not come in like this."""
+        return doors.join(self.state, session_id, name, dialect, options, now, mint)
 
     def leave(self, session_id: SessionId, now: float, mint: Mint) -> list[Effect]:
         """A connection ended. Unknown sessions are no news: the space may have ended it itself."""
-        state = self.state
-        session = state.roster.sessions.get(session_id)
-        if session is None:
-            return []
-        return self._depart(session, now, mint)
-
-    def _depart(self, session: Session, now: float, mint: Mint) -> list[Effect]:
-        state, member = self.state, session.member
-        was_present = member.present
-        state.roster.exit(session)
-        state.membership_changed()
-        effects: list[Effect] = []
-        if was_present and not member.present:
-            effects += self._last_left(member, now, mint)
-        state.roster.release(member)
-        state.membership_changed()
-        return effects
-
-    def _last_left(self, member: Member, now: float, mint: Mint) -> list[Effect]:
-        state = self.state
-        gone = payloads.presence("leave", payloads.member(member.id, name=member.name))
-        effects: list[Effect] = []
-        # Writers lose their streams before the leave is told, so that nobody sees a writer who is gone.
-        if member.anonymous:
-            effects += self._forget_guest(member, now, mint)
-        else:
-            if member.shut_down is not None:
-                # D-39: whoever was shut down is not waited for.
-                effects += streams.close_streams_of(state, member.name, "owner_shut_down", now, mint)
-            effects += streams.drop_writer(state, member, "disconnected", now, mint)
-            streams.owner_left(state, member.name, now)
-        effects.append(state.announce("system/presence", gone, now, mint))
-        return effects
-
-    def _forget_guest(self, member: Member, now: float, mint: Mint) -> list[Effect]:
-        """D-17: a guest's rights end with its connection."""
-        state = self.state
-        effects: list[Effect] = [
-            effect
-            for effect in invites.remove_member(state, member, "left", now, mint)
-            if isinstance(effect, Deliver | Answer)
-        ]
-        state.roster.remove(member)
-        return effects
+        return doors.leave(self.state, session_id, now, mint)
 
     # Speaking
 
@@ -231,7 +147,7 @@ class Space(Operator):
                 session = state.roster.sessions.get(SessionId(key))
                 if session is not None and session.closing_at is not None and session.closing_at <= now:
                     effects.append(Disconnect(session.id, SHUT_DOWN, "shut down on request"))
-                    effects += self._depart(session, now, mint)
+                    effects += doors.depart(state, session, now, mint)
             else:
                 stream = state.streams.open.get(key)
                 if stream is not None and stream.closes_at is not None and stream.closes_at <= now:

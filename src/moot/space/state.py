@@ -15,7 +15,7 @@ from moot.protocol.payloads import Notice
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Answer, Deliver, Effect, Mint
 from moot.space.grants import Grant, Grants
-from moot.space.proposals import Ledger
+from moot.space.proposals import Ledger, Outcome, Proposal
 from moot.space.roster import Member, Options, Roster, Session
 from moot.space.streams import Stream, Streams
 from moot.space.throttle import Pace
@@ -45,6 +45,7 @@ class State:
         self.journal_able = True
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
         self._scheduled = 0
+        self._most_deadlines = 1_024
         self._everyone: tuple[SessionId, ...] | None = None
         # Everyone, while all of them hear everything that is relayed; None when that has to be looked at.
         self.alike: tuple[SessionId, ...] | None = None
@@ -96,7 +97,7 @@ class State:
         return (
             not self.roster.aliases
             and config.ack_delivery == config.status_delivery == "all"
-            and all(session.options.echo and session.options.routing == "all" for session in listening)
+            and all(session.options.echo and not session.directed for session in listening)
             and (config.unmapped == "pass" or all(session.dialect == "mew" for session in listening))
         )
 
@@ -105,27 +106,35 @@ class State:
         self._everyone = self.alike = None
 
     def audience(
-        self, envelope: Envelope, origin: Session, *, translated: bool = True
+        self, envelope: Envelope, origin: Session, *, translated: bool = True, proposer: str | None = None
     ) -> tuple[SessionId, ...]:
-        """D-01: everybody, but for what a session itself asked not to hear, and what cannot be translated."""
+        """D-01: everybody, but for what a session itself asked not to hear, and what cannot be translated.
+
+        A response is for its `proposer` too, in the dialects that are told so (D-30).
+        """
         everyone = self.everyone()
         if self.alike is not None and translated:
             return everyone
-        row = KINDS.get(envelope.kind)
-        droppable = self.config.unmapped == "drop" and (row is None or row.bridging == "passed")
+        kept_away = self._is_kept_away(envelope.kind)
+        addressed = {*envelope.to, proposer} if envelope.to else None
         heard = []
         for id in everyone:
             session = self.roster.sessions[id]
             if session is origin and not session.options.echo:
                 continue
-            if session.options.routing == "directed" and envelope.to and session.member.id not in envelope.to:
+            if session.directed and addressed is not None and session.member.id not in addressed:
                 continue
             if session.dialect != envelope.dialect and (
-                not translated or (droppable and session.dialect != "mew")
+                not translated or (kept_away and session.dialect != "mew")
             ):
                 continue
             heard.append(id)
         return tuple(heard)
+
+    def _is_kept_away(self, kind: str) -> bool:
+        """D-56: whether members of the legacy dialects are spared this kind."""
+        row = KINDS.get(kind)
+        return self.config.unmapped == "drop" and (row is None or row.bridging == "passed")
 
     def sessions_of(self, members: Iterable[Member]) -> tuple[SessionId, ...]:
         return tuple(
@@ -172,9 +181,10 @@ class State:
         correlation_id: Sequence[str] = (),
     ) -> Deliver:
         """A notice for everybody."""
-        return Deliver(
-            self.everyone(), self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id)
-        )
+        hearing = self.everyone()
+        if self._is_kept_away(kind):
+            hearing = tuple(id for id in hearing if self.roster.sessions[id].dialect == "mew")
+        return Deliver(hearing, self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id))
 
     def shown(self, member: Member) -> dict[str, Json]:
         return payloads.member(member.id, name=member.name, capabilities=member.rights.capabilities)
@@ -218,10 +228,11 @@ class State:
         """These members may answer envelope `id` without a capability of their own (D-15), for a while."""
         if names:
             record.owed = names
+            record.expires = now + self.limits.request_seconds
             self.window.pin(id)
             if record.kind in COUNTED:
                 self.roster.members[record.author].open_requests += 1
-            self.schedule(now + self.limits.request_seconds, "request", id)
+            self.schedule(record.expires, "request", id)
 
     def paid(self, id: str, record: Record, name: Name | None) -> None:
         """`name` has answered; None: time is up for all."""
@@ -235,6 +246,19 @@ class State:
             if author is not None and author.open_requests and record.kind in COUNTED:
                 author.open_requests -= 1
 
+    def forget_obligations(self, name: Name) -> None:
+        """A member is gone for good: nobody owes it anything, and it owes nobody."""
+        for id, record in list(self.window.pinned.items()):
+            if record.author == name:
+                self.paid(id, record, None)
+            elif name in record.owed:
+                self.paid(id, record, name)
+
+    def settle_proposal(self, proposal: Proposal, state: Outcome, by: str | None) -> None:
+        """Close a proposal. Its id stays taken for as long as the ledger remembers it (D-07)."""
+        for id in self.ledger.settle(proposal, state, by):
+            self.window.unpin(id)
+
     def settle(self, id: str) -> None:
         """Nobody owes an answer to this envelope any more."""
         record = self.window.get(id)
@@ -246,16 +270,39 @@ class State:
     def schedule(self, when: float, what: Deadline, key: str) -> None:
         self._scheduled += 1
         heapq.heappush(self._deadlines, (when, self._scheduled, what, key))
+        # Most things end before their time; what they leave behind must not pile up until then.
+        if len(self._deadlines) > self._most_deadlines:
+            self._deadlines = [entry for entry in self._deadlines if self._is_live(*entry)]
+            heapq.heapify(self._deadlines)
+            self._most_deadlines = 2 * len(self._deadlines) + 1_024
+
+    def _is_live(self, when: float, _: int, what: Deadline, key: str) -> bool:
+        """Whether a deadline still stands for something, and for that thing's own time."""
+        if what == "request":
+            record = self.window.pinned.get(key)
+            return record is not None and bool(record.owed) and record.expires == when
+        if what == "proposal":
+            proposal = self.ledger.get(key)
+            return proposal is not None and proposal.state == "open" and proposal.expires == when
+        if what == "pause":
+            member = self.roster.members.get(Name(key))
+            return member is not None and member.pause is not None and member.pause.until == when
+        if what == "shutdown":
+            session = self.roster.sessions.get(SessionId(key))
+            return session is not None and session.closing_at == when
+        stream = self.streams.open.get(key)
+        return stream is not None and stream.closes_at == when
 
     def next_deadline(self) -> float | None:
         return self._deadlines[0][0] if self._deadlines else None
 
     def due(self, now: float) -> list[tuple[Deadline, str]]:
-        """Deadlines that have come, earliest first. They may be stale: look before acting."""
+        """Deadlines that have come, earliest first. One may end what the next stands for: look again."""
         due = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, what, key = heapq.heappop(self._deadlines)
-            due.append((what, key))
+            entry = heapq.heappop(self._deadlines)
+            if self._is_live(*entry):
+                due.append((entry[2], entry[3]))
         return due
 
     # To JSON and back
@@ -269,7 +316,11 @@ class State:
             "ledger": self.ledger.save(),
             "window": self.window.save(),
             "journal_able": self.journal_able,
-            "deadlines": [[when, what, key] for when, _, what, key in sorted(self._deadlines)],
+            "deadlines": [
+                [when, what, key]
+                for when, number, what, key in sorted(self._deadlines)
+                if self._is_live(when, number, what, key)
+            ],
         }
 
     @classmethod

@@ -25,8 +25,9 @@ class Record(msgspec.Struct, gc=False):
     to: tuple[Name, ...] = ()
     # For a fulfilment: who proposed it (D-30).
     proposer: Name | None = None
-    # Who still owes an answer (D-15); empty once nobody does.
+    # Who still owes an answer (D-15), and until when; empty once nobody does.
     owed: tuple[Name, ...] = ()
+    expires: float = 0.0
 
 
 class Window:
@@ -49,6 +50,11 @@ class Window:
         self.recent[id] = record
         self._order.append(id)
         if len(self._order) > self.size:
+            del self.recent[self._order.popleft()]
+
+    def resize(self, size: int) -> None:
+        self.size = size
+        while len(self._order) > size:
             del self.recent[self._order.popleft()]
 
     def pin(self, id: str) -> None:

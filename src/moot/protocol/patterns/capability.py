@@ -115,10 +115,10 @@ def read_capability(value: Json, *, notation: Notation | None = None, place: Not
         raise InvalidPattern('a capability is an object, as in {"kind": "chat"}, or a string, as in "chat"')
     notation = notation or notation_of(value, place)
     if notation == "mew":
-        return _capability(value, notation, (compile_object({"kind": value}),), None, value)
+        return _capability(value, notation, (compile_object({"kind": value}),), None, json.dumps(value))
     claims = read_string(value, notation)
     patterns = tuple(compile_object(source) for source in objects_of(claims))
-    return _capability(value, notation, patterns, claims, value)
+    return _capability(value, notation, patterns, claims, json.dumps(value))
 
 
 def read_capabilities(

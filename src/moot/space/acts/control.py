@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.errors import InvalidRequest, ParticipantNotFound
+from moot.errors import InvalidOperation, InvalidRequest, ParticipantNotFound
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import UNSUPPORTED_BY_LEGACY
 from moot.protocol.operation import Json
@@ -27,16 +27,24 @@ def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
 
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         until = None if seconds is None or seconds > _LONGEST_PAUSE else now + float(seconds)
-        for member in members:
+        paused = [member for member in members if _ends_later(until, member.pause)]
+        for member in paused:
             lift_pause(state, member)
             member.pause = Pause(envelope.id, session.member.name, until)
             state.window.pin(envelope.id)
             if until is not None:
                 state.schedule(until, "pause", member.name)
-        state.owe(envelope.id, record, tuple(member.name for member in members), now)
+        state.owe(envelope.id, record, tuple(member.name for member in paused), now)
         return []
 
     return Act(execute)
+
+
+def _ends_later(until: float | None, pause: Pause | None) -> bool:
+    """Pausing again can prolong a pause; to shorten it takes a resume (D-25)."""
+    if pause is None:
+        return True
+    return pause.until is not None and (until is None or until > pause.until)
 
 
 def prepare_resume(state: State, session: Session, envelope: Envelope) -> Act:
@@ -109,9 +117,13 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
 
 def _addressed(state: State, session: Session, envelope: Envelope) -> list[Member]:
     """The members a control is meant for; without `to`, all but the sender (D-25)."""
+    if not envelope.to:
+        return [member for member in state.roster.present() if member is not session.member]
     names = [name for name in envelope.to if not is_gateway(name)]
     if not names:
-        return [member for member in state.roster.present() if member is not session.member]
+        raise InvalidOperation(
+            "the gateway cannot be controlled: address a participant, or nobody to mean all"
+        )
     missing = [name for name in names if state.roster.resolve(name) is None]
     if missing:
         raise ParticipantNotFound(f"not in this space: {', '.join(missing)}", participants=missing)

@@ -141,9 +141,10 @@ def _without_matching(
 
 
 def _may_revoke(state: State, revoker: Member, grant: Grant, rights: Sequence[Capability]) -> bool:
-    if revoker.name in state.grants.ancestors(grant):
-        return True
-    return all(covered_by(right, revoker.rights.capabilities) for right in rights)
+    held = revoker.rights.capabilities
+    return all(
+        covered_by(right, held) or revoker.name in state.grants.ancestors(grant, right) for right in rights
+    )
 
 
 def _recipient(state: State, envelope: Envelope) -> Member:

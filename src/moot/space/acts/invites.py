@@ -145,8 +145,11 @@ def remove_member(state: State, member: Member, reason: str, now: float, mint: M
     member.credentials = ()
     effects.append(Credential(member.name, ()))
     for proposal in state.ledger.open_of(member.name):
-        state.ledger.settle(proposal, "withdrawn", None)
-        state.window.unpin(proposal.id)
+        state.settle_proposal(proposal, "withdrawn", None)
+    for proposal in state.ledger.all_open():
+        if member.name in proposal.approved_by:
+            proposal.approved_by.remove(member.name)
+    state.forget_obligations(member.name)
     effects += close_streams_of(state, member.name, "owner_removed", now, mint)
     effects += drop_writer(state, member, "removed", now, mint)
     drop_target(state, member.name)

@@ -115,8 +115,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
 def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
-            state.ledger.settle(proposal, "withdrawn", envelope.id)
-            state.window.unpin(proposal.id)
+            state.settle_proposal(proposal, "withdrawn", envelope.id)
         return []
 
     return Act(execute)
@@ -145,5 +144,4 @@ def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
 def expire_proposal(state: State, id: str, now: float) -> None:
     proposal = state.ledger.get(id)
     if proposal is not None and proposal.state == "open" and now >= proposal.expires:
-        state.ledger.settle(proposal, "expired", None)
-        state.window.unpin(id)
+        state.settle_proposal(proposal, "expired", None)

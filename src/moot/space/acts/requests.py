@@ -20,8 +20,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
 
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         for proposal in fulfilled:
-            state.ledger.settle(proposal, "fulfilled", envelope.id)
-            state.window.unpin(proposal.id)
+            state.settle_proposal(proposal, "fulfilled", envelope.id)
             record.proposer = proposal.proposer
         if not notification:
             # Only members can owe; the sender may address itself, and the gateway answers nothing.
@@ -99,13 +98,13 @@ def _belongs_to_request(asked: Record, envelope: Envelope, name: str, addressed:
     return name in asked.owed and all(other == asked.author for other in addressed)
 
 
-def operation_asked(state: State, envelope: Envelope) -> Operation | None:
-    """What the request does that a response answers; None when it is not known (any more)."""
+def operations_asked(state: State, envelope: Envelope) -> list[Operation | None]:
+    """What each request does that a response answers; None where it is not known (any more)."""
+    known: dict[Operation | None, None] = {}
     for id in envelope.correlation_id:
         asked = state.window.get(id)
-        if asked is not None and asked.kind == "mcp/request":
-            return asked.operation
-    return None
+        known[asked.operation if asked is not None and asked.kind == "mcp/request" else None] = None
+    return list(known) or [None]
 
 
 def proposer_asked(state: State, envelope: Envelope) -> str | None:

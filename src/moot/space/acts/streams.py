@@ -155,6 +155,11 @@ def prepare_transfer(state: State, session: Session, envelope: Envelope) -> Act:
     if heir.name == stream.owner:
         raise InvalidOperation("you own this stream already", stream_id=stream.id)
 
+    def check_limits() -> None:
+        most = state.limits.streams_per_member
+        if len(state.streams.owned_by(heir.name)) >= most:
+            raise ResourceLimit(f"{heir.id} owns {most} streams already", limit="streams_per_member")
+
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         previous = stream.owner
         # D-38: writing goes with ownership, unless it was granted by itself.
@@ -172,7 +177,7 @@ def prepare_transfer(state: State, session: Session, envelope: Envelope) -> Act:
         }
         return [_to_all(state, "stream/ownership-transferred", payload, envelope, now, mint)]
 
-    return Act(execute)
+    return Act(execute, check_limits)
 
 
 def close_streams_of(state: State, owner: Name, reason: str, now: float, mint: Mint) -> list[Effect]:

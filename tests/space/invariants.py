@@ -1,0 +1,401 @@
+"""What must hold in a space after every step, whatever was done to it.
+
+Each check is written from the rulings and computes its answer anew, the slow and obvious way: none of
+them asks the code under test how it came to its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import Envelope
+from moot.protocol.frames import Frame
+from moot.protocol.payloads import Notice
+from moot.protocol.patterns import Capability, covers
+from moot.space.effects import Answer, Deliver, Disconnect, Effect, Result
+
+from .world import Ear, Step, World, body_of
+
+# D-25 and D-26, word for word.
+PASSES_A_PAUSE: Final = frozenset(
+    {
+        "chat/acknowledge",
+        "chat/cancel",
+        "reasoning/cancel",
+        "mcp/withdraw",
+        "mcp/reject",
+        "capability/grant-ack",
+        "participant/status",
+        "participant/compact-done",
+        "participant/resume",
+        "stream/close",
+    }
+)
+PASSES_A_SHUTDOWN: Final = frozenset({"chat/acknowledge", "participant/status", "stream/close"})
+# D-23, D-34: the gateway takes these in and speaks itself.
+CONSUMED: Final = frozenset(
+    {"space/invite", "stream/grant-write", "stream/revoke-write", "stream/transfer-ownership"}
+)
+# D-15: what may be owed.
+OWED: Final = frozenset(
+    {
+        "mcp/response",
+        "capability/grant-ack",
+        "participant/compact-done",
+        "participant/status",
+        "chat/acknowledge",
+        "mcp/request",
+    }
+)
+# What counts against open_requests: questions, not orders.
+QUESTIONS: Final = frozenset(
+    {
+        "mcp/request",
+        "participant/request-status",
+        "participant/forget",
+        "participant/compact",
+        "participant/clear",
+        "participant/restart",
+    }
+)
+SECRET: Final = b"secret-"
+
+Check = Callable[[World], None]
+
+
+def every_right_has_a_chain(world: World) -> None:
+    """D-16, D-18: a right is static, or a chain of grants leads to a static one."""
+    state = world.space.state
+    known: list[tuple[str, Capability]] = [
+        (member.name, capability)
+        for member in state.roster
+        if not member.kicked
+        for capability in world.static[member.name]
+    ]
+    grants = [(g.granter, g.recipient, c) for g in state.grants.by_id.values() for c in g.capabilities]
+    grown = True
+    while grown:
+        grown = False
+        for granter, recipient, right in grants:
+            if (recipient, right) not in known and any(n == granter and covers(h, right) for n, h in known):
+                known.append((recipient, right))
+                grown = True
+    for member in state.roster:
+        for right in member.rights.capabilities:
+            assert (member.name, right) in known, f"{member.name} holds {right.original} out of nothing"
+    for session in state.roster.sessions.values():
+        guest = session.member.name if session.options.anonymous else None
+        assert guest not in state.config.participants, f"guest {guest} bears a participant's name"
+
+
+def nobody_does_what_no_capability_allows(world: World) -> None:
+    """MEW 4.2, D-15: what is accepted matches a right of its sender, or is an answer that can be owed."""
+    step = world.last
+    if step is None or step.envelope is None or not step.accepted:
+        return
+    said = step.envelope
+    asked = [world.space.state.window.get(id) for id in said.correlation_id]
+    operations = [record.operation for record in asked if record and record.kind == "mcp/request"] or [None]
+    allowed = all(
+        any(
+            right.matches(said.kind, said.payload, step.to, asked=operation, claim=said.claim)
+            for right in step.rights
+        )
+        for operation in operations
+    )
+    assert allowed or (said.kind in OWED and said.correlation_id), f"{said.kind} without a right to it"
+
+
+def a_proposal_runs_once_and_as_it_was_reviewed(world: World) -> None:
+    """D-28: at most one execution, of exactly what was proposed, by whom and when the rules allow."""
+    step = world.last
+    if step is None or step.envelope is None or step.speaker is None or not step.accepted:
+        return
+
+    for id, proposal in step.proposals.items():
+        if step.envelope.kind == "mcp/request":
+            assert proposal.state == "open", f"{id} was {proposal.state} and ran again"
+            assert same(body_of(step.envelope), proposal.body), f"{id} ran as something else"
+            assert not proposal.to or frozenset(step.to) == proposal.to, f"{id} ran elsewhere"
+            assert len(proposal.approvals) >= proposal.needed, f"{id} ran without its quorum"
+            assert proposal.proposer != step.speaker.member, f"{id} ran by its own proposer"
+        elif step.envelope.kind == "mcp/withdraw":
+            assert proposal.proposer == step.speaker.member, f"{id} was withdrawn by another"
+            assert proposal.state == "open", f"{id} was {proposal.state} and withdrawn"
+        elif step.envelope.kind == "moot/approve":
+            assert proposal.proposer != step.speaker.member, f"{id} was approved by its proposer"
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal as JSON: true is not 1, and numbers are compared in full."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def only_the_asked_answer(world: World) -> None:
+    """D-80: a request that names members is answered by one of them."""
+    step = world.last
+    if step is None or step.envelope is None or step.speaker is None or not step.accepted:
+        return
+    if step.envelope.kind == "mcp/response":
+        for id, to in step.asked.items():
+            assert not to or step.speaker.member in to, f"{id} was answered by {step.speaker.member}"
+
+
+def a_kicked_member_is_nowhere(world: World) -> None:
+    """D-24: no session, grant, stream, open proposal, and on no list."""
+    state = world.space.state
+    for name in world.kicked:
+        member = state.roster.members[name]  # type: ignore[index]
+        assert member.kicked, f"{name} is back without invitation"
+        assert not member.sessions
+        assert not member.credentials
+        assert not member.rights.capabilities
+        assert all(session.member.name != name for session in state.roster.sessions.values())
+        assert all(name not in (g.granter, g.recipient) for g in state.grants.by_id.values())
+        for stream in state.streams.open.values():
+            assert name not in (stream.owner, *stream.writers, *stream.granted, *(stream.target or ()))
+        assert all(p.proposer != name or p.state != "open" for p in state.ledger.proposals.values())
+        assert state.roster.resolve(name) is None
+    if world.last is not None:
+        for notice in _notices(world.last.effects):
+            shown = notice.payload["participants"] if notice.kind == "system/welcome" else []
+            assert not {p["id"] for p in shown} & world.kicked, "a kicked member is in a welcome"
+            if notice.kind == "system/presence" and notice.payload["event"] != "leave":
+                assert notice.payload["participant"]["id"] not in world.kicked
+
+
+def the_paused_keep_quiet(world: World) -> None:
+    """D-25: a paused member says only what the list allows, on every session; and who is paused is known."""
+    step = world.last
+    if step is not None and step.paused:
+        if step.envelope is not None:
+            assert not step.accepted or step.envelope.kind in PASSES_A_PAUSE, step.envelope.kind
+        else:
+            assert not any(isinstance(effect, Deliver) for effect in step.effects), "a paused member's frame"
+    paused = {
+        m.name for m in world.space.state.roster if m.pause is not None and not m.pause_is_over(world.now)
+    }
+    assert paused == set(world.pauses), (paused, world.pauses)
+
+
+def the_shut_down_keep_quiet(world: World) -> None:
+    """D-26: five seconds for three kinds, then nothing on that session."""
+    step = world.last
+    if step is not None and step.closing_at is not None:
+        if step.envelope is not None and step.accepted:
+            assert step.envelope.kind in PASSES_A_SHUTDOWN
+            assert world.now < step.closing_at
+        if step.envelope is None:
+            assert not any(isinstance(effect, Deliver) for effect in step.effects)
+    closing = {
+        s.id: s.closing_at for s in world.space.state.roster.sessions.values() if s.closing_at is not None
+    }
+    assert closing == world.closing
+
+
+def everyone_hears_once(world: World) -> None:
+    """D-01, D-02, D-54: an accepted envelope reaches each listening session once; a refused one nobody."""
+    step = world.last
+    if step is None or step.envelope is None or step.speaker is None:
+        return
+    relayed = [e for e in step.effects if isinstance(e, Deliver) and isinstance(e.message, Envelope)]
+    if not step.accepted:
+        assert not relayed
+        for effect in step.effects:
+            assert isinstance(effect, Answer), f"a refusal had an effect: {effect}"
+            assert effect.session == step.speaker.session
+        return
+    if step.envelope.kind in CONSUMED:
+        assert not relayed
+        return
+    assert len(relayed) == 1, f"{step.envelope.kind} was relayed {len(relayed)} times"
+    message = relayed[0].message
+    assert isinstance(message, Envelope)
+    assert message.id == step.envelope.id
+    assert message.sender == step.speaker.id
+    expected = [ear.session for ear in step.ears.values() if _hears(ear, step, relayed[0].proposer)]
+    assert sorted(relayed[0].sessions) == sorted(expected), (step.envelope.kind, step.to)
+
+
+def _hears(ear: Ear, step: Step, proposer: str | None) -> bool:
+    assert step.speaker is not None
+    if not ear.listens or (ear.session == step.speaker.session and not ear.options.echo):
+        return False
+    named = (*step.to, *((proposer,) if step.envelope and step.envelope.kind == "mcp/response" else ()))
+    return ear.options.routing == "all" or not step.to or ear.member in named or ear.id in named
+
+
+def frames_reach_their_targets(world: World) -> None:
+    """D-36, D-57: from a writer alone; to the targets, or to all who take frames; never to anybody else."""
+    step = world.last
+    if step is None or step.speaker is None or step.envelope is not None:
+        return
+    frames = [e for e in step.effects if isinstance(e, Deliver) and isinstance(e.message, Frame)]
+    writers, target = step.streams.get(step.given.arguments[1].stream_id, ([], None))
+    if not frames:
+        return
+    assert step.speaker.member in writers, "a frame from somebody who may not write"
+    expected = [
+        ear.session
+        for ear in step.ears.values()
+        if ear.listens
+        and ear.takes_frames
+        and (target is None or ear.member in target)
+        and (ear.options.echo or ear.session != step.speaker.session)
+    ]
+    assert len(frames) == 1
+    assert sorted(frames[0].sessions) == sorted(expected)
+
+
+def secrets_go_to_the_inviter_alone(world: World) -> None:
+    """MEW 3.6.6: a token stands in the invite-ack of the asking session and nowhere else."""
+    if world.last is None:
+        return
+    for effect in world.last.effects:
+        if isinstance(effect, Deliver):
+            assert SECRET not in _bytes(effect.message), "a token was delivered to all"
+        elif isinstance(effect, Answer) and SECRET in _bytes(effect.notice):
+            assert effect.notice.kind == "space/invite-ack"
+            assert world.last.speaker is not None
+            assert effect.session == world.last.speaker.session
+        elif isinstance(effect, Result) and SECRET in str(effect.fields).encode():
+            # An operator's restore has no session to answer to.
+            assert effect.session is None or effect.session == world.last.given.arguments[0]
+
+
+def only_the_gateway_speaks_for_itself(world: World) -> None:
+    """D-10: what reserved kinds are delivered comes from the gateway."""
+    if world.last is not None:
+        for effect in world.last.effects:
+            if isinstance(effect, Deliver) and isinstance(effect.message, Envelope):
+                kind = effect.message.kind
+                assert not kind.startswith("system/"), kind
+                assert kind not in ("space/invite-ack", "stream/open", "stream/write-granted"), kind
+
+
+def no_id_is_taken_twice(world: World) -> None:
+    """D-07: not within the window, and never while what it names is open."""
+    step = world.last
+    if step is not None and step.envelope is not None and step.accepted:
+        assert not step.seen, f"{step.envelope.id} was taken twice"
+    state = world.space.state
+    for id in open_objects(world):
+        assert id in state.window, f"{id} is open and was forgotten"
+    for id in world.accepted[-state.limits.recent_ids :]:
+        assert id in state.window, f"{id} is recent and was forgotten"
+
+
+def open_objects(world: World) -> Counter[str]:
+    """The ids of all open objects, as often as they are open."""
+    state = world.space.state
+    known = (state.window.pinned | state.window.recent).items()
+    return Counter(
+        [
+            *(p.id for p in state.ledger.proposals.values() if p.state == "open"),
+            *state.grants.by_id,
+            *(stream.request_id for stream in state.streams.open.values()),
+            *(member.pause.id for member in state.roster if member.pause is not None),
+            *(id for id, record in known if record.owed),
+        ]
+    )
+
+
+def time_moves_on(world: World) -> None:
+    """After `expire` nothing that is due is left."""
+    if world.last is not None and world.last.given.what == "expire":
+        deadline = world.space.next_deadline()
+        assert deadline is None or deadline > world.now
+
+
+def effects_name_living_sessions(world: World) -> None:
+    """Every effect goes to a session that was there, and none to one that was just closed."""
+    if world.last is None:
+        return
+    there = set(world.last.ears)
+    if world.last.given.what == "join":
+        there.add(world.last.given.arguments[0])
+    for effect in world.last.effects:
+        named = _named(effect)
+        assert set(named) <= there, f"{effect} names {set(named) - there}"
+        assert len(set(named)) == len(named), f"{effect} names a session twice"
+        if isinstance(effect, Disconnect):
+            there.discard(effect.session)
+
+
+def _named(effect: Effect) -> list[str]:
+    if isinstance(effect, Deliver):
+        return list(effect.sessions)
+    if isinstance(effect, Answer | Disconnect):
+        return [effect.session]
+    return [effect.session] if isinstance(effect, Result) and effect.session is not None else []
+
+
+def tables_agree(world: World) -> None:
+    """The tables hold what follows from each other: pins, counters, sessions, aliases, writers."""
+    state = world.space.state
+    roster, window = state.roster, state.window
+    assert Counter(window._pins) == open_objects(world), "pins and open objects differ"
+    records = (window.pinned | window.recent).values()
+    asking = Counter(record.author for record in records if record.owed and record.kind in QUESTIONS)
+    for member in roster:
+        waiting = asking[member.name]
+        assert member.open_requests == waiting, f"{member.name}: {member.open_requests} != {waiting}"
+        for id, session in member.sessions.items():
+            assert roster.sessions[id] is session
+            assert session.member is member
+        assert member.sessions or member.id == member.name
+    for id, session in roster.sessions.items():
+        assert roster.members[session.member.name].sessions[id] is session
+    assert roster.aliases == {m.id: m for m in roster if m.id != m.name}
+    assert not roster.aliases.keys() & roster.members.keys(), "a runtime id is somebody's name"
+    assert len(window.recent) <= window.size
+    for stream in state.streams.open.values():
+        assert stream.owner in stream.writers
+        assert set(stream.granted) <= set(stream.writers)
+        assert len(set(stream.writers)) == len(stream.writers)
+        assert stream.owner in roster.members
+    for name, count in Counter(stream.owner for stream in state.streams.open.values()).items():
+        assert count <= state.limits.streams_per_member, f"{name} owns {count} streams"
+    open_ones = {p.id for p in state.ledger.proposals.values() if p.state == "open"}
+    assert {id for ids in state.ledger._open.values() for id in ids} == open_ones
+
+
+def _notices(effects: list[Effect]) -> Iterator[Notice]:
+    for effect in effects:
+        if isinstance(effect, Answer):
+            yield effect.notice
+        elif isinstance(effect, Deliver) and isinstance(effect.message, Notice):
+            yield effect.message
+
+
+def _bytes(message: Envelope | Notice | Frame) -> bytes:
+    return (DIALECTS["mew"].encode_notice(message) or b"") if isinstance(message, Notice) else message.raw
+
+
+CHEAP: Final[tuple[Check, ...]] = (
+    nobody_does_what_no_capability_allows,
+    a_proposal_runs_once_and_as_it_was_reviewed,
+    only_the_asked_answer,
+    the_paused_keep_quiet,
+    the_shut_down_keep_quiet,
+    everyone_hears_once,
+    frames_reach_their_targets,
+    secrets_go_to_the_inviter_alone,
+    only_the_gateway_speaks_for_itself,
+    time_moves_on,
+    effects_name_living_sessions,
+)
+ALL: Final[tuple[Check, ...]] = (
+    *CHEAP,
+    every_right_has_a_chain,
+    a_kicked_member_is_nowhere,
+    no_id_is_taken_twice,
+    tables_agree,
+)

@@ -1,0 +1,391 @@
+"""Everything that members, guests and operators do in a space, each move drawn at random.
+
+A move looks for something to act on (an open proposal, a stream, a grant), now and then takes a wrong
+one, and does nothing when there is nothing to do. Who draws is open: a `random.Random` in a long walk,
+Hypothesis in the state machine.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from moot.config.space import read_space
+from moot.protocol.frames import write_frame
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capability
+from moot.space.config import SessionId
+from moot.space.roster import Options
+
+from .world import SETTINGS, World
+
+T = TypeVar("T")
+
+
+class Draw(Protocol):
+    """Where chance comes from."""
+
+    def one(self, choices: Sequence[T]) -> T: ...
+
+
+Move = Callable[[World, Draw], None]
+
+CONFIGURED: Final = ("human", "boss", "agent", "tool", "scribe", "dot")
+INVITED: Final = ("ivy", "ian")
+GUESTS: Final = ("gus", "gil")
+EVERYBODY: Final = (*CONFIGURED, *INVITED, *GUESTS)
+RUNTIME_IDS: Final = (None, None, None, None, "agent-7f", "boss:desk", "human", "gateway", "ivy", "gus")
+BODIES: Final[tuple[Json, ...]] = (
+    {"method": "tools/call", "params": {"name": "read_file", "arguments": {"n": 1}}},
+    {"method": "tools/call", "params": {"name": "read_file", "arguments": {"n": 2}}},
+    {"method": "tools/call", "params": {"name": "delete_file", "arguments": {"force": True}}},
+    {"method": "tools/list", "params": {}},
+    {"method": "notifications/progress", "params": {"n": 9007199254740993}},
+)
+RIGHTS: Final[tuple[Json, ...]] = (
+    {"kind": "mcp/request", "payload": {"method": "tools/*"}},
+    {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_file"}}},
+    {"kind": "mcp/*"},
+    {"kind": "capability/grant"},
+    {"kind": "capability/*"},
+    {"kind": "moot/approve"},
+    {"kind": "participant/*"},
+    {"kind": "space/invite"},
+    {"kind": "chat"},
+    {"kind": "*"},
+)
+
+
+def _changed(body: Json) -> Json:
+    other: Json = copy.deepcopy(body)
+    other["params"]["extra"] = 1
+    return other
+
+
+def _session(world: World, draw: Draw, *likely: str) -> str | None:
+    """Somebody's session; every other time of one of those who are likely to be allowed what follows."""
+    sessions = world.space.state.roster.sessions
+    fitting = [id for id, session in sessions.items() if session.member.name in likely]
+    return draw.one(draw.one((fitting, world.sessions)) or world.sessions) if sessions else None
+
+
+def seldom(move: Move) -> Move:
+    """What empties a room is done one time in four, or nothing else would be met there."""
+
+    def sometimes(world: World, draw: Draw) -> None:
+        if draw.one((True, False, False, False)):
+            move(world, draw)
+
+    return sometimes
+
+
+def populate(world: World, draw: Draw) -> None:
+    """Everybody who is configured comes in, so that there is somebody to meet."""
+    for name in CONFIGURED:
+        _join(world, draw, name)
+
+
+def _somebody(world: World, draw: Draw) -> str:
+    """A name that may or may not be here, by logical name or runtime id."""
+    name = draw.one(EVERYBODY)
+    member = world.space.state.roster.members.get(name)  # type: ignore[call-overload]
+    return draw.one([name, name if member is None else member.id])
+
+
+def _addressees(world: World, draw: Draw) -> list[str]:
+    return [_somebody(world, draw) for _ in range(draw.one((0, 1, 1, 2)))]
+
+
+def _said(world: World, draw: Draw, kind: str) -> str:
+    """The id of something of that kind that was said; sometimes of something else, or nothing."""
+    state = world.space.state
+    ids = [id for id, record in (state.window.pinned | state.window.recent).items() if record.kind == kind]
+    return draw.one([*(ids[-8:] * 2), "never-was"])
+
+
+# Coming and going
+
+
+def join(world: World, draw: Draw) -> None:
+    for _ in range(draw.one((1, 2, 3))):
+        _join(world, draw, draw.one((*CONFIGURED, *CONFIGURED, *INVITED)))
+
+
+def _join(world: World, draw: Draw, name: str) -> None:
+    dialect = {"scribe": "mcpx", "dot": "m3p"}.get(name) or draw.one(("mew", "mew", "mew", "mcpx"))
+    options = Options(
+        echo=draw.one((True, True, False)),
+        routing="all" if dialect == "mew" else draw.one(("all", "directed")),
+        streams=draw.one((True, False)),
+        runtime_id=draw.one(RUNTIME_IDS),
+    )
+    world.put("join", SessionId(world.fresh("s")), name, dialect, options)
+
+
+def join_as_guest(world: World, draw: Draw) -> None:
+    name = draw.one((*GUESTS, *GUESTS, "agent", "ivy"))
+    options = Options(anonymous=True, runtime_id=draw.one(RUNTIME_IDS))
+    world.put("join", SessionId(world.fresh("s")), name, draw.one(("mew", "m3p")), options)
+
+
+def leave(world: World, draw: Draw) -> None:
+    session = _session(world, draw)
+    world.put("leave", SessionId(session or "nobody"))
+
+
+def post_over_http(world: World, draw: Draw) -> None:
+    """D-40: speaks without being present."""
+    session = SessionId(world.fresh("http"))
+    name = draw.one(CONFIGURED)
+    if world.put("join", session, name, "mew", Options(injected=True)).refusal is None:
+        _speak(world, draw, session)
+        if session in world.space.state.roster.sessions:
+            world.put("leave", session)
+
+
+def _speak(world: World, draw: Draw, session: str) -> None:
+    kind = draw.one(("chat", "mcp/request", "mcp/proposal", "participant/status", "stream/request"))
+    payload: Json = draw.one(BODIES) if kind.startswith("mcp/") else {"direction": "upload", "text": "hi"}
+    world.send(session, kind, payload, to=_addressees(world, draw))
+
+
+def wait(world: World, draw: Draw) -> None:
+    world.now += draw.one((0.5, 1.0, 5.0, 6.0, 31.0, 61.0))
+    world.put("expire")
+
+
+# Speaking, asking, answering
+
+
+def chat(world: World, draw: Draw) -> None:
+    if session := _session(world, draw):
+        kind = draw.one(("chat", "chat", "chat/acknowledge", "reasoning/cancel", "vendor/kind"))
+        id = draw.one(("", "", "", *world.accepted[-50:][:3]))
+        world.send(session, kind, {"text": "hi"}, to=_addressees(world, draw), id=id)
+
+
+def forge(world: World, draw: Draw) -> None:
+    """What only the gateway says."""
+    if session := _session(world, draw):
+        kind = draw.one(("system/welcome", "system/presence", "space/invite-ack", "stream/open"))
+        world.send(session, kind, {"event": "join", "participant": {"id": "mallory"}})
+
+
+def request(world: World, draw: Draw) -> None:
+    if session := _session(world, draw, "human", "boss"):
+        world.send(session, "mcp/request", draw.one(BODIES), to=_addressees(world, draw))
+
+
+def respond(world: World, draw: Draw) -> None:
+    if session := _session(world, draw):
+        about = [_said(world, draw, "mcp/request")]
+        world.send(session, "mcp/response", {"result": {}}, to=_addressees(world, draw), about=about)
+
+
+def answer(world: World, draw: Draw) -> None:
+    """By somebody who owes the answer."""
+    window = world.space.state.window
+    owed = [(id, record) for id, record in window.pinned.items() if record.owed]
+    if not owed:
+        return
+    id, record = draw.one(owed)
+    member = world.space.state.roster.members.get(draw.one(record.owed))
+    if member is None or not member.sessions:
+        return
+    kinds = {"mcp/request": "mcp/response", "capability/grant": "capability/grant-ack"}
+    kind = kinds.get(record.kind, draw.one(("participant/status", "chat/acknowledge")))
+    world.send(draw.one(list(member.sessions)), kind, {"result": {}}, to=[record.author], about=[id])
+
+
+# Proposing and deciding
+
+
+def propose(world: World, draw: Draw) -> None:
+    if session := _session(world, draw):
+        world.send(session, "mcp/proposal", draw.one(BODIES), to=_addressees(world, draw))
+
+
+def _fulfil(world: World, draw: Draw, *, altered: bool) -> None:
+    open_ones = [id for id, proposal in world.proposals.items() if proposal.state == "open"]
+    ids = [*open_ones, *open_ones, *world.proposals]
+    session = _session(world, draw, "human", "boss", "scribe")
+    if not ids or session is None:
+        return
+    proposal = world.proposals[id := draw.one(ids)]
+    body = proposal.payload
+    to = sorted(proposal.to) or _addressees(world, draw)
+    body, to = draw.one(((_changed(body), to), (body, ["human"]))) if altered else (body, to)
+    world.send(session, "mcp/request", body, to=to, about=[id, *draw.one(((), (id,)))])
+
+
+def fulfil(world: World, draw: Draw) -> None:
+    _fulfil(world, draw, altered=False)
+
+
+def fulfil_something_else(world: World, draw: Draw) -> None:
+    _fulfil(world, draw, altered=True)
+
+
+def decide(kind: str) -> Move:
+    """Withdrawing, rejecting and approving differ in their kind only."""
+
+    def move(world: World, draw: Draw) -> None:
+        if session := _session(world, draw, "human", "agent", "scribe"):
+            world.send(session, kind, {"reason": "because"}, about=[_said(world, draw, "mcp/proposal")])
+
+    return move
+
+
+# Rights and membership
+
+
+def grant(world: World, draw: Draw) -> None:
+    if session := _session(world, draw, "human", "boss"):
+        rights = [draw.one(RIGHTS) for _ in range(draw.one((1, 2)))]
+        payload = {"recipient": _somebody(world, draw), "capabilities": rights}
+        world.send(session, "capability/grant", payload)
+
+
+def revoke_by_id(world: World, draw: Draw) -> None:
+    if session := _session(world, draw, "human", "boss"):
+        grants = [(g.id, g.recipient) for g in world.space.state.grants.by_id.values()]
+        id, recipient = draw.one([*grants, ("never-was", "agent")])
+        world.send(session, "capability/revoke", {"recipient": recipient, "grant_id": id})
+
+
+def revoke_by_pattern(world: World, draw: Draw) -> None:
+    if session := _session(world, draw, "human", "boss"):
+        payload = {"recipient": _somebody(world, draw), "capabilities": [draw.one(RIGHTS)]}
+        world.send(session, "capability/revoke", payload)
+
+
+def invite(world: World, draw: Draw) -> None:
+    if session := _session(world, draw, "human", "boss"):
+        rights = [draw.one(RIGHTS)] if draw.one((True, False)) else []
+        name = draw.one((*INVITED, *INVITED, *GUESTS, "agent", "agent-7f"))
+        world.send(session, "space/invite", {"participant_id": name, "initial_capabilities": rights})
+
+
+def kick(world: World, draw: Draw) -> None:
+    if session := _session(world, draw, "human", "boss"):
+        world.send(session, "space/kick", {"participant_id": _somebody(world, draw)})
+
+
+def restore(world: World, draw: Draw) -> None:
+    world.put("restore", draw.one(EVERYBODY))
+
+
+def change_capabilities(world: World, draw: Draw) -> None:
+    add, remove = ((read_capability(draw.one(RIGHTS)),) for _ in range(2))
+    add = draw.one((add, ()))
+    world.put("change", draw.one(CONFIGURED), add, remove, "operator")
+
+
+def reload(world: World, draw: Draw) -> None:
+    """A participant comes, goes, or is called like a guest."""
+    settings: Json = copy.deepcopy(dict(SETTINGS))
+    left_out = draw.one((None, None, "agent", "tool", "boss"))
+    settings["participants"].pop(left_out, None)
+    added = draw.one((None, "gus", "agent-7f"))
+    if added is not None:
+        settings["participants"][added] = ["mcp/*", "chat"]
+    world.put("reload", read_space("lab", settings))
+
+
+def health(world: World, draw: Draw) -> None:
+    world.put("health", draw.one((True, True, True, False)))
+
+
+# Control
+
+
+def control(kind: str) -> Move:
+    """Pausing, resuming, shutting down and asking."""
+
+    def move(world: World, draw: Draw) -> None:
+        if session := _session(world, draw, "human", "boss"):
+            payload = draw.one(({}, {"timeout_seconds": 3}, {"timeout_seconds": 40}))
+            to = draw.one((*([name] for name in EVERYBODY), [], ["gateway"]))
+            world.send(session, kind, payload, to=to)
+
+    return move
+
+
+def ask(world: World, draw: Draw) -> None:
+    control(draw.one(("participant/request-status", "participant/compact", "participant/forget")))(world, draw)
+
+
+# Streams
+
+
+def _stream(world: World, draw: Draw) -> tuple[str, str]:
+    """A stream and a session of its owner, more often than not."""
+    streams = list(world.space.state.streams.open.values())
+    if not streams:
+        return "stream-never-was", _session(world, draw) or ""
+    stream = draw.one(streams)
+    return stream.id, _session(world, draw, stream.owner) or ""
+
+
+def open_stream(world: World, draw: Draw) -> None:
+    if session := _session(world, draw):
+        target = draw.one((None, [_somebody(world, draw)], [_somebody(world, draw), "agent"]))
+        payload = {"direction": draw.one(("upload", "download", "sideways")), "target": target, "owner": "me"}
+        world.send(session, "stream/request", payload)
+
+
+def use_stream(kind: str) -> Move:
+    def move(world: World, draw: Draw) -> None:
+        stream, session = _stream(world, draw)
+        if session:
+            name = _somebody(world, draw)
+            payload = {"stream_id": stream, "participant_id": name, "new_owner": name}
+            world.send(session, kind, payload)
+
+    return move
+
+
+def write_to_stream(world: World, draw: Draw) -> None:
+    stream, session = _stream(world, draw)
+    if session:
+        world.put("frame", SessionId(session), write_frame(stream, b"data", binary=False))
+
+
+MOVES: Final[dict[str, Move]] = {
+    "join": join,
+    "join_as_guest": join_as_guest,
+    "leave": seldom(leave),
+    "post_over_http": post_over_http,
+    "wait": wait,
+    "chat": chat,
+    "forge": forge,
+    "request": request,
+    "respond": respond,
+    "answer": answer,
+    "propose": propose,
+    "fulfil": fulfil,
+    "fulfil_something_else": fulfil_something_else,
+    "withdraw": decide("mcp/withdraw"),
+    "reject": decide("mcp/reject"),
+    "approve": decide("moot/approve"),
+    "grant": grant,
+    "revoke_by_id": revoke_by_id,
+    "revoke_by_pattern": revoke_by_pattern,
+    "invite": invite,
+    "kick": seldom(kick),
+    "restore": seldom(restore),
+    "change_capabilities": seldom(change_capabilities),
+    "reload": seldom(reload),
+    "health": seldom(health),
+    "pause": seldom(control("participant/pause")),
+    "resume": control("participant/resume"),
+    "shutdown": seldom(control("participant/shutdown")),
+    "ask": ask,
+    "open_stream": open_stream,
+    "close_stream": use_stream("stream/close"),
+    "grant_write": use_stream("stream/grant-write"),
+    "revoke_write": use_stream("stream/revoke-write"),
+    "transfer": use_stream("stream/transfer-ownership"),
+    "write_to_stream": write_to_stream,
+}

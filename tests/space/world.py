@@ -1,0 +1,465 @@
+"""A space under test, and beside it a second, naive memory of what it was told.
+
+Every input goes through `World.put`, which notes what was true before it (`Step`), carries it out and then
+brings the naive memory up to date. `moves` draws the inputs, `invariants` compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from moot.config.space import read_space
+from moot.conformance.pure import CountingMint
+from moot.errors import MalformedEnvelope, Refused
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName, Envelope
+from moot.protocol.frames import Frame
+from moot.protocol.kinds import KINDS, UNKNOWN
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability, covered_by
+from moot.space.config import SessionId, SpaceConfig
+from moot.space.effects import Answer, Effect, Mint, Result, Token
+from moot.space.roster import Options
+from moot.space.space import Space
+
+SETTINGS: Mapping[str, Json] = {
+    "participants": {
+        "human": ["*"],
+        "boss": ["mcp/*", "chat", "capability/*", "space/*", "participant/*", "moot/approve", "stream/*"],
+        "agent": ["mcp/proposal", "mcp/withdraw", "chat", "capability/grant", "stream/*", "moot/approve"],
+        "tool": {"capabilities": ["chat", "stream/*", "participant/pause"], "exclusive": True},
+        "scribe": ["mcp/request:*", "mcp/proposal:*", "chat", "capability/grant", "moot/approve", "stream/*"],
+        "dot": ["mcp.proposal.*", "mcp.request.tools/call:read_*", "chat.*", "mcpx.*", "capability.grant"],
+        # Joins only at the very end, to clear the room.
+        "root": ["*"],
+    },
+    "anonymous": ["chat", "mcp/proposal", "mcp/reject", "stream/*"],
+    "dialects": ["mew", "mcpx", "m3p"],
+    "separation": True,
+    "quorum": [
+        {"payload": {"method": "tools/call", "params": {"name": "delete_file"}}, "approvals_needed": 2}
+    ],
+    # Small, so that every limit is met within a walk.
+    "limits": {
+        "messages_per_second": 0,
+        "bytes_per_second": 0,
+        "recent_ids": 40,
+        "request_seconds": 30,
+        "proposal_seconds": 60,
+        "settled_proposals": 12,
+        "open_requests": 6,
+        "open_proposals": 4,
+        "sessions_per_member": 3,
+        "streams_per_member": 3,
+        "grants_per_member": 5,
+        "invited_participants": 3,
+        "stream_owner_grace": 20,
+        "shutdown_grace": 5,
+    },
+}
+CONFIG = read_space("lab", SETTINGS)
+APPROVALS_FOR_DELETING = 2
+
+
+class RecordingMint(CountingMint):
+    """Keeps every draw since it was last emptied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[str | Token] = []
+
+    def id(self) -> str:
+        drawn = super().id()
+        self.draws.append(drawn)
+        return drawn
+
+    def token(self) -> Token:
+        drawn = super().token()
+        self.draws.append(drawn)
+        return drawn
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a space, as a journal would keep it (D-89)."""
+
+    what: str
+    arguments: tuple[Any, ...]
+    now: float
+    draws: tuple[str | Token, ...] = ()
+
+
+def feed(space: Space, given: Input, mint: Mint) -> list[Effect]:
+    """Carry one input out; raises Refused where the space does."""
+    arguments, now = given.arguments, given.now
+    match given.what:
+        case "join":
+            return space.join(*arguments, now, mint)
+        case "leave":
+            return space.leave(*arguments, now, mint)
+        case "receive":
+            return space.receive(*arguments, now, mint)
+        case "frame":
+            return space.frame(*arguments, now, mint)
+        case "change":
+            return space.change_capabilities(*arguments, now, mint)
+        case "reload":
+            return space.reload(*arguments, now, mint)
+        case "restore":
+            return space.restore_member(*arguments, mint)
+        case "health":
+            return space.health(journal_able=arguments[0])
+        case "expire":
+            return space.expire(now, mint)
+    raise AssertionError(given.what)
+
+
+@dataclass(frozen=True)
+class Ear:
+    """One session as it was before a step."""
+
+    session: str
+    member: str
+    id: str
+    dialect: DialectName
+    options: Options
+
+    @property
+    def listens(self) -> bool:
+        return not self.options.injected
+
+    @property
+    def takes_frames(self) -> bool:
+        return self.dialect == "mew" or self.options.streams
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """What we remember of a proposal ourselves."""
+
+    proposer: str
+    to: frozenset[str]
+    payload: Json
+    body: Json
+    needed: int
+    expires: float
+    state: str = "open"
+    approvals: frozenset[str] = frozenset()
+
+
+@dataclass
+class Step:
+    """One input, what was true before it, and what came of it."""
+
+    given: Input
+    ears: dict[str, Ear]
+    effects: list[Effect] = field(default_factory=list)
+    refusal: str | None = None
+    # Of an envelope or a frame:
+    speaker: Ear | None = None
+    envelope: Envelope | None = None
+    accepted: bool = False
+    to: tuple[str, ...] = ()
+    rights: tuple[Capability, ...] = ()
+    paused: bool = False
+    closing_at: float | None = None
+    seen: bool = False
+    proposals: dict[str, Proposed] = field(default_factory=dict)
+    asked: dict[str, frozenset[str]] = field(default_factory=dict)
+    streams: dict[str, tuple[list[str], list[str] | None]] = field(default_factory=dict)
+
+
+class World:
+    """The space, a clock, and the naive memory."""
+
+    def __init__(self, config: SpaceConfig = CONFIG) -> None:
+        self.space = Space(config)
+        self.mint = RecordingMint()
+        self.now = 1_760_000_000.0
+        self.journal: list[Input] = []
+        self.last: Step | None = None
+        self.made = 0
+        # The naive memory.
+        self.accepted: list[str] = []
+        self.proposals: dict[str, Proposed] = {}
+        self.settled: list[str] = []
+        self.requests: dict[str, frozenset[str]] = {}
+        self.pauses: dict[str, float | None] = {}
+        self.closing: dict[str, float] = {}
+        self.shut_down: dict[str, float] = {}
+        self.kicked: set[str] = set()
+        self.static = {name: set(p.capabilities) for name, p in config.participants.items()}
+
+    # What the moves need
+
+    @property
+    def sessions(self) -> list[str]:
+        return list(self.space.state.roster.sessions)
+
+    def fresh(self, prefix: str) -> str:
+        self.made += 1
+        return f"{prefix}{self.made}"
+
+    def name(self, id: str) -> str:
+        """The logical name for an id, as far as anybody here bears it."""
+        return next((m.name for m in self.space.state.roster if m.id == id), id)
+
+    def send(
+        self,
+        session: str,
+        kind: str,
+        payload: Json,
+        *,
+        to: Sequence[str] = (),
+        about: Sequence[str] = (),
+        id: str = "",
+        method: str = "tools/call",
+    ) -> Step:
+        """One envelope, spelled as this session's dialect wants it."""
+        live = self.space.state.roster.sessions[SessionId(session)]
+        id = id or self.fresh("e")
+        raw = spelled(live.dialect, id, live.member.id, kind, payload, to, about, method)
+        return self.say(session, raw)
+
+    def say(self, session: str, raw: bytes) -> Step:
+        dialect = self.space.state.roster.sessions[SessionId(session)].dialect
+        try:
+            envelope = DIALECTS[dialect].decode(raw)
+        except MalformedEnvelope as refusal:
+            raise AssertionError(f"the move itself is malformed: {refusal.message}: {raw!r}") from refusal
+        return self.put("receive", SessionId(session), envelope)
+
+    # One input
+
+    def put(self, what: str, *arguments: Any) -> Step:
+        given = Input(what, arguments, self.now)
+        step = Step(given, self._ears())
+        if what in ("receive", "frame"):
+            self._look_at_speaker(step, str(arguments[0]))
+        self.mint.draws = []
+        try:
+            step.effects = feed(self.space, given, self.mint)
+        except Refused as refusal:
+            step.refusal = refusal.code
+        step.given = replace(given, draws=tuple(self.mint.draws))
+        self.journal.append(step.given)
+        if what == "receive":
+            self._judge(step)
+        self._remember(step)
+        self.last = step
+        return step
+
+    def _ears(self) -> dict[str, Ear]:
+        sessions = self.space.state.roster.sessions.values()
+        return {s.id: Ear(s.id, s.member.name, s.member.id, s.dialect, s.options) for s in sessions}
+
+    def _look_at_speaker(self, step: Step, session: str) -> None:
+        step.speaker = speaker = step.ears[session]
+        member = self.space.state.roster.sessions[SessionId(session)].member
+        step.rights = member.rights.capabilities
+        until = self.pauses.get(speaker.member, 0.0)
+        step.paused = speaker.member in self.pauses and (until is None or until > self.now)
+        step.closing_at = self.closing.get(session)
+        message = step.given.arguments[1]
+        if isinstance(message, Frame):
+            streams = self.space.state.streams.open.values()
+            step.streams = {s.id: ([*s.writers], None if s.target is None else [*s.target]) for s in streams}
+            return
+        step.envelope = message
+        step.to = tuple(self.name(id) for id in message.to)
+        step.seen = message.id in self.accepted[-self.space.state.limits.recent_ids :]
+        for id in message.correlation_id:
+            if id in self.proposals:
+                known = self.proposals[id]
+                lapsed = known.state == "open" and known.expires <= self.now
+                step.proposals[id] = replace(known, state="expired") if lapsed else known
+            if id in self.requests:
+                step.asked[id] = self.requests[id]
+
+    def _judge(self, step: Step) -> None:
+        """Accepted or refused, from the effects alone; and a refusal answers nobody but the sender."""
+        answers = [e.notice.payload for e in step.effects if isinstance(e, Answer)]
+        codes = [str(payload["error"]) for payload in answers if "error" in payload and "status" not in payload]
+        told = {"revoke_incomplete", "unsupported_by_recipient"}
+        refusals = [code for code in codes if code not in told]
+        step.refusal = refusals[0] if refusals else None
+        step.accepted = not refusals
+
+    # The naive memory
+
+    def _remember(self, step: Step) -> None:
+        match step.given.what:
+            case "receive" if step.accepted:
+                self._remember_envelope(step)
+            case "join" if step.refusal is None:
+                session, name, _, options = step.given.arguments[:4]
+                if options.injected and name in self.shut_down:
+                    self.closing[session] = self.shut_down[name]
+                elif not options.injected:
+                    self.shut_down.pop(name, None)
+                if options.anonymous:
+                    self.static[name] = set(self.space.state.config.anonymous or ())
+            case "restore" if step.refusal is None:
+                self.kicked.discard(step.given.arguments[0])
+            case "change" if step.refusal is None:
+                name, add, remove = step.given.arguments[:3]
+                held = self.static[self.name(name)]
+                held -= set(remove)
+                held |= set(add)
+            case "expire":
+                lapsed = [id for id, p in self.proposals.items() if p.state == "open" and p.expires <= self.now]
+                for id in lapsed:
+                    self._settle(id, "expired")
+            case "reload":
+                config: SpaceConfig = step.given.arguments[0]
+                for ear in step.ears.values():
+                    if ear.options.anonymous and ear.member in config.participants:
+                        self._gone(ear.member)
+                self.static |= {name: set(p.capabilities) for name, p in config.participants.items()}
+            case _:
+                pass
+        here = self.space.state.roster.sessions
+        self.closing = {session: at for session, at in self.closing.items() if session in here}
+        self.pauses = {n: u for n, u in self.pauses.items() if u is None or u > self.now}
+        for name in [n for n in self.static if n not in self.space.state.roster.members]:
+            self._gone(name)
+            del self.static[name]
+
+    def _gone(self, name: str) -> None:
+        """Kicked, or a guest that left: nothing of it stays."""
+        self.pauses.pop(name, None)
+        self.shut_down.pop(name, None)
+        for id, proposal in list(self.proposals.items()):
+            if proposal.state == "open":
+                kept = replace(proposal, approvals=proposal.approvals - {name})
+                self.proposals[id] = kept
+                if proposal.proposer == name:
+                    self._settle(id, "withdrawn")
+
+    def _settle(self, id: str, state: str) -> None:
+        self.proposals[id] = replace(self.proposals[id], state=state)
+        self.settled.append(id)
+        for old in self.settled[: -self.space.state.limits.settled_proposals]:
+            self.proposals.pop(old, None)
+        del self.settled[: -self.space.state.limits.settled_proposals]
+
+    def _remember_envelope(self, step: Step) -> None:
+        envelope, speaker = step.envelope, step.speaker
+        assert envelope is not None
+        assert speaker is not None
+        self.accepted.append(envelope.id)
+        payload, me = envelope.payload, speaker.member
+        listening = {ear.member for ear in step.ears.values() if ear.listens}
+        meant = set(step.to) or listening - {me}
+        match envelope.kind:
+            case "mcp/proposal":
+                body = body_of(envelope)
+                deleting = body["method"] == "tools/call" and body["params"].get("name") == "delete_file"
+                self.proposals[envelope.id] = Proposed(
+                    me,
+                    frozenset(step.to),
+                    payload,
+                    body,
+                    APPROVALS_FOR_DELETING if deleting else 0,
+                    self.now + self.space.state.limits.proposal_seconds,
+                )
+            case "mcp/request":
+                self.requests[envelope.id] = frozenset(step.to)
+                for id in step.proposals:
+                    self._settle(id, "fulfilled")
+            case "mcp/withdraw":
+                for id in step.proposals:
+                    self._settle(id, "withdrawn")
+            case "moot/approve":
+                for id, proposal in step.proposals.items():
+                    self.proposals[id] = replace(proposal, approvals=proposal.approvals | {me})
+            case "participant/pause":
+                seconds = payload.get("timeout_seconds")
+                for name in meant:
+                    until = None if seconds is None else self.now + seconds
+                    already = self.pauses.get(name, 0.0)
+                    self.pauses[name] = None if until is None or already is None else max(until, already)
+            case "participant/resume":
+                for name in meant - {me}:
+                    self.pauses.pop(name, None)
+            case "participant/shutdown":
+                at = self.now + self.space.state.limits.shutdown_grace
+                for name in meant - self.shut_down.keys():
+                    self.shut_down[name] = at
+                    for session in [ear.session for ear in step.ears.values() if ear.member == name]:
+                        self.closing.setdefault(session, at)
+            case "space/kick":
+                # By then its runtime id is free: what stood before the step tells whom it meant.
+                ids = {ear.id: ear.member for ear in step.ears.values()}
+                name = ids.get(payload["participant_id"], payload["participant_id"])
+                self.kicked.add(name)
+                self._gone(name)
+            case "space/invite" if any(_created(effect) for effect in step.effects):
+                name = payload["participant_id"]
+                self.kicked.discard(name)
+                baseline = self.space.state.config.invite_baseline
+                member = self.space.state.roster.members[name]
+                self.static[name] = {c for c in member.static if covered_by(c, baseline)}
+            case _:
+                pass
+
+
+def _created(effect: Effect) -> bool:
+    if isinstance(effect, Answer):
+        return effect.notice.payload.get("status") == "created"
+    return isinstance(effect, Result) and effect.fields.get("status") == "created"
+
+
+def body_of(envelope: Envelope) -> Any:
+    """Method and params as any reader would parse them, numbers exactly."""
+    payload = json.loads(envelope.raw, parse_float=Decimal, parse_int=Decimal).get("payload", {})
+    return {"method": payload.get("method"), "params": payload.get("params", {})}
+
+
+def spelled(
+    dialect: DialectName,
+    id: str,
+    sender: str,
+    kind: str,
+    payload: Json,
+    to: Sequence[str],
+    about: Sequence[str],
+    method: str,
+) -> bytes:
+    """An envelope as a client of this dialect would write it."""
+    fields: dict[str, Json] = {
+        "protocol": "mew/v0.4" if dialect == "mew" else "mcpx/v0.1",
+        "id": id,
+        "ts": "2026-01-31T12:00:00Z",
+        "from": sender,
+        "kind": kind,
+        "payload": payload,
+    }
+    if to:
+        fields["to"] = list(to)
+    if about and dialect == "mew":
+        fields["correlation_id"] = list(about)
+    elif about and kind != "mcp/proposal":
+        fields |= {"correlation_id": about[0], "x_correlation_ids": list(about)}
+    if dialect != "mew":
+        fields["kind"] = _legacy_kind(dialect, kind, str(payload.get("method", method)))
+    return json.dumps(fields).encode()
+
+
+def _legacy_kind(dialect: DialectName, kind: str, method: str) -> str:
+    if kind in ("mcp/withdraw", "mcp/reject"):
+        word = kind.removeprefix("mcp/")
+        return f"mcpx.{word}.proposal" if dialect == "m3p" else f"proposal/{word}"
+    if kind == "chat":
+        return "chat.message" if dialect == "m3p" else "chat"
+    if kind in ("mcp/request", "mcp/response", "mcp/proposal"):
+        kind = f"{kind}{'.' if dialect == 'm3p' else ':'}{method}"
+    return kind.replace("/", ".", 1) if dialect == "m3p" else kind
+
+
+def row_of(kind: str) -> Any:
+    return KINDS.get(kind, UNKNOWN)
