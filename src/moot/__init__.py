@@ -16,25 +16,29 @@ if TYPE_CHECKING:
     from moot.protocol.kinds import KINDS
     from moot.protocol.patterns import Capability, covers, read_capability
     from moot.space.config import Limits, ParticipantConfig, SpaceConfig
-    from moot.space.effects import Effect
+    from moot.space.effects import Answer, Deliver, Effect, Mint, Token
     from moot.space.roster import Options
     from moot.space.space import Space
 
 __version__: Final = "0.1.0"
 
 _HOMES: Final = {
+    "Answer": "moot.space.effects",
     "Capability": "moot.protocol.patterns",
     "DIALECTS": "moot.protocol.dialects",
+    "Deliver": "moot.space.effects",
     "Effect": "moot.space.effects",
     "Envelope": "moot.protocol.envelope",
     "KINDS": "moot.protocol.kinds",
     "Limits": "moot.space.config",
+    "Mint": "moot.space.effects",
     "MootError": "moot.errors",
     "Options": "moot.space.roster",
     "ParticipantConfig": "moot.space.config",
     "Refused": "moot.errors",
     "Space": "moot.space.space",
     "SpaceConfig": "moot.space.config",
+    "Token": "moot.space.effects",
     "UsageError": "moot.errors",
     "covers": "moot.protocol.patterns",
     "read_capability": "moot.protocol.patterns",
@@ -43,16 +47,20 @@ _HOMES: Final = {
 __all__ = [
     "DIALECTS",
     "KINDS",
+    "Answer",
     "Capability",
+    "Deliver",
     "Effect",
     "Envelope",
     "Limits",
+    "Mint",
     "MootError",
     "Options",
     "ParticipantConfig",
     "Refused",
     "Space",
     "SpaceConfig",
+    "Token",
     "UsageError",
     "covers",
     "read_capability",

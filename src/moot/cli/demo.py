@@ -157,6 +157,8 @@ def _brief(message: Json) -> str:
     for key in ("error", "event", "reason", "text", "method", "result"):
         if key in payload:
             facts[key] = payload[key]
+    if "capabilities" in payload:
+        facts["gives"] = payload["capabilities"]
     if "you" in payload:
         facts["may"] = [entry["kind"] for entry in payload["you"]["capabilities"]]
     if "participant" in payload:

@@ -94,9 +94,13 @@ def _quorum(value: Json, path: str) -> tuple[Quorum, ...]:
     for index, rule in enumerate(_checked(value, list, "a list", path)):
         here = f"{path}[{index}]"
         entry = dict(_mapping(rule, here))
+        if "kind" in entry:
+            raise UsageError(f"{here}.kind: a quorum is about proposed requests; leave the kind out")
         needed = _checked(
             entry.pop("approvals_needed", None), int, "a number of people", f"{here}.approvals_needed"
         )
+        if needed < 1:
+            raise UsageError(f"{here}.approvals_needed: must be at least 1")
         try:
             pattern = read_capability({"kind": "mcp/request"} | entry)
         except InvalidPattern as fault:
@@ -117,7 +121,10 @@ def _limits(value: Json, path: str) -> Limits:
             raise UsageError(f"{here}: unknown limit; known are {known}")
         if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
             raise UsageError(f"{here}: must be a number that is not negative")
-    return msgspec.convert(settings | {"envelope": inner}, Limits)
+    try:
+        return msgspec.convert(settings | {"envelope": inner}, Limits)
+    except msgspec.ValidationError as fault:
+        raise UsageError(f"{path}: {fault}") from None
 
 
 def _url(value: Json, path: str) -> str | None:

@@ -7,8 +7,8 @@ from importlib import resources
 from typing import Final
 
 import msgspec
-import yaml
 
+from moot.conformance.yamltext import load_yaml
 from moot.errors import UsageError
 
 # The documents in reading order: file, and what a reader calls it.
@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 def load_document(name: str) -> dict[str, Row]:
     """The rows of one document by id, in its order."""
     text = (resources.files("moot.conformance") / "requirements" / f"{name}.yaml").read_text("utf-8")
-    rows = msgspec.convert(yaml.safe_load(text), dict[str, Row])
+    rows = msgspec.convert(load_yaml(text), dict[str, Row])
     for id, row in rows.items():
         if row.room not in PURE_ROOMS and row.room not in WAITS:
             raise UsageError(f"{name}.yaml: {id}: unknown room {row.room!r}")

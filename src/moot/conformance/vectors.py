@@ -31,6 +31,7 @@ from typing import Final
 import msgspec
 import yaml
 
+from moot.conformance.yamltext import load_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 
@@ -97,7 +98,7 @@ def load_vectors() -> Iterator[tuple[str, Vector]]:
 def read_vectors(text: str, source: str) -> list[Vector]:
     """The vectors of one YAML text; raises UsageError naming what is wrong where."""
     try:
-        vectors = msgspec.convert(yaml.safe_load(text) or [], list[Vector])
+        vectors = msgspec.convert(load_yaml(text) or [], list[Vector])
     except (yaml.YAMLError, msgspec.ValidationError) as fault:
         raise UsageError(f"{source}: {fault}") from fault
     for vector in vectors:

@@ -43,12 +43,13 @@ def read_frame(raw: bytes, *, binary: bool, max_bytes: int) -> Frame:
     if end < 0:
         raise InvalidEnvelope(f"a frame starts with #stream_id# of at most {STREAM_ID_BYTES} bytes")
     try:
-        stream_id = raw[1:end].decode("utf-8")
         # A text message that is no UTF-8 makes conforming receivers hang up, all of them at once.
         if not binary:
             raw.decode("utf-8")
+        stream_id = raw[1:end].decode("utf-8")
     except UnicodeDecodeError as fault:
-        raise InvalidEnvelope(f"a text frame that is not valid UTF-8 at byte {fault.start}") from None
+        what = "a frame's stream_id" if binary else "a text frame"
+        raise InvalidEnvelope(f"{what} must be valid UTF-8, which ends at byte {fault.start}") from None
     if not stream_id or not stream_id.isprintable():
         raise InvalidEnvelope("a frame's stream_id must be non-empty and printable")
     return Frame(stream_id, raw, binary)

@@ -111,9 +111,9 @@ def climb(state: State, session: Session, envelope: Envelope, now: float, mint: 
         if envelope.dialect == "mew" and kind != "mcp/response":
             agreed = True
             if not member.rights.allow(kind, envelope.payload, to):
-                _check_obliged(state, session, envelope)
+                _check_obliged(state, session, envelope, now)
         else:
-            agreed = _check_claims(state, session, envelope, to)
+            agreed = _check_claims(state, session, envelope, to, now)
         prepare = _ACTS.get(kind)
         # Most of what is said only needs to be heard: nothing below concerns it.
         if prepare is None and agreed and state.alike is not None and not session.options.injected:
@@ -208,7 +208,7 @@ def _check_not_reserved(state: State, kind: str) -> None:
         raise CapabilityViolation(f"{kind} is sent by the gateway alone", detail="reserved_kind")
 
 
-def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequence[str]) -> bool:
+def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequence[str], now: float) -> bool:
     """Steps 7 and 8 where the kind claims something, or a response answers something.
 
     Under `kind_validation: lazy` a mismatch passes within its own dialect: False.
@@ -227,12 +227,12 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
     if not all(
         rights.allow(envelope.kind, payload, to, asked=asked, claim=claim, agreed=agreed) for asked in every
     ):
-        _check_obliged(state, session, envelope)
+        _check_obliged(state, session, envelope, now)
     return agreed
 
 
-def _check_obliged(state: State, session: Session, envelope: Envelope) -> None:
-    if not requests.is_obliged(state, session, envelope):
+def _check_obliged(state: State, session: Session, envelope: Envelope, now: float) -> None:
+    if not requests.is_obliged(state, session, envelope, now):
         kind = envelope.wire_kind or envelope.kind
         hint = ": send it as mcp/proposal and let someone decide" if envelope.kind == "mcp/request" else ""
         raise CapabilityViolation(f"you hold no capability for {kind}{hint}")

@@ -1,4 +1,4 @@
-"""The three dialects of a space: bytes to envelopes, and envelopes and notices to bytes (D-51, dialects.md)."""
+"""The three dialects of a space: bytes to envelopes, envelopes and notices to bytes (dialects.md)."""
 
 from __future__ import annotations
 

@@ -24,6 +24,10 @@ def _mechanical(kind: str) -> str:
     return kind.replace("/", ".", 1)
 
 
+def _word(kind: str) -> str:
+    return _WORDS.get(kind) or _mechanical(kind)
+
+
 def _first_two_levels(wire_kind: str) -> str:
     return ".".join(wire_kind.split(".", 2)[:2])
 
@@ -49,11 +53,10 @@ def read_kind(wire_kind: str) -> Reading:
     if not wire_kind.startswith(VERBATIM):
         return _read_dotted(wire_kind)
     kind = wire_kind.removeprefix(VERBATIM)
-    word = _WORDS.get(kind) or _mechanical(kind)
-    if kind in KINDS or _reads_as(word, kind):
-        raise InvalidEnvelope(f"kind {wire_kind} has a spelling of its own: write {word}")
     if not kind:
-        raise InvalidEnvelope(f"kind {VERBATIM} must be followed by a kind")
+        raise InvalidEnvelope(f"kind must go on after {VERBATIM}")
+    if kind in KINDS or _reads_as(_word(kind), kind):
+        raise InvalidEnvelope(f"kind {kind!r} has a spelling of its own: write {_word(kind)!r}")
     check_canonical_kind(kind)
     return Reading(kind, NO_CLAIM)
 
@@ -61,8 +64,8 @@ def read_kind(wire_kind: str) -> Reading:
 def _read_dotted(wire_kind: str) -> Reading:
     protocol, _, rest = wire_kind.partition(".")
     operation, second_dot, third = rest.partition(".")
-    if not protocol or not operation or (second_dot and not third) or "/" in protocol:
-        raise InvalidEnvelope("kind must be PROTOCOL.OPERATION[.METHOD[:CONTEXT]], with no part empty")
+    if not protocol or not operation or (second_dot and not third) or "/" in protocol or ":" in protocol:
+        raise InvalidEnvelope("kind must be PROTOCOL.OPERATION[.METHOD[:CONTEXT]], no part empty")
     first_levels = f"{protocol}.{operation}"
     kind = _BY_FIRST_LEVELS.get(first_levels)
     if kind is None:
@@ -72,20 +75,21 @@ def _read_dotted(wire_kind: str) -> Reading:
     if kind in OPERATION_KINDS:
         method, colon, context = third.partition(":")
         if not method or (colon and not context):
-            raise InvalidEnvelope(f"kind must be {first_levels}.METHOD[:CONTEXT], with no part empty")
+            raise InvalidEnvelope(f"kind must be {first_levels}.METHOD[:CONTEXT], no part empty")
         return Reading(kind, Operation(method, context or None))
     if wire_kind not in _LONGER:
-        raise InvalidEnvelope(f"kind {first_levels} has no third level {third!r}")
+        raise InvalidEnvelope(f"kind {first_levels!r} has no third level {third[:80]!r}")
     return Reading(kind, NO_CLAIM)
 
 
 def _read_unknown(wire_kind: str, first_levels: str) -> Reading:
     # A reader that stops at the colon, or at the second dot, would take it for a kind of the table.
-    if first_levels.partition(":")[0] in _BY_FIRST_LEVELS:
-        raise InvalidEnvelope(f"kind {first_levels.partition(':')[0]} takes no CONTEXT without a METHOD")
-    meant = first_levels.replace(".", "/", 1)
+    before_colon = first_levels.partition(":")[0]
+    if before_colon in _BY_FIRST_LEVELS:
+        raise InvalidEnvelope(f"kind {before_colon!r} takes no CONTEXT without a METHOD")
+    meant = before_colon.replace(".", "/", 1)
     if meant in KINDS:
-        raise InvalidEnvelope(f"kind {first_levels} is not m3p: write {_WORDS[meant]}")
+        raise InvalidEnvelope(f"kind {before_colon!r} is not m3p: write {_WORDS[meant]!r}")
     return Reading(wire_kind.replace(".", "/", 1), NO_CLAIM)
 
 
@@ -98,7 +102,7 @@ def _reads_as(wire_kind: str, kind: str) -> bool:
 
 def spellings(kind: str, operation: Operation) -> Iterator[str]:
     """How m3p can write a kind, best first."""
-    word = _WORDS.get(kind) or _mechanical(kind)
+    word = _word(kind)
     if kind not in OPERATION_KINDS:
         yield word
         yield VERBATIM + kind

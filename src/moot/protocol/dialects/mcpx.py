@@ -105,9 +105,9 @@ class Legacy:
         if kind is None:
             return None
         to = None
-        if proposer and envelope.dialect == "mew" and envelope.kind == "mcp/response":
-            # D-30: to a broadcast nobody needs to be added.
-            if envelope.to and proposer not in envelope.to:
+        # D-30: MEW answers the fulfiller alone. Legacy senders have addressed both, broadcasts reach all.
+        if envelope.dialect == "mew" and envelope.kind == "mcp/response" and envelope.to:
+            if proposer is not None and proposer not in envelope.to:
                 to = [*envelope.to, proposer]
         correlation = _written_correlation(envelope.kind, envelope.correlation_id)
         return copied(envelope, self.name, kind=kind, correlation=correlation, to=to)
@@ -151,24 +151,19 @@ def _agrees(claim: Operation, operation: Operation, kind: str) -> bool:
 
 
 def _read_correlation(fields: Mapping[str, Json], kind: str, limits: EnvelopeLimits) -> Sequence[str]:
-    first = fields.get("correlation_id")
-    if "correlation_id" in fields:
-        if first.__class__ is not str:
-            raise InvalidEnvelope("correlation_id must be a string")
-        check_names([first], "correlation_id", 1, limits)
-    elif kind != "mcp/proposal":
-        return ()
-    several = fields.get("x_correlation_ids")
-    if several:
-        try:
-            check_names(several, "x_correlation_ids", limits.max_correlations, limits)
-        except InvalidEnvelope:
-            # A member of the sender's own making: passed on, not understood.
-            several = None
-    if several and first in (several[0], None):
-        ids: list[str] = several
-        return ids
-    return () if first is None else [first]
+    several: list[str] = fields.get("x_correlation_ids", [])
+    try:
+        check_names(several, "x_correlation_ids", limits.max_correlations, limits)
+    except InvalidEnvelope:
+        several = []  # a member of the sender's own making, not ours to refuse
+    if "correlation_id" not in fields:
+        # D-29: on the copy of a proposal they stand alone.
+        return several if kind == "mcp/proposal" else ()
+    first = fields["correlation_id"]
+    if first.__class__ is not str:
+        raise InvalidEnvelope("correlation_id must be a string")
+    check_names([first], "correlation_id", 1, limits)
+    return several if several[:1] == [first] else [first]
 
 
 def _written_correlation(kind: str, correlation_id: Sequence[str]) -> dict[str, Json]:
@@ -217,7 +212,7 @@ def read_kind(wire_kind: str) -> Reading:
     if base in OPERATION_KINDS:
         method, second_colon, context = rest.partition(":")
         if not method or (second_colon and not context):
-            raise InvalidEnvelope(f"kind must be {base}:METHOD or {base}:METHOD:CONTEXT, with no part empty")
+            raise InvalidEnvelope(f"kind must be {base}:METHOD or {base}:METHOD:CONTEXT, no part empty")
         return Reading(base, Operation(method, context or None))
     if base == "mcp":
         raise InvalidEnvelope("kind mcp is of MCPx v0.0: write mcp/request:METHOD")

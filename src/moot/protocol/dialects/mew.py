@@ -97,6 +97,7 @@ class Mew:
         self, envelope: Envelope, *, operation: Operation | None = None, proposer: str | None = None
     ) -> bytes | None:
         """The sender's own bytes, or the translated copy; MEW has a word for every kind."""
+        del operation, proposer  # MEW has neither METHOD nor proposer to show
         if envelope.dialect == "mew":
             return envelope.raw
         correlation = {"correlation_id": list(envelope.correlation_id) or None, "x_correlation_ids": None}

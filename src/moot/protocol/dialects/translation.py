@@ -8,6 +8,7 @@ original only in the members named in `copied`; all others, the payload included
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from moot.errors import InvalidEnvelope, InvalidPattern, MalformedEnvelope, ProtocolMismatch
@@ -120,15 +121,11 @@ def read_kind_member(fields: Mapping[str, Json], longest: int) -> str:
 
 def note_origin(fault: MalformedEnvelope, fields: Mapping[str, Json], limits: EnvelopeLimits) -> None:
     """D-42: what could be read of a refused envelope goes into the answer, so that its sender knows which."""
-    try:
+    with suppress(InvalidEnvelope):
         check_id(fields.get("id"), limits)
         fault.about = fields["id"]
-    except InvalidEnvelope:
-        pass
-    try:
+    with suppress(InvalidEnvelope):
         fault.kind = read_kind_member(fields, limits.extended_kind_chars)
-    except InvalidEnvelope:
-        pass
 
 
 # Writing.
@@ -142,7 +139,7 @@ def copied(
     correlation: Mapping[str, Json],
     to: Sequence[str] | None = None,
 ) -> bytes:
-    """The envelope as members of another dialect get it; `kind` and `correlation` come in that dialect's form."""
+    """The envelope as members of another dialect get it; `kind` and `correlation` are in its form already."""
     changes: dict[str, Json] = {"protocol": PROTOCOLS[dialect], "kind": kind, **correlation}
     if to is not None:
         changes["to"] = list(to)
@@ -155,7 +152,7 @@ def copied(
 
 
 def shown_operation(envelope: Envelope, asked: Operation | None) -> Operation:
-    """What METHOD and CONTEXT a copy has to carry: facts first, then what a legacy sender claims (section 4)."""
+    """What METHOD and CONTEXT a copy has to carry: facts first, then what a legacy sender claims."""
     if envelope.kind == "mcp/response":
         if asked is not None and asked.method is not None:
             return asked

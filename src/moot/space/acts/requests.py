@@ -62,7 +62,7 @@ def check_may_answer(state: State, session: Session, envelope: Envelope) -> None
             raise Unauthorized(f"request {id!r} was addressed to somebody else", request_id=id)
 
 
-def is_obliged(state: State, session: Session, envelope: Envelope) -> bool:
+def is_obliged(state: State, session: Session, envelope: Envelope, now: float) -> bool:
     """D-15: an answer that the sender owes needs no capability; it must go back to whoever asked."""
     name = session.member.name
     expected = OBLIGED.get(envelope.kind)
@@ -74,7 +74,7 @@ def is_obliged(state: State, session: Session, envelope: Envelope) -> bool:
     addressed = state.resolved(envelope.to)
     for id in ids:
         asked = state.window.get(id)
-        if asked is None:
+        if asked is None or now >= asked.expires:
             return False
         if expected is not None:
             if asked.kind not in expected or name not in asked.owed:

@@ -1,0 +1,342 @@
+"""What a clever member tries in order to stay, to be heard, to listen in, or to fill our memory."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import deque
+from typing import Any
+
+import pytest
+
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+from moot.space.effects import Answer, Credential, Mail
+
+from .lab import CALL, Lab
+
+
+def room(**settings: Json) -> Lab:
+    members = {"human": ["*"], "agent": ["chat", "stream/*", "participant/resume"], "pal": ["*"]}
+    lab = Lab(participants=members, **settings)
+    lab.enter("human", "agent", "pal")
+    return lab
+
+
+# Pause
+
+
+@pytest.mark.requirement("MEW-3.9.1-4")
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, "chat"),
+        ({"injected": True}, "chat"),
+        ({"dialect": "mcpx"}, "chat"),
+        ({"dialect": "m3p"}, "chat.message"),
+        ({"dialect": "m3p"}, "stream.request"),
+    ],
+)
+def test_a_paused_member_is_paused_on_every_connection(options: dict[str, Json], kind: str) -> None:
+    """D-25: rights and pauses belong to the member, not to the socket; coming anew lifts nothing."""
+    lab = room()
+    lab.says("human", "participant/pause", {}, to=["agent"])
+    lab.join("agent/2", {"as": "agent", **options})
+    assert lab.says("agent/2", kind, {"direction": "upload", "text": "hi"}) == "participant_paused"
+    lab.leave("agent/2")
+    lab.leave("agent")
+    lab.enter("agent")
+    assert lab.says("agent", "chat", {"text": "hi"}) == "participant_paused"
+
+
+def test_nobody_lifts_their_own_pause_nor_shortens_anothers() -> None:
+    """D-25: it ends at its timeout or by another member's resume; a second, short pause is neither."""
+    lab = room()
+    lab.says("human", "participant/pause", {}, to=["agent"])
+    assert lab.says("agent", "participant/resume", {}, to=["agent"]) is None
+    assert lab.says("pal", "participant/pause", {"timeout_seconds": 0.01}, to=["agent"]) is None
+    lab.wait(10)
+    assert lab.says("agent", "chat", {"text": "hi"}) == "participant_paused"
+    lab.says("pal", "participant/resume", {}, to=["agent"])
+    assert lab.says("agent", "chat", {"text": "hi"}) is None
+
+
+@pytest.mark.parametrize("kind", ["participant/pause", "participant/shutdown", "participant/clear"])
+def test_an_order_to_the_gateway_is_not_an_order_to_everybody(kind: str) -> None:
+    """D-13, D-25: who may not broadcast does not do so by naming the gateway."""
+    lab = Lab(participants={"mallory": [{"kind": "participant/*", "to": ["*"]}], "agent": ["chat"]})
+    lab.enter("mallory", "agent")
+    assert lab.says("mallory", kind, {}) == "capability_violation"
+    assert lab.says("mallory", kind, {}, to=["gateway"]) is not None
+    lab.wait(6)
+    assert lab.says("agent", "chat", {"text": "hi"}) is None
+
+
+def test_a_paused_member_writes_no_frames() -> None:
+    """D-25: frames too."""
+    lab = room()
+    stream = lab.opens_stream("agent")
+    lab.says("human", "participant/pause", {}, to=["agent"])
+    assert lab.writes("agent", stream) == "participant_paused"
+
+
+# Kick
+
+
+@pytest.mark.requirement("MEW-3.6.7-1", "MEW-3-25")
+def test_a_kicked_member_is_out_on_all_sockets_and_no_old_key_fits() -> None:
+    """D-24: sockets, HTTP and token."""
+    lab = room()
+    lab.join("agent/2", {"as": "agent", "dialect": "mcpx"})
+    lab.join("agent/http", {"as": "agent", "injected": True})
+    stream = lab.opens_stream("agent")
+    lab.says("human", "space/kick", {"participant_id": "agent"})
+    for session in ("agent", "agent/2", "agent/http"):
+        assert {"closed", "reason"} <= lab.heard[session][-1].keys()
+        with pytest.raises(UsageError):
+            lab.space.leave  # noqa: B018
+            lab.space.frame(session, _frame(stream), lab.now, lab.mint)  # type: ignore[arg-type]
+    assert lab.comes("agent") == "participant_not_found"
+    assert lab.space.admits("") is None
+    assert lab.writes("pal", stream) == "stream_not_found"
+
+
+def test_the_invitation_of_somebody_who_was_kicked_before_coming_is_void() -> None:
+    """D-24: the token is revoked, also one that was never used."""
+    lab = room()
+    lab.says("human", "space/invite", {"participant_id": "ivy"})
+    hashes = next(e.hashes for e in lab.effects if isinstance(e, Credential))
+    assert lab.space.admits(hashes[0]) == "ivy"
+    lab.says("human", "space/kick", {"participant_id": "ivy"})
+    assert lab.space.admits(hashes[0]) is None
+    assert lab.comes("ivy") == "participant_not_found"
+
+
+def test_whoever_is_invited_back_starts_with_nothing_of_the_old() -> None:
+    """D-24: grants, streams, targets and pauses ended with the kick."""
+    lab = room()
+    lab.says("human", "capability/grant", {"recipient": "agent", "capabilities": [{"kind": "mcp/request"}]})
+    shared = lab.opens_stream("pal", target=["agent", "human"])
+    lab.says("pal", "stream/grant-write", {"stream_id": shared, "participant_id": "agent"})
+    lab.says("human", "space/kick", {"participant_id": "agent"})
+    lab.says("human", "space/invite", {"participant_id": "agent", "initial_capabilities": [{"kind": "chat"}]})
+    lab.enter("agent")
+    assert lab.rights("agent") == [{"kind": "chat"}]
+    assert lab.says("agent", "mcp/request", CALL) == "capability_violation"
+    assert lab.writes("agent", shared) == "unauthorized_stream_write"
+    lab.writes("pal", shared)
+    assert (lab.kinds("agent"), lab.kinds("human")) == ([], ["frame"])
+
+
+def test_rights_that_a_kicked_member_gave_fall_with_it() -> None:
+    """D-18, D-24: nothing rests on somebody who is gone."""
+    lab = room()
+    lab.says("pal", "capability/grant", {"recipient": "agent", "capabilities": [{"kind": "mcp/request"}]})
+    lab.says("human", "space/kick", {"participant_id": "pal"})
+    assert lab.says("agent", "mcp/request", CALL) == "capability_violation"
+
+
+# Shutdown
+
+
+@pytest.mark.requirement("MEW-3-35")
+def test_a_shut_down_member_does_not_go_on_over_http_or_by_being_shut_down_again() -> None:
+    """D-26: refused until it rejoins; a second shutdown gives no second grace."""
+    lab = room()
+    lab.says("human", "participant/shutdown", {}, to=["agent"])
+    lab.join("agent/http", {"as": "agent", "injected": True})
+    assert lab.says("agent/http", "chat", {"text": "hi"}) == "participant_shutdown"
+    lab.wait(4)
+    lab.says("human", "participant/shutdown", {}, to=["agent"])
+    lab.wait(1)
+    lab.join("agent/http2", {"as": "agent", "injected": True})
+    assert lab.says("agent/http2", "chat", {"text": "hi"}) == "participant_shutdown"
+    assert "agent" not in lab.space.state.roster.sessions
+    lab.enter("agent")
+    assert lab.says("agent", "chat", {"text": "hi"}) is None
+
+
+def test_a_second_socket_does_not_prolong_the_life_of_one_that_is_closing() -> None:
+    """D-26: five seconds are five seconds."""
+    lab = room()
+    lab.says("human", "participant/shutdown", {}, to=["agent"])
+    lab.join("agent/2", {"as": "agent"})
+    lab.wait(4)
+    lab.says("human", "participant/shutdown", {}, to=["agent"])
+    lab.wait(1)
+    assert "agent" not in lab.space.state.roster.sessions
+    assert "agent/2" in lab.space.state.roster.sessions
+
+
+# Streams
+
+
+def _frame(stream: str) -> Any:
+    from moot.protocol.frames import write_frame
+
+    return write_frame(stream, b"x", binary=True)
+
+
+@pytest.mark.requirement("MEW-3.10.4-5")
+def test_frames_go_only_to_open_streams_of_ones_own() -> None:
+    """D-36: not a writer, closed and never opened, each with its word; and nobody hears any of it."""
+    lab = room()
+    stream = lab.opens_stream("pal")
+    assert lab.writes("agent", stream) == "unauthorized_stream_write"
+    assert lab.writes("agent", "stream-made-up") == "stream_not_found"
+    lab.says("pal", "stream/close", {"stream_id": stream})
+    assert lab.writes("pal", stream) == "stream_not_found"
+    assert (lab.kinds("human"), lab.kinds("agent")) == ([], [])
+
+
+def test_a_request_cannot_say_what_only_the_gateway_says_about_a_stream() -> None:
+    """D-33: server values win, for late joiners too."""
+    lab = room()
+    forged = {"stream_id": "stream-0", "owner": "human", "authorized_writers": ["pal"], "created": "never"}
+    stream = lab.opens_stream("agent", **forged, participantId="human", requestId="x", encoding="odd", note="kept")
+    lab.join("human/2", {"as": "human"})
+    shown = lab._heard["human/2"][0]["payload"]["active_streams"][0]
+    assert shown["stream_id"] == stream != "stream-0"
+    assert (shown["owner"], shown["authorized_writers"], shown["note"]) == ("agent", ["agent"], "kept")
+    assert shown["created"] == lab.clock
+    assert "participantId" not in shown
+    assert lab.writes("pal", stream) == "unauthorized_stream_write"
+
+
+@pytest.mark.parametrize("kind", ["stream/close", "stream/grant-write", "stream/revoke-write"])
+def test_only_its_owner_acts_on_a_stream_however_it_is_named(kind: str) -> None:
+    """D-37: by stream_id, by correlation to the open, or to the request."""
+    lab = room()
+    lab.says("pal", "stream/request", {"direction": "upload"}, id="req")
+    opened = lab.heard["pal"][-1]
+    stream = opened["payload"]["stream_id"]
+    assert lab.says("agent", kind, {"stream_id": stream, "participant_id": "agent"}) == "unauthorized"
+    if kind == "stream/close":
+        assert lab.says("agent", kind, {}, about=[opened["id"]]) == "unauthorized"
+        assert lab.says("agent", kind, {}, about=["req"]) == "unauthorized"
+    assert stream in lab.space.state.streams.open
+
+
+@pytest.mark.requirement("MEW-3.10.7-3")
+def test_whoever_gave_a_stream_away_has_nothing_left_of_it() -> None:
+    """D-38: writing goes with ownership."""
+    lab = room()
+    stream = lab.opens_stream("agent")
+    lab.says("agent", "stream/transfer-ownership", {"stream_id": stream, "new_owner": "pal"})
+    assert lab.writes("agent", stream) == "unauthorized_stream_write"
+    for kind in ("stream/close", "stream/transfer-ownership", "stream/grant-write"):
+        payload = {"stream_id": stream, "participant_id": "agent", "new_owner": "agent"}
+        assert lab.says("agent", kind, payload) == "unauthorized"
+
+
+def test_streams_cannot_be_piled_on_somebody_else() -> None:
+    """Ladder step 13: the limit of streams counts for the heir too."""
+    lab = room(limits={"streams_per_member": 2})
+    for _ in range(2):
+        stream = lab.opens_stream("agent")
+        lab.says("agent", "stream/transfer-ownership", {"stream_id": stream, "new_owner": "pal"})
+    stream = lab.opens_stream("agent")
+    handing_on = {"stream_id": stream, "new_owner": "pal"}
+    assert lab.says("agent", "stream/transfer-ownership", handing_on) == "resource_limit"
+
+
+def test_a_stream_whose_targets_are_gone_is_heard_by_nobody() -> None:
+    """D-39: never by all; and a namesake is not the target."""
+    lab = room(anonymous=["chat"])
+    lab.enter("gus", anonymous=True)
+    stream = lab.opens_stream("pal", target=["gus"])
+    lab.leave("gus")
+    lab.enter("gus", anonymous=True)
+    lab.writes("pal", stream)
+    assert all(lab.kinds(name) == [] for name in ("human", "agent", "pal", "gus"))
+
+
+# Tokens
+
+
+@pytest.mark.requirement("MEW-3.6.6-7", "MEW-3.6.6-6", "MEW-3.6.5-8")
+@pytest.mark.parametrize("dialect", ["mew", "mcpx", "m3p"])
+def test_a_token_is_in_nothing_but_the_inviters_answer_and_the_invitees_mail(dialect: str) -> None:
+    """MEW 3.6.6: not in presence, welcomes, the saved state, nor on the inviter's other socket."""
+    lab = room()
+    lab.join("human/2", {"as": "human", "dialect": dialect})
+    kind = "space.invite" if dialect == "m3p" else "space/invite"
+    lab.says("human/2", kind, {"participant_id": "ivy", "email": "ivy@example.org"})
+    secret = lab.heard["human/2"][0]["payload"]["token"]
+    for effect in lab.effects:
+        alone = isinstance(effect, Mail) or (isinstance(effect, Answer) and effect.session == "human/2")
+        assert alone or secret not in str(effect)
+    assert secret not in json.dumps([lab.heard[name] for name in ("human", "agent", "pal")])
+    lab.join("ivy", {})
+    lab.says("human", "space/invite", {"participant_id": "ivy"})
+    assert lab.heard["human"][0]["payload"] == {"status": "already_exists", "participant_id": "ivy"}
+    assert secret not in json.dumps(lab.space.save())
+
+
+# Memory
+
+
+def largest_table(lab: Lab) -> int:
+    """The size of the largest container that the space holds on to."""
+    seen: set[int] = set()
+    waiting: list[Any] = [lab.space.state]
+    largest = 0
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen or isinstance(value, type):
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict | list | deque | set):
+            largest = max(largest, len(value))
+        if isinstance(value, dict | list | deque | set | tuple) or type(value).__module__.startswith("moot"):
+            waiting += gc.get_referents(value)
+    return largest
+
+
+def test_fifty_thousand_made_up_kinds_and_ids_leave_every_table_bounded() -> None:
+    """D-09: a bounded window; who makes words up only empties their own memos."""
+    lab = room(limits={"messages_per_second": 0, "bytes_per_second": 0, "recent_ids": 2_000})
+    for number in range(50_000):
+        text = f'{{"kind":"made/up-{number}","id":"id-{number}","payload":{{"k{number}":{number}}}}}'
+        lab.space.receive(*_decoded(lab, "pal", text), lab.now, lab.mint)
+    assert largest_table(lab) <= 4_200
+
+
+def _decoded(lab: Lab, session: str, text: str) -> Any:
+    from moot.protocol.dialects import MEW
+
+    return session, MEW.decode(text.encode())
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [("pal", "mcp/proposal", {"id": "{}"}), ("pal", "mcp/withdraw", {"about": ["{}"]})],
+        [("pal", "mcp/request", {"id": "{}", "to": ["human"]}), ("human", "mcp/response", {"about": ["{}"]})],
+        [("pal", "participant/pause", {"to": ["agent"]}), ("pal", "participant/resume", {"to": ["agent"]})],
+        [("pal", "participant/request-status", {"id": "{}", "to": ["human"]})],
+        [("pal", "mcp/reject", {"about": ["{}"]}), ("pal", "moot/approve", {"about": ["{}"]})],
+    ],
+)
+def test_opening_and_closing_for_ever_leaves_nothing_behind(steps: list[tuple[str, str, Json]]) -> None:
+    """D-09: what is over takes no memory, deadlines included."""
+    limits = {"messages_per_second": 0, "bytes_per_second": 0, "recent_ids": 500, "settled_proposals": 500}
+    lab = room(limits=limits)
+    for number in range(3_000):
+        for session, kind, fields in steps:
+            filled = json.loads(json.dumps(fields).replace("{}", f"id-{number}"))
+            lab.says(session, kind, {"timeout_seconds": 1e6, "method": "x"}, **filled)
+    assert largest_table(lab) <= 2_500
+
+
+def test_guests_who_come_and_go_under_ever_new_names_are_forgotten() -> None:
+    """D-17: nothing of a guest outlives its connection but what the window keeps of its words."""
+    lab = room(anonymous=["*"], limits={"recent_ids": 100, "settled_proposals": 100})
+    for number in range(1_000):
+        name = f"guest-{number}"
+        lab.enter(name, anonymous=True)
+        for kind in ("mcp/proposal", "mcp/request", "stream/request", "vendor/x"):
+            lab.says(name, kind, {"method": "x", "direction": "upload"}, to=["human"])
+        lab.leave(name)
+    assert largest_table(lab) <= 1_100
+    assert not lab.space.state.window.pinned
