@@ -10,6 +10,7 @@ import pytest
 from moot.errors import InvalidPattern
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import read_capabilities, read_capability
+from moot.protocol.patterns.capability import MAX_BYTES
 from moot.protocol.patterns.compiling import MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES
 from moot.protocol.patterns.jsonpath import MAX_VISITS
 
@@ -333,6 +334,7 @@ REFUSED: list[tuple[Json, str]] = [
     ({"kind": "chat", "payload": {"$" + ".a" * 40: "x"}}, "steps"),
     ({"kind": "chat", "payload": {"a": float("nan")}}, "not JSON"),
     ({"kind": "chat", "payload": {"a": object()}}, "not JSON"),
+    ({"kind": "chat", "description": "x" * MAX_BYTES}, "capability is longer"),
     ({"kind": "chat", "to": []}, "to must be a list"),
     ({"kind": "chat", "to": ["!bob"]}, "to takes globs only"),
     ({"kind": "chat", "to": [1]}, "to takes globs only"),

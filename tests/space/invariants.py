@@ -13,11 +13,12 @@ from typing import Any, Final
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
-from moot.protocol.payloads import Notice
 from moot.protocol.patterns import Capability, covers
+from moot.protocol.payloads import Notice
 from moot.space.effects import Answer, Deliver, Disconnect, Effect, Result
 
-from .world import Ear, Step, World, body_of
+from .spelling import body_of
+from .world import Ear, Step, World
 
 # D-25 and D-26, word for word.
 PASSES_A_PAUSE: Final = frozenset(
@@ -293,12 +294,15 @@ def no_id_is_taken_twice(world: World) -> None:
 
 
 def open_objects(world: World) -> Counter[str]:
-    """The ids of all open objects, as often as they are open."""
+    """The ids of all that must stay known, as often as something of that name is open.
+
+    Proposals count for as long as the ledger remembers them: it answers for them by id.
+    """
     state = world.space.state
     known = (state.window.pinned | state.window.recent).items()
     return Counter(
         [
-            *(p.id for p in state.ledger.proposals.values() if p.state == "open"),
+            *state.ledger.proposals,
             *state.grants.by_id,
             *(stream.request_id for stream in state.streams.open.values()),
             *(member.pause.id for member in state.roster if member.pause is not None),

@@ -67,7 +67,9 @@ def _session(world: World, draw: Draw, *likely: str) -> str | None:
     """Somebody's session; every other time of one of those who are likely to be allowed what follows."""
     sessions = world.space.state.roster.sessions
     fitting = [id for id, session in sessions.items() if session.member.name in likely]
-    return draw.one(draw.one((fitting, world.sessions)) or world.sessions) if sessions else None
+    if fitting and draw.one((True, False)):
+        return draw.one(fitting)
+    return draw.one(world.sessions) if sessions else None
 
 
 def seldom(move: Move) -> Move:
@@ -273,13 +275,12 @@ def kick(world: World, draw: Draw) -> None:
 
 
 def restore(world: World, draw: Draw) -> None:
-    world.put("restore", draw.one(EVERYBODY))
+    world.put("restore_member", draw.one(EVERYBODY))
 
 
 def change_capabilities(world: World, draw: Draw) -> None:
-    add, remove = ((read_capability(draw.one(RIGHTS)),) for _ in range(2))
-    add = draw.one((add, ()))
-    world.put("change", draw.one(CONFIGURED), add, remove, "operator")
+    add, remove = (read_capability(draw.one(RIGHTS)) for _ in range(2))
+    world.put("change_capabilities", draw.one(CONFIGURED), draw.one(((add,), ())), (remove,), "operator")
 
 
 def reload(world: World, draw: Draw) -> None:
@@ -313,7 +314,8 @@ def control(kind: str) -> Move:
 
 
 def ask(world: World, draw: Draw) -> None:
-    control(draw.one(("participant/request-status", "participant/compact", "participant/forget")))(world, draw)
+    kind = draw.one(("participant/request-status", "participant/compact", "participant/forget"))
+    control(kind)(world, draw)
 
 
 # Streams

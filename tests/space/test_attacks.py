@@ -287,7 +287,7 @@ def test_an_owed_answer_goes_once_to_the_asker_and_to_nobody_else() -> None:
     """D-15: correlated to a live request that names you, addressed to its sender."""
     lab = reviewed()
     lab.says("human", "mcp/request", CALL, to=["tool"], id="r1")
-    answer = {"result": {}}
+    answer = {"result": 1}
     assert lab.says("agent", "mcp/response", answer, to=["human"], about=["r1"]) == "capability_violation"
     assert lab.says("tool", "mcp/response", answer, to=["other"], about=["r1"]) == "capability_violation"
     assert lab.says("tool", "mcp/response", answer, to=["human"]) == "capability_violation"
@@ -312,7 +312,8 @@ def test_progress_flows_to_the_asker_only_and_ends_with_the_answer() -> None:
     note = {"method": "notifications/progress", "params": {}}
     for _ in range(20):
         assert lab.says("tool", "mcp/request", note, to=["human"], about=["r1"]) is None
-    assert lab.says("tool", "mcp/request", note, to=["human", "other"], about=["r1"]) == "capability_violation"
+    both = ["human", "other"]
+    assert lab.says("tool", "mcp/request", note, to=both, about=["r1"]) == "capability_violation"
     assert lab.says("tool", "mcp/request", note, about=["r1"]) == "capability_violation"
     assert lab.says("tool", "mcp/request", CALL, to=["human"], about=["r1"]) == "capability_violation"
     assert lab.says("agent", "mcp/request", note, to=["human"], about=["r1"]) == "capability_violation"

@@ -69,8 +69,8 @@ def clear_the_room(world: World) -> None:
     world.put("expire")
     _check(world, ALL)
     state = world.space.state
-    assert not state.window._pins, f"left pinned: {state.window._pins}"
-    assert not state.window.pinned
+    left = state.window.pinned.keys() | state.window._pins.keys()
+    assert left == state.ledger.proposals.keys(), f"left pinned: {left}"
     assert not state.streams.open
     assert not state.grants.by_id
     assert not any(member.open_requests for member in state.roster)

@@ -6,10 +6,8 @@ brings the naive memory up to date. `moves` draws the inputs, `invariants` compa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
 from moot.config.space import read_space
@@ -18,13 +16,14 @@ from moot.errors import MalformedEnvelope, Refused
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import Frame
-from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.effects import Answer, Effect, Mint, Result, Token
 from moot.space.roster import Options
 from moot.space.space import Space
+
+from .spelling import body_of, spelled
 
 SETTINGS: Mapping[str, Json] = {
     "participants": {
@@ -91,31 +90,21 @@ class Input:
     arguments: tuple[Any, ...]
     now: float
     draws: tuple[str | Token, ...] = ()
+    refused: bool = False
 
 
 def feed(space: Space, given: Input, mint: Mint) -> list[Effect]:
     """Carry one input out; raises Refused where the space does."""
     arguments, now = given.arguments, given.now
     match given.what:
-        case "join":
-            return space.join(*arguments, now, mint)
-        case "leave":
-            return space.leave(*arguments, now, mint)
-        case "receive":
-            return space.receive(*arguments, now, mint)
-        case "frame":
-            return space.frame(*arguments, now, mint)
-        case "change":
-            return space.change_capabilities(*arguments, now, mint)
-        case "reload":
-            return space.reload(*arguments, now, mint)
-        case "restore":
-            return space.restore_member(*arguments, mint)
+        case "restore_member":
+            timed: tuple[Any, ...] = (mint,)
         case "health":
             return space.health(journal_able=arguments[0])
-        case "expire":
-            return space.expire(now, mint)
-    raise AssertionError(given.what)
+        case _:
+            timed = (now, mint)
+    effects: list[Effect] = getattr(space, given.what)(*arguments, *timed)
+    return effects
 
 
 @dataclass(frozen=True)
@@ -193,6 +182,7 @@ class World:
         self.shut_down: dict[str, float] = {}
         self.kicked: set[str] = set()
         self.static = {name: set(p.capabilities) for name, p in config.participants.items()}
+        self.configured = {name: set(p.capabilities) for name, p in config.participants.items()}
 
     # What the moves need
 
@@ -245,10 +235,10 @@ class World:
             step.effects = feed(self.space, given, self.mint)
         except Refused as refusal:
             step.refusal = refusal.code
-        step.given = replace(given, draws=tuple(self.mint.draws))
-        self.journal.append(step.given)
         if what == "receive":
             self._judge(step)
+        step.given = replace(given, draws=tuple(self.mint.draws), refused=step.refusal is not None)
+        self.journal.append(step.given)
         self._remember(step)
         self.last = step
         return step
@@ -283,7 +273,7 @@ class World:
     def _judge(self, step: Step) -> None:
         """Accepted or refused, from the effects alone; and a refusal answers nobody but the sender."""
         answers = [e.notice.payload for e in step.effects if isinstance(e, Answer)]
-        codes = [str(payload["error"]) for payload in answers if "error" in payload and "status" not in payload]
+        codes = [payload["error"] for payload in answers if "error" in payload and "status" not in payload]
         told = {"revoke_incomplete", "unsupported_by_recipient"}
         refusals = [code for code in codes if code not in told]
         step.refusal = refusals[0] if refusals else None
@@ -296,38 +286,47 @@ class World:
             case "receive" if step.accepted:
                 self._remember_envelope(step)
             case "join" if step.refusal is None:
-                session, name, _, options = step.given.arguments[:4]
+                session, _, _, options = step.given.arguments
+                name = self.space.state.roster.sessions[session].member.name
                 if options.injected and name in self.shut_down:
                     self.closing[session] = self.shut_down[name]
                 elif not options.injected:
                     self.shut_down.pop(name, None)
                 if options.anonymous:
                     self.static[name] = set(self.space.state.config.anonymous or ())
-            case "restore" if step.refusal is None:
+            case "restore_member" if step.refusal is None:
                 self.kicked.discard(step.given.arguments[0])
-            case "change" if step.refusal is None:
+            case "change_capabilities" if step.refusal is None:
                 name, add, remove = step.given.arguments[:3]
                 held = self.static[self.name(name)]
                 held -= set(remove)
                 held |= set(add)
             case "expire":
-                lapsed = [id for id, p in self.proposals.items() if p.state == "open" and p.expires <= self.now]
-                for id in lapsed:
-                    self._settle(id, "expired")
+                waiting = [id for id, proposal in self.proposals.items() if proposal.state == "open"]
+                for id in waiting:
+                    if self.proposals[id].expires <= self.now:
+                        self._settle(id, "expired")
             case "reload":
                 config: SpaceConfig = step.given.arguments[0]
+                # A participant whom the configuration no longer names is unknown, kicked or not.
+                self.kicked &= {name for name in self.kicked if name in self.space.state.roster.members}
                 for ear in step.ears.values():
                     if ear.options.anonymous and ear.member in config.participants:
                         self._gone(ear.member)
-                self.static |= {name: set(p.capabilities) for name, p in config.participants.items()}
+                # What an operator changed since stays, unless the configuration itself says something new.
+                said = {name: set(p.capabilities) for name, p in config.participants.items()}
+                for name, capabilities in said.items():
+                    if self.configured.get(name) != capabilities:
+                        self.static[name] = set(capabilities)
+                self.configured = said
             case _:
                 pass
         here = self.space.state.roster.sessions
         self.closing = {session: at for session, at in self.closing.items() if session in here}
         self.pauses = {n: u for n, u in self.pauses.items() if u is None or u > self.now}
-        for name in [n for n in self.static if n not in self.space.state.roster.members]:
-            self._gone(name)
-            del self.static[name]
+        for unknown in self.static.keys() - self.space.state.roster.members.keys():
+            self._gone(unknown)
+            del self.static[unknown]
 
     def _gone(self, name: str) -> None:
         """Kicked, or a guest that left: nothing of it stays."""
@@ -395,15 +394,16 @@ class World:
             case "space/kick":
                 # By then its runtime id is free: what stood before the step tells whom it meant.
                 ids = {ear.id: ear.member for ear in step.ears.values()}
-                name = ids.get(payload["participant_id"], payload["participant_id"])
-                self.kicked.add(name)
-                self._gone(name)
+                kicked = str(ids.get(payload["participant_id"], payload["participant_id"]))
+                self.kicked.add(kicked)
+                self._gone(kicked)
             case "space/invite" if any(_created(effect) for effect in step.effects):
-                name = payload["participant_id"]
-                self.kicked.discard(name)
+                invitee = payload["participant_id"]
+                self.kicked.discard(invitee)
                 baseline = self.space.state.config.invite_baseline
-                member = self.space.state.roster.members[name]
-                self.static[name] = {c for c in member.static if covered_by(c, baseline)}
+                member = self.space.state.roster.members[invitee]
+                self.configured.pop(invitee, None)
+                self.static[invitee] = {c for c in member.static if covered_by(c, baseline)}
             case _:
                 pass
 
@@ -412,54 +412,3 @@ def _created(effect: Effect) -> bool:
     if isinstance(effect, Answer):
         return effect.notice.payload.get("status") == "created"
     return isinstance(effect, Result) and effect.fields.get("status") == "created"
-
-
-def body_of(envelope: Envelope) -> Any:
-    """Method and params as any reader would parse them, numbers exactly."""
-    payload = json.loads(envelope.raw, parse_float=Decimal, parse_int=Decimal).get("payload", {})
-    return {"method": payload.get("method"), "params": payload.get("params", {})}
-
-
-def spelled(
-    dialect: DialectName,
-    id: str,
-    sender: str,
-    kind: str,
-    payload: Json,
-    to: Sequence[str],
-    about: Sequence[str],
-    method: str,
-) -> bytes:
-    """An envelope as a client of this dialect would write it."""
-    fields: dict[str, Json] = {
-        "protocol": "mew/v0.4" if dialect == "mew" else "mcpx/v0.1",
-        "id": id,
-        "ts": "2026-01-31T12:00:00Z",
-        "from": sender,
-        "kind": kind,
-        "payload": payload,
-    }
-    if to:
-        fields["to"] = list(to)
-    if about and dialect == "mew":
-        fields["correlation_id"] = list(about)
-    elif about and kind != "mcp/proposal":
-        fields |= {"correlation_id": about[0], "x_correlation_ids": list(about)}
-    if dialect != "mew":
-        fields["kind"] = _legacy_kind(dialect, kind, str(payload.get("method", method)))
-    return json.dumps(fields).encode()
-
-
-def _legacy_kind(dialect: DialectName, kind: str, method: str) -> str:
-    if kind in ("mcp/withdraw", "mcp/reject"):
-        word = kind.removeprefix("mcp/")
-        return f"mcpx.{word}.proposal" if dialect == "m3p" else f"proposal/{word}"
-    if kind == "chat":
-        return "chat.message" if dialect == "m3p" else "chat"
-    if kind in ("mcp/request", "mcp/response", "mcp/proposal"):
-        kind = f"{kind}{'.' if dialect == 'm3p' else ':'}{method}"
-    return kind.replace("/", ".", 1) if dialect == "m3p" else kind
-
-
-def row_of(kind: str) -> Any:
-    return KINDS.get(kind, UNKNOWN)

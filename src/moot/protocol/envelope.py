@@ -173,6 +173,8 @@ def append_members(raw: bytes, members: Mapping[str, Json]) -> bytes:
 
 def completed(envelope: Envelope, *, protocol: str, id: str, ts: str, sender: str) -> Envelope:
     """D-05: absent protocol, id, ts and from are filled; what was given stays as it was."""
+    if not envelope.missing:
+        return envelope
     values = {"protocol": protocol, "id": id, "ts": ts, "from": sender}
     raw = append_members(envelope.raw, {name: values[name] for name in envelope.missing})
     return msgspec.structs.replace(

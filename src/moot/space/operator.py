@@ -13,7 +13,8 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space.acts.invites import remove_member
-from moot.space.config import Name, SpaceConfig
+from moot.space.acts.streams import close_by_gateway
+from moot.space.config import Name, ParticipantConfig, SpaceConfig
 from moot.space.doors import leave
 from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
 from moot.space.roster import Member
@@ -102,12 +103,13 @@ class Operator:
     def reload(self, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
         """Take a new configuration over; nobody but removed participants is disconnected.
 
-        Invited members and grants stay. A participant that the configuration no longer names is removed.
+        Invited members and grants stay, and so does what an operator changed since, unless the configuration
+        itself says something else now. A participant that it no longer names is removed.
         """
-        state, before = self.state, self.state.config
+        state = self.state
         effects: list[Effect] = []
         for member in list(state.roster):
-            if member.name in before.participants and member.name not in config.participants:
+            if member.configured is not None and member.name not in config.participants:
                 effects += remove_member(state, member, "no longer a participant", now, mint)
                 state.roster.remove(member)
         for name in config.participants:
@@ -121,17 +123,30 @@ class Operator:
         state.window.resize(config.limits.recent_ids)
         state.ledger.most_settled = config.limits.settled_proposals
         for name, participant in config.participants.items():
-            known = state.roster.members.get(Name(name))
-            if known is None:
-                known = Member(Name(name))
-                state.roster.add(known)
-            known.static = participant.capabilities
-            known.exclusive = participant.exclusive
-            # A token that was minted or voided since then stays so, unless the configuration itself changed.
-            earlier = before.participants.get(name)
-            changed = earlier is None or earlier.credentials != participant.credentials
-            if changed and not known.kicked:
-                known.credentials = participant.credentials
-                effects.append(Credential(known.name, known.credentials))
+            effects += self._configure(Name(name), participant)
         state.membership_changed()
         return effects + state.welcome_again(state.let_grants_fall(), now, mint)
+
+    def _configure(self, name: Name, participant: ParticipantConfig) -> list[Effect]:
+        """Bring one participant in line with what the configuration newly says of it."""
+        member = self.state.roster.members.get(name)
+        if member is None:
+            member = Member(name)
+            self.state.roster.add(member)
+        before, member.configured = member.configured, participant
+        if before is None or before.capabilities != participant.capabilities:
+            member.static = participant.capabilities
+        member.exclusive = participant.exclusive
+        if member.kicked or (before is not None and before.credentials == participant.credentials):
+            return []
+        member.credentials = participant.credentials
+        return [Credential(name, member.credentials)]
+
+    def restart(self, now: float, mint: Mint) -> list[Effect]:
+        """The gateway came back without its connections: everyone has left, and streams end with a reason."""
+        effects: list[Effect] = []
+        for stream in list(self.state.streams.open.values()):
+            effects += close_by_gateway(self.state, stream, "gateway_restarted", now, mint)
+        for session in list(self.state.roster.sessions):
+            effects += leave(self.state, session, now, mint)
+        return effects

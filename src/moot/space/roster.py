@@ -16,7 +16,7 @@ from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, Usag
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
-from moot.space.config import Name, SessionId
+from moot.space.config import Name, ParticipantConfig, SessionId
 from moot.space.throttle import Throttle
 from moot.space.window import Record
 
@@ -57,6 +57,7 @@ class Member:
     __slots__ = (
         "_said",
         "anonymous",
+        "configured",
         "credentials",
         "exclusive",
         "id",
@@ -76,6 +77,8 @@ class Member:
         self.name = name
         self.id: str = name
         self.static = tuple(static)
+        # What the configuration said last; an operator may have changed the live rights and tokens since.
+        self.configured: ParticipantConfig | None = None
         self.exclusive = exclusive
         self.anonymous = False
         self.invited_by: Name | None = None
@@ -113,6 +116,7 @@ class Member:
             "name": self.name,
             "id": self.id,
             "static": [save_capability(capability) for capability in self.static],
+            "configured": None if self.configured is None else save_participant(self.configured),
             "exclusive": self.exclusive,
             "anonymous": self.anonymous,
             "invited_by": self.invited_by,
@@ -127,6 +131,7 @@ class Member:
     def load(cls, saved: dict[str, Any]) -> Member:
         member = cls(Name(saved["name"]), load_capabilities(saved["static"]), exclusive=saved["exclusive"])
         member.id = saved["id"]
+        member.configured = None if saved["configured"] is None else load_participant(saved["configured"])
         member.anonymous = saved["anonymous"]
         member.invited_by = saved["invited_by"]
         member.kicked = saved["kicked"]
@@ -247,7 +252,7 @@ def logical_name(name: Json) -> Name:
         raise InvalidRequest(
             "a participant id has 1 to 64 letters, digits, '.', '_' or '-', and starts with a letter or digit"
         )
-    if name in _RESERVED:
+    if is_gateway(name):
         raise InvalidRequest(f"{name!r} is reserved for the gateway")
     return Name(name)
 
@@ -256,13 +261,30 @@ def check_runtime_id(id: str) -> None:
     """D-03, D-19: nobody can take the gateway's names."""
     if _RUNTIME_ID.fullmatch(id) is None:
         raise InvalidRequest("a participant id has 1 to 128 letters, digits, '.', '_', ':' or '-'")
-    if id in _RESERVED or id.startswith("system:"):
+    if is_gateway(id):
         raise InvalidRequest(f"{id!r} is reserved for the gateway")
 
 
 def is_gateway(name: str) -> bool:
-    """D-03: both addresses of the gateway."""
-    return name in _RESERVED or name.startswith("system:")
+    """D-03: the gateway's own addresses, and whatever a reader would take for them."""
+    folded = name.casefold()
+    return folded in _RESERVED or folded.startswith("system:")
+
+
+def save_participant(participant: ParticipantConfig) -> dict[str, Json]:
+    return {
+        "capabilities": [save_capability(capability) for capability in participant.capabilities],
+        "exclusive": participant.exclusive,
+        "credentials": list(participant.credentials),
+    }
+
+
+def load_participant(saved: dict[str, Any]) -> ParticipantConfig:
+    return ParticipantConfig(
+        capabilities=load_capabilities(saved["capabilities"]),
+        exclusive=saved["exclusive"],
+        credentials=tuple(saved["credentials"]),
+    )
 
 
 def save_capability(capability: Capability) -> list[Json]:

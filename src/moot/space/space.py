@@ -37,6 +37,7 @@ class Space(Operator):
         state = State(config)
         for name, participant in config.participants.items():
             member = Member(Name(name), participant.capabilities, exclusive=participant.exclusive)
+            member.configured = participant
             member.credentials = participant.credentials
             state.roster.add(member)
         for member in state.roster:

@@ -104,12 +104,8 @@ class Legacy:
         kind = self.spelling(envelope.kind, shown_operation(envelope, operation))
         if kind is None:
             return None
-        to = None
-        # D-30: MEW answers the fulfiller alone. Legacy senders have addressed both, broadcasts reach all.
-        if envelope.dialect == "mew" and envelope.kind == "mcp/response" and envelope.to:
-            if proposer is not None and proposer not in envelope.to:
-                to = [*envelope.to, proposer]
         correlation = _written_correlation(envelope.kind, envelope.correlation_id)
+        to = _addressees(envelope, proposer)
         return copied(envelope, self.name, kind=kind, correlation=correlation, to=to)
 
     def encode_notice(self, notice: Notice) -> bytes | None:
@@ -145,6 +141,14 @@ def _agrees(claim: Operation, operation: Operation, kind: str) -> bool:
         return claim == NO_CLAIM
     # D002: the short kind says less, but nothing wrong.
     return claim.method == operation.method and claim.context in (None, operation.context)
+
+
+def _addressees(envelope: Envelope, proposer: str | None) -> Sequence[str] | None:
+    """D-30: MEW answers the fulfiller alone, MCPx the proposer too. None: as the original has it."""
+    if envelope.dialect != "mew" or envelope.kind != "mcp/response" or proposer is None:
+        return None
+    # A broadcast reaches the proposer as it is.
+    return None if not envelope.to or proposer in envelope.to else [*envelope.to, proposer]
 
 
 # Correlation: one string where MEW has a list.

@@ -24,6 +24,9 @@ from moot.protocol.patterns.notation import (
 )
 from moot.protocol.patterns.views import claims_of
 
+# One capability as JSON, labels included: every welcome repeats it. 256 tools by name take half of this.
+MAX_BYTES: Final = 16 * 1024
+
 # D-10: what only the gateway says.
 _GATEWAY_KINDS: Final = ("system/*", *(name for name, kind in KINDS.items() if kind.sender == "gateway"))
 
@@ -150,6 +153,10 @@ def _only_the_gateway_sends(pattern: Pattern) -> bool:
 def _own_copy(value: Json) -> tuple[Json, str]:
     """A copy that nobody else can change, and the text by which objects are compared."""
     try:
-        return json.loads(json.dumps(value, allow_nan=False)), json.dumps(value, sort_keys=True)
+        canonical = json.dumps(value, sort_keys=True, allow_nan=False)
+        original = json.loads(json.dumps(value))
     except (TypeError, ValueError, RecursionError):
         raise InvalidPattern("capability holds something that is not JSON, or is nested too deep") from None
+    if len(canonical) > MAX_BYTES:
+        raise InvalidPattern(f"capability is longer than {MAX_BYTES} bytes; split it into several")
+    return original, canonical

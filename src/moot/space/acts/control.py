@@ -107,8 +107,9 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
         for member in ending:
             member.shut_down = closing_at
             for other in member.sessions.values():
-                other.closing_at = closing_at
-                state.schedule(closing_at, "shutdown", other.id)
+                if other.closing_at is None:
+                    other.closing_at = closing_at
+                    state.schedule(closing_at, "shutdown", other.id)
         state.owe(envelope.id, record, tuple(member.name for member in ending), now)
         return []
 

@@ -1,0 +1,1 @@
+"""Bytes on sockets, no protocol of a space: WebSocket messages in, framed bytes out, slow readers bounded."""

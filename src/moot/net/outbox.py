@@ -1,0 +1,174 @@
+"""What waits to be sent: one write per member and loop tick, and an end to those who read too slowly.
+
+A message to many is framed once and appended to a *batch*. As long as the next message goes to the same
+audience it joins that batch; anything else seals it. At the end of the tick every connection writes what
+it was left, which for most of them is the same joined bytes.
+
+A connection whose transport is full keeps what comes meanwhile, within bounds of bytes, messages and
+seconds. Past any of them it is told why and closed; nobody else waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class OutboxLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How far behind one reader may be."""
+
+    bytes: int = 1 << 20
+    messages: int = 4_096
+    seconds: float = 10.0
+
+
+class Writer(Protocol):
+    """Where the bytes go; an asyncio transport is one."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+class Batch:
+    """Messages that the same audience hears, in each of its spellings (lanes)."""
+
+    __slots__ = ("_joined", "audience", "lanes")
+
+    def __init__(self, audience: Sequence[Outbox]) -> None:
+        self.audience = audience
+        self.lanes: dict[str, list[bytes]] = {}
+        self._joined: dict[str, bytes] = {}
+
+    def bytes_for(self, lane: str) -> bytes:
+        """All messages of one lane, joined once for everybody."""
+        joined = self._joined.get(lane)
+        if joined is None:
+            joined = self._joined[lane] = b"".join(self.lanes.get(lane, ()))
+        return joined
+
+
+class Outbox:
+    """What one connection still has to be sent."""
+
+    __slots__ = (
+        "_full_since",
+        "_writer",
+        "lane",
+        "limits",
+        "on_slow",
+        "pending",
+        "waiting_bytes",
+        "waiting_messages",
+    )
+
+    def __init__(self, lane: str, limits: OutboxLimits, on_slow: Callable[[str], None]) -> None:
+        self.lane = lane
+        self.limits = limits
+        self.on_slow = on_slow
+        self.pending: list[bytes | Batch] = []
+        self.waiting_bytes = 0
+        self.waiting_messages = 0
+        self._writer: Writer | None = None
+        self._full_since: float | None = None
+
+    def attach(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def detach(self) -> None:
+        """The connection is gone: nothing more is kept or written."""
+        self._writer = None
+        self.pending.clear()
+
+    def pause(self, now: float) -> None:
+        """The transport is full."""
+        if self._full_since is None:
+            self._full_since = now
+
+    def resume(self, now: float) -> None:
+        """The transport has drained."""
+        self._full_since = None
+        self.waiting_bytes = self.waiting_messages = 0
+        self.flush(now)
+
+    def flush(self, now: float) -> None:
+        """Write what is pending, or see how far behind this reader is."""
+        if self._writer is None or not self.pending:
+            return
+        if self._full_since is not None:
+            self._count_waiting(now)
+            return
+        pending, self.pending = self.pending, []
+        parts = [part if part.__class__ is bytes else part.bytes_for(self.lane) for part in pending]  # type: ignore[union-attr]
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if data:
+            self._writer.write(data)
+
+    def _count_waiting(self, now: float) -> None:
+        waiting = messages = 0
+        for part in self.pending:
+            if isinstance(part, Batch):
+                waiting += len(part.bytes_for(self.lane))
+                messages += len(part.lanes.get(self.lane, ()))
+            else:
+                waiting += len(part)
+                messages += 1
+        self.waiting_bytes, self.waiting_messages = waiting, messages
+        limits, since = self.limits, self._full_since or now
+        if waiting > limits.bytes:
+            self.on_slow(f"{waiting} bytes behind, more than outbox_bytes {limits.bytes}")
+        elif messages > limits.messages:
+            self.on_slow(f"{messages} messages behind, more than outbox_messages {limits.messages}")
+        elif now - since > limits.seconds:
+            self.on_slow(f"{now - since:.0f} s behind, more than outbox_seconds {limits.seconds:g}")
+
+
+class Outgoing:
+    """All that leaves within one loop tick, in order."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._batch: Batch | None = None
+        self._dirty: dict[Outbox, None] = {}
+        self._scheduled = False
+
+    def broadcast(self, audience: Sequence[Outbox], lanes: Mapping[str, bytes | None]) -> None:
+        """One message to many; a lane whose spelling is None hears nothing."""
+        batch = self._batch
+        if batch is None or batch.audience is not audience:
+            self._seal()
+            batch = self._batch = Batch(audience)
+        for lane, frame in lanes.items():
+            if frame is not None:
+                batch.lanes.setdefault(lane, []).append(frame)
+        if not self._scheduled:
+            self._schedule()
+
+    def send(self, outbox: Outbox, frame: bytes) -> None:
+        """One message to one connection, after everything that was said before it."""
+        self._seal()
+        outbox.pending.append(frame)
+        self._dirty[outbox] = None
+        if not self._scheduled:
+            self._schedule()
+
+    def flush(self) -> None:
+        """Write now. Called by the loop once a tick; call it before closing a connection."""
+        self._scheduled = False
+        self._seal()
+        dirty, self._dirty = self._dirty, {}
+        now = self._loop.time()
+        for outbox in dirty:
+            outbox.flush(now)
+
+    def _seal(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            for outbox in batch.audience:
+                outbox.pending.append(batch)
+                self._dirty[outbox] = None
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        self._loop.call_soon(self.flush)

@@ -1,0 +1,272 @@
+"""WebSocket connections on uvicorn's port, read by picows (RFC 6455).
+
+picows parses frames and checks opcodes, masks, control frames and close codes. It hands over raw frames, so
+fragments, reserved bits, the UTF-8 of text and the closing handshake are ours. This is the only file that
+knows picows, and `picows.picows.WSProtocol` is the one name in it that is not public (hence the pin).
+
+uvicorn gives us the upgrade request after its own HTTP parser has read it: `server_protocol` makes the
+class that goes behind its `ws=` option. Starlette's middleware does not see these connections; whoever
+may come in is decided by the `Admit` function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+from picows import (
+    WSAutoPingStrategy,
+    WSCloseCode,
+    WSFrame,
+    WSListener,
+    WSMsgType,
+    WSProtocolError,
+    WSTransport,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+)
+from picows.picows import WSProtocol  # type: ignore[attr-defined]
+
+log = logging.getLogger(__name__)
+# picows reports what peers do wrong as errors of ours; they are told, and that is enough.
+_picows_log = logging.getLogger(f"{__name__}.picows")
+_picows_log.setLevel(logging.CRITICAL)
+
+# A close reason fits into a control frame together with its code (RFC 6455, 5.5).
+_MOST_REASON_BYTES: Final = 123
+# How long a peer may take to answer our close before the socket is dropped.
+_CLOSE_SECONDS: Final = 2.0
+
+
+class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one WebSocket connection may do."""
+
+    # Above the largest envelope and frame of a space, whose own limits answer with an error first.
+    message_bytes: int = (1 << 20) + (64 << 10)
+    # Where the transport tells us that a reader is behind.
+    write_buffer_bytes: int = 256 << 10
+    # 4 KiB hold nearly every envelope; the buffer grows when a larger one comes.
+    read_buffer_bytes: int = 4 << 10
+    ping_seconds: float = 20.0
+    ping_timeout: float = 20.0
+
+
+class Upgrade(msgspec.Struct, frozen=True):
+    """A request to become a WebSocket."""
+
+    path: str  # with its query
+    headers: Mapping[str, str]
+    peer: str
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """No WebSocket: an HTTP answer instead."""
+
+    status: int
+    body: bytes
+
+
+class Handler(Protocol):
+    """What a connection is connected to. Called from the loop; nothing here may block or raise."""
+
+    subprotocol: str | None
+
+    def opened(self, connection: Connection) -> None: ...
+
+    def received(self, data: bytes, *, binary: bool) -> None: ...
+
+    def closed(self) -> None: ...
+
+    def full(self) -> None: ...
+
+    def drained(self) -> None: ...
+
+
+Admit = Callable[[Upgrade], Refusal | Handler]
+
+
+class Connection(WSListener):
+    """One WebSocket: whole messages in, raw bytes out."""
+
+    def __init__(self, handler: Handler, limits: SocketLimits) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.peer = ""
+        self._transport: WSTransport | None = None
+        self._fragments: list[bytes] | None = None
+        self._fragments_size = 0
+        self._fragments_binary = False
+        self._is_closing = False
+
+    # What picows calls
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+        # uvloop's own low-water mark is 16 bytes: it would stay full until nearly everything is gone.
+        high = self.limits.write_buffer_bytes
+        transport.underlying_transport.set_write_buffer_limits(high=high, low=high // 4)
+        self.handler.opened(self)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+            raise self._broken(
+                WSCloseCode.PROTOCOL_ERROR, "reserved bits are set, but no extension was agreed"
+            )
+        kind = frame.msg_type
+        if kind in (WSMsgType.TEXT, WSMsgType.BINARY):
+            if self._is_closing:
+                return
+            if self._fragments is not None:
+                raise self._broken(WSCloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one")
+            if frame.fin:
+                self._message(frame.get_payload_as_bytes(), binary=kind == WSMsgType.BINARY)
+                return
+            self._fragments, self._fragments_size = [], 0
+            self._fragments_binary = kind == WSMsgType.BINARY
+            self._fragment(frame)
+        elif kind == WSMsgType.CONTINUATION:
+            if self._is_closing:
+                return
+            if self._fragments is None:
+                raise self._broken(WSCloseCode.PROTOCOL_ERROR, "a continuation of nothing")
+            self._fragment(frame)
+        elif kind == WSMsgType.CLOSE:
+            self._peer_closes(transport, frame)
+
+    def on_ws_disconnected(self, _transport: WSTransport) -> None:
+        self._transport = None
+        self._is_closing = True
+        self.handler.closed()
+
+    def pause_writing(self) -> None:
+        self.handler.full()
+
+    def resume_writing(self) -> None:
+        self.handler.drained()
+
+    # What handlers call
+
+    def write(self, data: bytes) -> None:
+        """Bytes that are frames already."""
+        if self._transport is not None and not self._is_closing:
+            self._transport.underlying_transport.write(data)
+
+    def close(self, code: int, reason: str) -> None:
+        """Start the closing handshake; what was written before still goes out."""
+        transport = self._transport
+        if transport is None or self._is_closing:
+            return
+        self._is_closing = True
+        short = reason.encode()[:_MOST_REASON_BYTES].decode("utf-8", "ignore").encode()
+        transport.send_close(cast("WSCloseCode", code), short)  # any number, also those of 4000 and up
+        asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._drop)
+
+    @property
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def _broken(self, code: WSCloseCode, reason: str) -> WSProtocolError:
+        """Nothing that follows is read; picows sends the close."""
+        self._is_closing = True
+        return WSProtocolError(code, reason)
+
+    def _drop(self) -> None:
+        if self._transport is not None:
+            self._transport.underlying_transport.abort()
+
+    def _fragment(self, frame: WSFrame) -> None:
+        fragments = self._fragments
+        assert fragments is not None  # noqa: S101  # both callers have seen to it
+        self._fragments_size += frame.payload_size
+        if self._fragments_size > self.limits.message_bytes:
+            raise self._broken(
+                WSCloseCode.MESSAGE_TOO_BIG, f"message larger than {self.limits.message_bytes} bytes"
+            )
+        fragments.append(frame.get_payload_as_bytes())
+        if frame.fin:
+            self._fragments = None
+            self._message(b"".join(fragments), binary=self._fragments_binary)
+
+    def _message(self, data: bytes, *, binary: bool) -> None:
+        if not binary and not data.isascii():
+            try:
+                data.decode("utf-8")
+            except UnicodeDecodeError:
+                raise self._broken(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8") from None
+        try:
+            self.handler.received(data, binary=binary)
+        except Exception:
+            # A connection's task: whatever went wrong stays with us, the peer gets no detail.
+            log.exception("a message could not be handled")
+            self.close(WSCloseCode.INTERNAL_ERROR.value, "internal error")
+
+    def _peer_closes(self, transport: WSTransport, frame: WSFrame) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            transport.send_close(frame.get_close_code() or WSCloseCode.OK)
+        transport.disconnect()
+
+
+class _ServerProtocol(WSProtocol):  # type: ignore[misc]
+    """picows' protocol, fed by uvicorn with the request that it has read already."""
+
+    def data_received(self, data: bytes) -> None:
+        """Only ever called with the upgrade request; from then on the transport fills our buffer itself."""
+        view = memoryview(data)
+        while view:
+            room = self.get_buffer(len(view))
+            size = min(len(room), len(view))
+            room[:size] = view[:size]
+            view = view[size:]
+            self.buffer_updated(size)
+
+
+def server_protocol(admit: Admit, limits: SocketLimits) -> Callable[..., asyncio.BaseProtocol]:
+    """What goes behind uvicorn's `ws=`: makes the protocol of one connection, `admit` decides on each."""
+
+    def protocol(**_: Any) -> asyncio.BaseProtocol:
+        made: list[_ServerProtocol] = []
+
+        def listener(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
+            peer = made[0].transport.underlying_transport.get_extra_info("peername")
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            address = str(peer[0]) if peer else ""
+            decision = admit(Upgrade(request.path.decode("latin-1"), headers, address))
+            if isinstance(decision, Refusal):
+                kind = {"Content-Type": "application/json"}
+                response = WSUpgradeResponse.create_error_response(
+                    HTTPStatus(decision.status), decision.body, kind
+                )
+                return WSUpgradeResponseWithListener(response, None)
+            chosen = {"Sec-WebSocket-Protocol": decision.subprotocol} if decision.subprotocol else None
+            connection = Connection(decision, limits)
+            connection.peer = address
+            return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(chosen), connection)
+
+        made.append(
+            _ServerProtocol(
+                None,
+                None,
+                False,
+                listener,
+                _picows_log,
+                True,
+                None,
+                limits.ping_seconds > 0,
+                limits.ping_seconds,
+                min(limits.ping_timeout, limits.ping_seconds),
+                WSAutoPingStrategy.PING_WHEN_IDLE,
+                True,
+                limits.message_bytes,
+                None,
+                limits.read_buffer_bytes,
+            )
+        )
+        return made[0]
+
+    return protocol
