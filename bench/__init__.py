@@ -1,1 +1,1 @@
-"""Benchmarks. Ratios are what counts: every figure stands beside something outside, measured in the same run."""
+"""Benchmarks. Ratios count: every figure stands beside something outside, measured in the same run."""

@@ -1,4 +1,4 @@
-"""CPU per decision, as a multiple of `orjson.loads` of the same bytes: the floor that no gateway gets under."""
+"""CPU per decision, as a multiple of `orjson.loads` of the same bytes, which no gateway gets under."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIMITS = Limits(messages_per_second=0, bytes_per_second=0, open_requests=10**9)
 
 
 def measure(batch: Callable[[], None]) -> float:
-    """Microseconds of CPU for one of BATCH steps; the median of many batches, garbage collection between them."""
+    """Microseconds of CPU for one of BATCH steps; the median of many batches, garbage collected between."""
     batch()
     times = []
     for _ in range(ROUNDS):
@@ -41,34 +41,42 @@ def measure(batch: Callable[[], None]) -> float:
 def chats() -> Iterator[bytes]:
     """500-byte chats, each with an id of its own."""
     for number in count():
-        yield _padded({"kind": "chat", "payload": {"text": "", "format": "plain"}}, number)
+        yield _envelope(number, lambda text: {"kind": "chat", "payload": {"text": text, "format": "plain"}})
 
 
 def calls() -> Iterator[bytes]:
+    """500-byte tool calls."""
     for number in count():
-        arguments = {"path": f"/srv/data/{number % 100}.txt", "text": ""}
-        params = {"name": "write_file", "arguments": arguments}
-        payload = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-        yield _padded({"kind": "mcp/request", "to": ["member-1"], "payload": payload}, number)
+
+        def call(text: str, number: int = number) -> dict[str, Json]:
+            params = {
+                "name": "write_file",
+                "arguments": {"path": f"/srv/data/{number % 100}.txt", "text": text},
+            }
+            payload = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            return {"kind": "mcp/request", "to": ["member-1"], "payload": payload}
+
+        yield _envelope(number, call)
 
 
-def _padded(envelope: dict[str, Json], number: int) -> bytes:
-    complete = {
+def _envelope(number: int, body: Callable[[str], dict[str, Json]]) -> bytes:
+    """An envelope whose text is as long as it takes to come to 500 bytes."""
+    head: dict[str, Json] = {
         "protocol": "mew/v0.4",
         "id": f"2f6b6e70-7b36-4b8b-9ad8-{number:012d}",
         "ts": "2026-08-26T14:00:00.000Z",
         "from": "member-0",
-    } | envelope
-    texts = complete["payload"]["params"]["arguments"] if "params" in complete["payload"] else complete["payload"]
-    texts["text"] = "lorem ipsum dolor " * 40
-    texts["text"] = texts["text"][: 720 - (len(orjson.dumps(complete)) - 500)]
-    return orjson.dumps(complete)
+    }
+    missing = 500 - len(orjson.dumps(head | body("")))
+    return orjson.dumps(head | body(("lorem ipsum dolor " * 30)[:missing]))
 
 
 def space_of(members: int, capabilities: Json) -> Space:
     participants = {f"member-{n}": ParticipantConfig() for n in range(1, members)}
     speaker = ParticipantConfig(capabilities=read_capabilities(capabilities))
-    space = Space(SpaceConfig(name="bench", participants={"member-0": speaker} | participants, limits=_LIMITS))
+    space = Space(
+        SpaceConfig(name="bench", participants={"member-0": speaker} | participants, limits=_LIMITS)
+    )
     mint = CountingMint()
     for name in ["member-0", *participants]:
         space.join(SessionId(name), name, "mew", Options(), 0.0, mint)
@@ -111,7 +119,8 @@ def patterns(number: int) -> Json:
     """`number` nested patterns on as many tools; the one that matters comes last."""
     tools = [f"tool_{n}" for n in range(number - 1)] + ["write_*"]
     return [
-        {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": tool}}} for tool in tools
+        {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": tool}}}
+        for tool in tools
     ]
 
 
@@ -121,7 +130,10 @@ def deep_patterns(number: int) -> Json:
     return [
         {
             "kind": "mcp/request",
-            "payload": {"method": "tools/call", "params": {"name": "write_file", "arguments": {"path": path}}},
+            "payload": {
+                "method": "tools/call",
+                "params": {"name": "write_file", "arguments": {"path": path}},
+            },
         }
         for path in paths
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import NamedTuple
 
 from moot.errors import InvalidEnvelope, InvalidJson, MalformedEnvelope, ProtocolMismatch
@@ -66,8 +65,6 @@ def _in_payload(value: bytes) -> bytes:
     return _chat(payload=...)[:-1] + b',"payload":' + value + b"}"
 
 
-_FIELDS_OF_NOTHING = b'{"kind":"chat","payload":{}'
-
 # D-83: what two readers could read differently, or one of them not at all.
 NOT_JSON: tuple[Refusal, ...] = (
     Refusal("nothing", b"", InvalidJson, "empty message"),
@@ -96,15 +93,31 @@ NOT_JSON: tuple[Refusal, ...] = (
     Refusal("minus Infinity", _in_payload(b'{"n":-Infinity}'), InvalidJson, "-Infinity is not JSON"),
     Refusal("a number beyond all doubles", _in_payload(b'{"n":1e999}'), InvalidJson, "number too large"),
     Refusal("an endless integer", _in_payload(b'{"n":' + b"9" * 4301 + b"}"), InvalidJson, "4300 digits"),
-    Refusal("a kind given twice", _chat()[:-1] + b',"kind":"mcp/request"}', InvalidJson, "duplicate key 'kind'"),
+    Refusal(
+        "a kind given twice", _chat()[:-1] + b',"kind":"mcp/request"}', InvalidJson, "duplicate key 'kind'"
+    ),
     Refusal("a sender given twice", _chat()[:-1] + b',"from":"bob"}', InvalidJson, "duplicate key 'from'"),
-    Refusal("the same key escaped", _chat()[:-1] + rb',"\u006bind":"x"}', InvalidJson, "duplicate key 'kind'"),
-    Refusal("a duplicate inside", _in_payload(b'{"a":{"name":1,"name":2}}'), InvalidJson, "duplicate key 'name'"),
+    Refusal(
+        "the same key escaped", _chat()[:-1] + rb',"\u006bind":"x"}', InvalidJson, "duplicate key 'kind'"
+    ),
+    Refusal(
+        "a duplicate inside", _in_payload(b'{"a":{"name":1,"name":2}}'), InvalidJson, "duplicate key 'name'"
+    ),
     Refusal("a duplicate in a list", _in_payload(b'{"a":[{"b":1,"b":1}]}'), InvalidJson, "duplicate key 'b'"),
     Refusal("lists too deep", _in_payload(b'{"a":' + b"[" * 63 + b"]" * 63 + b"}"), InvalidJson, "64 levels"),
     Refusal("objects too deep", _in_payload(b'{"a":' * 64 + b"1" + b"}" * 64), InvalidJson, "64 levels"),
-    Refusal("too deep elsewhere", _chat(x=...)[:-1] + b',"x":' + b"[" * 64 + b"]" * 64 + b"}", InvalidJson, "64 levels"),
-    Refusal("a thousand levels", _in_payload(b'{"a":' + b"[" * 1100 + b"]" * 1100 + b"}"), InvalidJson, "64 levels"),
+    Refusal(
+        "too deep elsewhere",
+        _chat(x=...)[:-1] + b',"x":' + b"[" * 64 + b"]" * 64 + b"}",
+        InvalidJson,
+        "64 levels",
+    ),
+    Refusal(
+        "a thousand levels",
+        _in_payload(b'{"a":' + b"[" * 1100 + b"]" * 1100 + b"}"),
+        InvalidJson,
+        "64 levels",
+    ),
     Refusal("enough levels to end a stack", b"[" * 500_000, InvalidJson, "64 levels"),
     Refusal("deep and never closed", b'{"a":' * 150_000, InvalidJson, "64 levels"),
 )
@@ -117,7 +130,9 @@ NOT_AN_ENVELOPE: tuple[Refusal, ...] = (
     Refusal("a number", b"42", InvalidEnvelope, "an envelope is one JSON object"),
     Refusal("an empty object", b"{}", InvalidEnvelope, "kind is missing"),
     Refusal("a join frame", b'{"type":"join","space":"s","token":"t"}', InvalidEnvelope, "kind is missing"),
-    Refusal("more than a megabyte", _chat(payload={"text": "x" * (1 << 20)}), InvalidEnvelope, "max_bytes 1048576"),
+    Refusal(
+        "more than a megabyte", _chat(payload={"text": "x" * (1 << 20)}), InvalidEnvelope, "max_bytes 1048576"
+    ),
     Refusal("protocol null", _chat(protocol=None), InvalidEnvelope, "protocol must be a string"),
     Refusal("protocol a number", _chat(protocol=0.4), InvalidEnvelope, "protocol must be a string"),
     Refusal("protocol empty", _chat(protocol=""), ProtocolMismatch, "protocol is ''"),
@@ -143,9 +158,16 @@ NOT_AN_ENVELOPE: tuple[Refusal, ...] = (
     Refusal("ts with a short zone", _chat(ts="2026-01-31T12:00:00.0+01"), InvalidEnvelope, "ts must be"),
     Refusal("ts at hour 24", _chat(ts="2026-01-31T24:00:00Z"), InvalidEnvelope, "ts must be"),
     Refusal("ts in the 13th month", _chat(ts="2026-13-01T12:00:00Z"), InvalidEnvelope, "ts must be"),
-    Refusal("ts on a day that is not", _chat(ts="2026-02-30T12:00:00Z"), InvalidEnvelope, "does not exist: 2026-02-30"),
+    Refusal(
+        "ts on a day that is not",
+        _chat(ts="2026-02-30T12:00:00Z"),
+        InvalidEnvelope,
+        "does not exist: 2026-02-30",
+    ),
     Refusal("ts in other digits", _chat(ts="٢٠٢٦-01-31T12:00:00Z"), InvalidEnvelope, "ts must be"),
-    Refusal("ts without end", _chat(ts="2026-01-31T12:00:00." + "0" * 64 + "Z"), InvalidEnvelope, "ts must be"),
+    Refusal(
+        "ts without end", _chat(ts="2026-01-31T12:00:00." + "0" * 64 + "Z"), InvalidEnvelope, "ts must be"
+    ),
     Refusal("from null", _chat(from_=None), InvalidEnvelope, "from must be a non-empty string"),
     Refusal("from empty", _chat(from_=""), InvalidEnvelope, "from must be a non-empty string"),
     Refusal("from a list", _chat(from_=["alice"]), InvalidEnvelope, "from must be a non-empty string"),
@@ -163,59 +185,57 @@ NOT_AN_ENVELOPE: tuple[Refusal, ...] = (
     Refusal("kind an object", _chat(kind={"chat": 1}), InvalidEnvelope, "kind must be a non-empty string"),
     Refusal("kind too long", _chat(kind="k" * 257), InvalidEnvelope, "kind is longer than 256 characters"),
     Refusal("kind with a line break", _chat(kind="chat\n"), InvalidEnvelope, "kind holds control characters"),
-    Refusal("kind with a line separator", _chat(kind="a/\u2028b"), InvalidEnvelope, "kind holds control characters"),
-    Refusal("correlation_id null", _chat(correlation_id=None), InvalidEnvelope, "correlation_id must be an array"),
-    Refusal("correlation_id an object", _chat(correlation_id={}), InvalidEnvelope, "correlation_id must be an array"),
+    Refusal(
+        "kind with a line separator",
+        _chat(kind="a/\u2028b"),
+        InvalidEnvelope,
+        "kind holds control characters",
+    ),
+    Refusal(
+        "correlation_id null", _chat(correlation_id=None), InvalidEnvelope, "correlation_id must be an array"
+    ),
+    Refusal(
+        "correlation_id an object",
+        _chat(correlation_id={}),
+        InvalidEnvelope,
+        "correlation_id must be an array",
+    ),
     Refusal("correlation_id empty", _chat(correlation_id=""), InvalidEnvelope, "correlation_id must hold"),
-    Refusal("correlation_id of numbers", _chat(correlation_id=[1]), InvalidEnvelope, "correlation_id must hold"),
-    Refusal("correlation_id of lists", _chat(correlation_id=[["a"]]), InvalidEnvelope, "correlation_id must hold"),
-    Refusal("too many correlations", _chat(correlation_id=["a"] * 257), InvalidEnvelope, "more than 256 entries"),
+    Refusal(
+        "correlation_id of numbers", _chat(correlation_id=[1]), InvalidEnvelope, "correlation_id must hold"
+    ),
+    Refusal(
+        "correlation_id of lists", _chat(correlation_id=[["a"]]), InvalidEnvelope, "correlation_id must hold"
+    ),
+    Refusal(
+        "too many correlations", _chat(correlation_id=["a"] * 257), InvalidEnvelope, "more than 256 entries"
+    ),
     Refusal("context null", _chat(context=None), InvalidEnvelope, "context must be a string"),
     Refusal("context a list", _chat(context=["a"]), InvalidEnvelope, "context must be a string"),
     Refusal("context too long", _chat(context="c" * 1025), InvalidEnvelope, "at most 1024 characters"),
     Refusal("payload null", _chat(payload=None), InvalidEnvelope, "payload must be an object"),
     Refusal("payload a list", _chat(payload=[]), InvalidEnvelope, "payload must be an object"),
     Refusal("payload a string", _chat(payload="hi"), InvalidEnvelope, "payload must be an object"),
-    Refusal("a request of MCPx", _chat(kind="mcp/request:tools/call"), InvalidEnvelope, "write 'mcp/request'"),
-    Refusal("a response of MCPx", _chat(kind="mcp/response:tools/call:x"), InvalidEnvelope, "write 'mcp/response'"),
+    Refusal(
+        "a request of MCPx", _chat(kind="mcp/request:tools/call"), InvalidEnvelope, "write 'mcp/request'"
+    ),
+    Refusal(
+        "a response of MCPx", _chat(kind="mcp/response:tools/call:x"), InvalidEnvelope, "write 'mcp/response'"
+    ),
     Refusal("a proposal of MCPx", _chat(kind="mcp/proposal:"), InvalidEnvelope, "write 'mcp/proposal'"),
 )
 
 REFUSALS = NOT_JSON + NOT_AN_ENVELOPE
 
 
-def _spaced(raw: bytes) -> bytes:
-    return json.dumps(json.loads(raw), indent=1).encode() + b"\n"
-
-
 # Good envelopes of every dialect: where mutations start.
-_MODELS: tuple[Callable[[DialectName], bytes], ...] = (
-    lambda d: text(d, _word(d, "chat"), payload={"text": "hi", "format": "plain"}),
-    lambda d: text(d, _word(d, "chat"), payload={"text": "ünïcödé \u2028 \n 😀"}, to=["bob"], context="a/b"),
-    lambda d: text(d, _call_word(d, "request"), to=["files"], payload=call()),
-    lambda d: text(d, _call_word(d, "request"), correlation_id=_ids(d, "p1"), payload=call()),
-    lambda d: text(d, _call_word(d, "response"), to=["bob"], correlation_id=_ids(d, "r1"), payload={"result": {}}),
-    lambda d: text(d, _call_word(d, "proposal"), to=["files"], payload=proposed()),
-    lambda d: text(d, _call_word(d, "proposal"), payload=proposed(), x_correlation_ids=["a", "b"]),
-    lambda d: text(d, _word(d, "chat"), correlation_id=_ids(d, "a"), x_correlation_ids=["a", "b"], payload={}),
-    lambda d: text(d, _word(d, "mcp/withdraw"), correlation_id=_ids(d, "p1"), payload={"reason": "other"}),
-    lambda d: text(d, _word(d, "mcp/reject"), correlation_id=_ids(d, "p1")),
-    lambda d: text(d, _word(d, "capability/grant"), to=["bob"], payload={"recipient": "bob", "capabilities": _rights(d)}),
-    lambda d: text(d, _word(d, "reasoning/thought"), context="r1", payload={"n": [1, 2.5, -0.0, 1e20, 10**30, True, None]}),
-    lambda d: text(d, _word(d, "acme/v1.2/run"), x_vendor={"deep": [[[{}]]]}, x_origin={"protocol": "none"}),
-    lambda d: text(d, _word(d, "chat"), id=..., ts=..., from_=..., protocol=..., payload={"text": "short"}),
-    lambda d: _spaced(text(d, _word(d, "chat"), id=..., payload={"text": "spaced\u00e9"})),
-)  # fmt: skip
 
 
 def _word(dialect: DialectName, kind: str) -> str:
     if dialect == "mcpx":
         return kind.replace("mcp/", "proposal/")
-    if dialect == "m3p":
-        return {"chat": "chat.message", "mcp/withdraw": "mcpx.withdraw.proposal", "mcp/reject": "mcpx.reject"}.get(
-            kind, kind.replace("/", ".", 1)
-        )
-    return kind
+    words = {"chat": "chat.message", "mcp/withdraw": "mcpx.withdraw.proposal", "mcp/reject": "mcpx.reject"}
+    return words.get(kind, kind.replace("/", ".", 1)) if dialect == "m3p" else kind
 
 
 def _call_word(dialect: DialectName, word: str) -> str:
@@ -226,16 +246,46 @@ def _call_word(dialect: DialectName, word: str) -> str:
     }[dialect]
 
 
-def _ids(dialect: DialectName, id: str) -> Json:
-    return [id] if dialect == "mew" else id
-
-
 def _rights(dialect: DialectName) -> list[Json]:
-    return {
+    rights: dict[DialectName, list[Json]] = {
         "mew": [{"kind": "chat"}, {"kind": "mcp/request", "payload": {"method": "tools/*"}}],
         "mcpx": ["chat", "mcp/request:tools/*"],
         "m3p": ["chat.message", "mcp.request.tools/*"],
-    }[dialect]
+    }
+    return rights[dialect]
 
 
-SEEDS: dict[DialectName, tuple[bytes, ...]] = {d: tuple(model(d) for model in _MODELS) for d in DIALECTS}
+def _spaced(raw: bytes) -> bytes:
+    return json.dumps(json.loads(raw), indent=1).encode() + b"\n"
+
+
+def _seeds(dialect: DialectName) -> tuple[bytes, ...]:
+    def one(kind: str, **members: Json) -> bytes:
+        if isinstance(members.get("correlation_id"), str) and dialect == "mew":
+            members["correlation_id"] = [members["correlation_id"]]
+        return text(dialect, kind, **members)
+
+    chat, thought = _word(dialect, "chat"), _word(dialect, "reasoning/thought")
+    request, response, proposal = (_call_word(dialect, word) for word in ("request", "response", "proposal"))
+    grant = {"recipient": "bob", "capabilities": _rights(dialect)}
+    numbers = [1, 2.5, -0.0, 1e20, 10**30, True, None]
+    return (
+        one(chat, payload={"text": "hi", "format": "plain"}),
+        one(chat, payload={"text": "ünïcödé \u2028 \n 😀"}, to=["bob"], context="a/b"),
+        one(request, ts="2026-02-28T23:59:59.999Z", to=["files"], payload=call()),
+        one(request, correlation_id="p1", payload=call()),
+        one(response, to=["bob"], correlation_id="r1", payload={"result": {}}),
+        one(proposal, to=["files"], payload=proposed()),
+        one(proposal, payload=proposed(), x_correlation_ids=["a", "b"]),
+        one(chat, correlation_id="a", x_correlation_ids=["a", "b"], payload={}),
+        one(_word(dialect, "mcp/withdraw"), correlation_id="p1", payload={"reason": "other"}),
+        one(_word(dialect, "mcp/reject"), correlation_id="p1"),
+        one(_word(dialect, "capability/grant"), to=["bob"], payload=grant),
+        one(thought, context="r1", payload={"n": numbers}),
+        one(_word(dialect, "acme/v1.2/run"), x_vendor={"deep": [[[{}]]]}, x_origin={"protocol": "none"}),
+        one(chat, id=..., ts=..., from_=..., protocol=..., payload={"text": "short"}),
+        _spaced(one(chat, id=..., payload={"text": "spaced\u00e9"})),
+    )
+
+
+SEEDS: dict[DialectName, tuple[bytes, ...]] = {dialect: _seeds(dialect) for dialect in DIALECTS}

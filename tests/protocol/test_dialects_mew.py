@@ -103,7 +103,9 @@ def test_a_method_in_the_kind_is_refused_with_what_to_write(kind: str) -> None:
     assert f"write {kind.partition(':')[0]!r}" in caught.value.message
 
 
-@pytest.mark.parametrize("kind", ["acme/run", "acme:run", "x", "mcp/notification", "a.b/c", "日本/語", "mcp/request "])
+@pytest.mark.parametrize(
+    "kind", ["acme/run", "acme:run", "x", "mcp/notification", "a.b/c", "日本/語", "mcp/request "]
+)
 def test_vendor_kinds_pass_whatever_they_look_like(kind: str) -> None:
     """D-08."""
     assert read("mew", kind).kind == kind

@@ -287,35 +287,29 @@ def no_id_is_taken_twice(world: World) -> None:
     if step is not None and step.envelope is not None and step.accepted:
         assert not step.seen, f"{step.envelope.id} was taken twice"
     state = world.space.state
-    for id in open_objects(world):
+    for id in world.open_ids():
         assert id in state.window, f"{id} is open and was forgotten"
     for id in world.accepted[-state.limits.recent_ids :]:
         assert id in state.window, f"{id} is recent and was forgotten"
 
 
-def open_objects(world: World) -> Counter[str]:
-    """The ids of all that must stay known, as often as something of that name is open.
-
-    Proposals count for as long as the ledger remembers them: it answers for them by id.
-    """
-    state = world.space.state
-    known = (state.window.pinned | state.window.recent).items()
-    return Counter(
-        [
-            *state.ledger.proposals,
-            *state.grants.by_id,
-            *(stream.request_id for stream in state.streams.open.values()),
-            *(member.pause.id for member in state.roster if member.pause is not None),
-            *(id for id, record in known if record.owed),
-        ]
-    )
-
-
 def time_moves_on(world: World) -> None:
-    """After `expire` nothing that is due is left."""
-    if world.last is not None and world.last.given.what == "expire":
-        deadline = world.space.next_deadline()
-        assert deadline is None or deadline > world.now
+    """After `expire` nothing that is due is left, and whatever waits for somebody has an end."""
+    state, now = world.space.state, world.now
+    for stream in state.streams.open.values():
+        assert state.roster.members[stream.owner].present or stream.closes_at is not None, stream.id
+    if world.last is None or world.last.given.what != "expire":
+        return
+    deadline = world.space.next_deadline()
+    assert deadline is None or deadline > now
+    ends = [
+        *(stream.closes_at for stream in state.streams.open.values()),
+        *(session.closing_at for session in state.roster.sessions.values()),
+        *(member.pause.until for member in state.roster if member.pause is not None),
+        *(proposal.expires for proposal in state.ledger.proposals.values() if proposal.state == "open"),
+        *(record.expires for record in state.window.pinned.values() if record.owed),
+    ]
+    assert all(end is None or end > now for end in ends)
 
 
 def effects_name_living_sessions(world: World) -> None:
@@ -345,7 +339,7 @@ def tables_agree(world: World) -> None:
     """The tables hold what follows from each other: pins, counters, sessions, aliases, writers."""
     state = world.space.state
     roster, window = state.roster, state.window
-    assert Counter(window._pins) == open_objects(world), "pins and open objects differ"
+    assert Counter(window._pins) == world.open_ids(), "pins and open objects differ"
     records = (window.pinned | window.recent).values()
     asking = Counter(record.author for record in records if record.owed and record.kind in QUESTIONS)
     for member in roster:
@@ -361,8 +355,7 @@ def tables_agree(world: World) -> None:
     assert not roster.aliases.keys() & roster.members.keys(), "a runtime id is somebody's name"
     assert len(window.recent) <= window.size
     for stream in state.streams.open.values():
-        assert stream.owner in stream.writers
-        assert set(stream.granted) <= set(stream.writers)
+        assert {stream.owner, *stream.granted} == set(stream.writers)  # D-38
         assert len(set(stream.writers)) == len(stream.writers)
         assert stream.owner in roster.members
     for name, count in Counter(stream.owner for stream in state.streams.open.values()).items():

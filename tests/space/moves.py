@@ -18,7 +18,8 @@ from moot.protocol.patterns import read_capability
 from moot.space.config import SessionId
 from moot.space.roster import Options
 
-from .world import SETTINGS, World
+from .inputs import SETTINGS
+from .world import World
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 class Draw(Protocol):
     """Where chance comes from."""
 
-    def one(self, choices: Sequence[T]) -> T: ...
+    def one(self, choices: Sequence[T], /) -> T: ...
 
 
 Move = Callable[[World, Draw], None]
@@ -67,7 +68,8 @@ def _session(world: World, draw: Draw, *likely: str) -> str | None:
     """Somebody's session; every other time of one of those who are likely to be allowed what follows."""
     sessions = world.space.state.roster.sessions
     fitting = [id for id, session in sessions.items() if session.member.name in likely]
-    if fitting and draw.one((True, False)):
+    preferred = draw.one((True, False))
+    if preferred and fitting:
         return draw.one(fitting)
     return draw.one(world.sessions) if sessions else None
 
@@ -89,10 +91,9 @@ def populate(world: World, draw: Draw) -> None:
 
 
 def _somebody(world: World, draw: Draw) -> str:
-    """A name that may or may not be here, by logical name or runtime id."""
-    name = draw.one(EVERYBODY)
-    member = world.space.state.roster.members.get(name)  # type: ignore[call-overload]
-    return draw.one([name, name if member is None else member.id])
+    """A name, likely of somebody who is here, as logical name or runtime id."""
+    here = [name for member in world.space.state.roster.present() for name in (member.name, member.id)]
+    return draw.one([*here, *EVERYBODY])
 
 
 def _addressees(world: World, draw: Draw) -> list[str]:
@@ -163,7 +164,7 @@ def wait(world: World, draw: Draw) -> None:
 def chat(world: World, draw: Draw) -> None:
     if session := _session(world, draw):
         kind = draw.one(("chat", "chat", "chat/acknowledge", "reasoning/cancel", "vendor/kind"))
-        id = draw.one(("", "", "", *world.accepted[-50:][:3]))
+        id = draw.one(["", "", "", *world.accepted[-60:][:2], *list(world.open_ids())[:2]])
         world.send(session, kind, {"text": "hi"}, to=_addressees(world, draw), id=id)
 
 

@@ -18,9 +18,10 @@ from moot.space.effects import Effect, Token
 from moot.space.roster import Options
 from moot.space.space import Space
 
+from .inputs import CONFIG, Input, feed
 from .moves import MOVES, populate
 from .walk import RandomDraw
-from .world import CONFIG, Input, World, feed
+from .world import World
 
 STEPS = 600
 seeds = pytest.mark.parametrize("seed", range(4))

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from moot.space.config import SessionId
 from moot.space.roster import Options
 
+from .inputs import Input
 from .invariants import ALL, CHEAP, Check
 from .moves import MOVES, T, populate
-from .world import Input, World
+from .world import World
 
 # All checks, the slow ones too, after every so many steps.
 ALL_EVERY = 25

@@ -6,12 +6,11 @@ brings the naive memory up to date. `moves` draws the inputs, `invariants` compa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moot.config.space import read_space
-from moot.conformance.pure import CountingMint
 from moot.errors import MalformedEnvelope, Refused
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
@@ -19,92 +18,12 @@ from moot.protocol.frames import Frame
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
 from moot.space.config import SessionId, SpaceConfig
-from moot.space.effects import Answer, Effect, Mint, Result, Token
+from moot.space.effects import Answer, Effect, Result
 from moot.space.roster import Options
 from moot.space.space import Space
 
+from .inputs import APPROVALS_FOR_DELETING, CONFIG, Input, RecordingMint, feed
 from .spelling import body_of, spelled
-
-SETTINGS: Mapping[str, Json] = {
-    "participants": {
-        "human": ["*"],
-        "boss": ["mcp/*", "chat", "capability/*", "space/*", "participant/*", "moot/approve", "stream/*"],
-        "agent": ["mcp/proposal", "mcp/withdraw", "chat", "capability/grant", "stream/*", "moot/approve"],
-        "tool": {"capabilities": ["chat", "stream/*", "participant/pause"], "exclusive": True},
-        "scribe": ["mcp/request:*", "mcp/proposal:*", "chat", "capability/grant", "moot/approve", "stream/*"],
-        "dot": ["mcp.proposal.*", "mcp.request.tools/call:read_*", "chat.*", "mcpx.*", "capability.grant"],
-        # Joins only at the very end, to clear the room.
-        "root": ["*"],
-    },
-    "anonymous": ["chat", "mcp/proposal", "mcp/reject", "stream/*"],
-    "dialects": ["mew", "mcpx", "m3p"],
-    "separation": True,
-    "quorum": [
-        {"payload": {"method": "tools/call", "params": {"name": "delete_file"}}, "approvals_needed": 2}
-    ],
-    # Small, so that every limit is met within a walk.
-    "limits": {
-        "messages_per_second": 0,
-        "bytes_per_second": 0,
-        "recent_ids": 40,
-        "request_seconds": 30,
-        "proposal_seconds": 60,
-        "settled_proposals": 12,
-        "open_requests": 6,
-        "open_proposals": 4,
-        "sessions_per_member": 3,
-        "streams_per_member": 3,
-        "grants_per_member": 5,
-        "invited_participants": 3,
-        "stream_owner_grace": 20,
-        "shutdown_grace": 5,
-    },
-}
-CONFIG = read_space("lab", SETTINGS)
-APPROVALS_FOR_DELETING = 2
-
-
-class RecordingMint(CountingMint):
-    """Keeps every draw since it was last emptied."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.draws: list[str | Token] = []
-
-    def id(self) -> str:
-        drawn = super().id()
-        self.draws.append(drawn)
-        return drawn
-
-    def token(self) -> Token:
-        drawn = super().token()
-        self.draws.append(drawn)
-        return drawn
-
-
-@dataclass(frozen=True)
-class Input:
-    """One input of a space, as a journal would keep it (D-89)."""
-
-    what: str
-    arguments: tuple[Any, ...]
-    now: float
-    draws: tuple[str | Token, ...] = ()
-    refused: bool = False
-
-
-def feed(space: Space, given: Input, mint: Mint) -> list[Effect]:
-    """Carry one input out; raises Refused where the space does."""
-    arguments, now = given.arguments, given.now
-    match given.what:
-        case "restore_member":
-            timed: tuple[Any, ...] = (mint,)
-        case "health":
-            return space.health(journal_able=arguments[0])
-        case _:
-            timed = (now, mint)
-    effects: list[Effect] = getattr(space, given.what)(*arguments, *timed)
-    return effects
 
 
 @dataclass(frozen=True)
@@ -181,8 +100,8 @@ class World:
         self.closing: dict[str, float] = {}
         self.shut_down: dict[str, float] = {}
         self.kicked: set[str] = set()
-        self.static = {name: set(p.capabilities) for name, p in config.participants.items()}
         self.configured = {name: set(p.capabilities) for name, p in config.participants.items()}
+        self.static = {name: set(rights) for name, rights in self.configured.items()}
 
     # What the moves need
 
@@ -223,6 +142,23 @@ class World:
             raise AssertionError(f"the move itself is malformed: {refusal.message}: {raw!r}") from refusal
         return self.put("receive", SessionId(session), envelope)
 
+    def open_ids(self) -> Counter[str]:
+        """The ids of all that must stay known, as often as something of that name is open.
+
+        Proposals count for as long as the ledger remembers them: it answers for them by id.
+        """
+        state = self.space.state
+        known = (state.window.pinned | state.window.recent).items()
+        return Counter(
+            [
+                *state.ledger.proposals,
+                *state.grants.by_id,
+                *(stream.request_id for stream in state.streams.open.values()),
+                *(member.pause.id for member in state.roster if member.pause is not None),
+                *(id for id, record in known if record.owed),
+            ]
+        )
+
     # One input
 
     def put(self, what: str, *arguments: Any) -> Step:
@@ -261,7 +197,8 @@ class World:
             return
         step.envelope = message
         step.to = tuple(self.name(id) for id in message.to)
-        step.seen = message.id in self.accepted[-self.space.state.limits.recent_ids :]
+        recent = self.accepted[-self.space.state.limits.recent_ids :]
+        step.seen = message.id in recent or message.id in self.open_ids()
         for id in message.correlation_id:
             if id in self.proposals:
                 known = self.proposals[id]
@@ -315,9 +252,9 @@ class World:
                         self._gone(ear.member)
                 # What an operator changed since stays, unless the configuration itself says something new.
                 said = {name: set(p.capabilities) for name, p in config.participants.items()}
-                for name, capabilities in said.items():
-                    if self.configured.get(name) != capabilities:
-                        self.static[name] = set(capabilities)
+                for named, rights in said.items():
+                    if rights != self.configured.get(named):
+                        self.static[named] = set(rights)
                 self.configured = said
             case _:
                 pass
@@ -342,9 +279,11 @@ class World:
     def _settle(self, id: str, state: str) -> None:
         self.proposals[id] = replace(self.proposals[id], state=state)
         self.settled.append(id)
-        for old in self.settled[: -self.space.state.limits.settled_proposals]:
-            self.proposals.pop(old, None)
-        del self.settled[: -self.space.state.limits.settled_proposals]
+        # Half of what the ledger has to remember: of several that end in one step we do not know the order.
+        remembered = self.space.state.limits.settled_proposals // 2
+        for old in self.settled[:-remembered]:
+            del self.proposals[old]
+        del self.settled[:-remembered]
 
     def _remember_envelope(self, step: Step) -> None:
         envelope, speaker = step.envelope, step.speaker

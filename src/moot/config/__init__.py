@@ -1,1 +1,47 @@
-"""Settings from YAML into the typed values that each room takes. Mistakes name the path of the bad key."""
+"""Settings from YAML into the typed values that each room takes. Mistakes name the path of the bad key.
+
+`load` reads a whole configuration, `check` says what it comes to. Only this room reads the environment, which
+it is handed as a mapping. Tokens go in and hashes come out.
+"""
+
+from moot.config.checking import check
+from moot.config.gateway import (
+    GatewayConfig,
+    HttpConfig,
+    JournalConfig,
+    JournalMode,
+    LogConfig,
+    Secret,
+    SmtpConfig,
+)
+from moot.config.loading import load
+from moot.config.profiles import BUILT_IN
+from moot.config.settings import (
+    Access,
+    Configuration,
+    McpServerConfig,
+    MemberConfig,
+    SpaceSettings,
+    TokenGrant,
+)
+from moot.config.tokens import hash_token
+
+__all__ = [
+    "BUILT_IN",
+    "Access",
+    "Configuration",
+    "GatewayConfig",
+    "HttpConfig",
+    "JournalConfig",
+    "JournalMode",
+    "LogConfig",
+    "McpServerConfig",
+    "MemberConfig",
+    "Secret",
+    "SmtpConfig",
+    "SpaceSettings",
+    "TokenGrant",
+    "check",
+    "hash_token",
+    "load",
+]

@@ -1,16 +1,22 @@
-"""One space's section of a configuration, read strictly into a `SpaceConfig`."""
+"""One space's rules, read strictly into a `SpaceConfig`.
+
+What a configuration file adds to them (tokens, profiles, access, members) is read in `participants` and
+`loading`; here stands what the pure space itself knows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from moot.config.sections import Reader, at, checked, mapping, one_of
 from moot.errors import InvalidPattern, InvalidRequest, UsageError
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.operation import Json
-from moot.protocol.patterns import Capability, read_capabilities, read_capability
+from moot.protocol.patterns import Capability, Notation, read_capability
 from moot.space.config import Limits, ParticipantConfig, Quorum, SpaceConfig
 from moot.space.roster import logical_name
 
@@ -30,73 +36,84 @@ def read_space(name: str, settings: Mapping[str, Json], path: str = "space") -> 
     """The configuration of one space; raises UsageError that names the path of what is wrong."""
     fields: dict[str, Any] = {}
     for key, value in settings.items():
-        here = f"{path}.{key}"
-        if key in _WORDS:
-            fields[key] = _one_of(value, _WORDS[key], here)
-        elif key in _SWITCHES:
-            fields[key] = _checked(value, bool, "true or false", here)
-        elif key in _READERS:
-            fields[key] = _READERS[key](value, here)
-        else:
-            known = ", ".join(sorted({*_WORDS, *_SWITCHES, *_READERS}))
-            raise UsageError(f"{here}: unknown key; known are {known}")
+        here = at(path, key)
+        if key not in SPACE_KEYS:
+            raise UsageError(f"{here}: unknown key; known are {', '.join(sorted(SPACE_KEYS))}")
+        fields[key] = read_setting(key, value, here)
     return SpaceConfig(name=name, **fields)
+
+
+def read_setting(key: str, value: Json, path: str) -> Any:
+    """The value of one of `SPACE_KEYS`, as `SpaceConfig` takes it."""
+    if key in _WORDS:
+        return one_of(value, _WORDS[key], path)
+    if key in _SWITCHES:
+        return checked(value, bool, "true or false", path)
+    return _READERS[key](value, path)
+
+
+def participant_name(name: str, path: str) -> str:
+    """D-23: the name if a participant may have it."""
+    try:
+        return logical_name(name)
+    except InvalidRequest as refusal:
+        raise UsageError(f"{path}: {refusal.message}") from None
+
+
+def read_rights(value: Json, path: str, notation: Notation | None = None) -> tuple[Capability, ...]:
+    """A list of capabilities; strings are read as D-90 says, or in the notation that is named."""
+    rights = []
+    for index, entry in enumerate(checked(value, list, 'a list, as in [{"kind": "chat"}]', path)):
+        try:
+            rights.append(read_capability(entry, notation=notation))
+        except InvalidPattern as fault:
+            raise UsageError(f"{path}[{index}]: {fault.message}") from None
+    return tuple(rights)
 
 
 def _participants(value: Json, path: str) -> dict[str, ParticipantConfig]:
     participants = {}
-    for name, settings in _mapping(value, path).items():
-        here = f"{path}.{name}"
-        try:
-            logical_name(name)
-        except InvalidRequest as refusal:
-            raise UsageError(f"{here}: {refusal.message}") from None
+    for name, settings in mapping(value, path).items():
+        here = at(path, name)
         # A list alone is short for {capabilities: [...]}.
-        entry = {"capabilities": settings} if isinstance(settings, list) else _mapping(settings, here)
+        entry = {"capabilities": settings} if isinstance(settings, list) else mapping(settings, here)
         for key in entry:
             if key not in _PARTICIPANT_KEYS:
                 raise UsageError(
-                    f"{here}.{key}: unknown key; known are {', '.join(sorted(_PARTICIPANT_KEYS))}"
+                    f"{at(here, key)}: unknown key; known are {', '.join(sorted(_PARTICIPANT_KEYS))}"
                 )
-        participants[name] = ParticipantConfig(
-            capabilities=_capabilities(entry.get("capabilities", []), f"{here}.capabilities"),
-            exclusive=_checked(entry.get("exclusive", False), bool, "true or false", f"{here}.exclusive"),
+        participants[participant_name(name, here)] = ParticipantConfig(
+            capabilities=read_rights(entry.get("capabilities", []), f"{here}.capabilities"),
+            exclusive=checked(entry.get("exclusive", False), bool, "true or false", f"{here}.exclusive"),
         )
     return participants
 
 
-def _capabilities(value: Json, path: str) -> tuple[Capability, ...]:
-    try:
-        return read_capabilities(value)
-    except InvalidPattern as fault:
-        raise UsageError(f"{path}: {fault.message}") from None
-
-
 def _anonymous(value: Json, path: str) -> tuple[Capability, ...] | None:
-    return None if value is None else _capabilities(value, path)
+    return None if value is None else read_rights(value, path)
 
 
 def _dialects(value: Json, path: str) -> frozenset[str]:
-    names = _checked(value, list, "a list of dialects", path)
+    names = checked(value, list, "a list of dialects", path)
     for name in names:
-        _one_of(name, _DIALECTS, path)
+        one_of(name, _DIALECTS, path)
     if not names:
         raise UsageError(f"{path}: a space speaks at least one dialect")
     return frozenset(names)
 
 
 def _strings(value: Json, path: str) -> frozenset[str]:
-    return frozenset(_checked(item, str, "text", path) for item in _checked(value, list, "a list", path))
+    return frozenset(checked(item, str, "text", path) for item in checked(value, list, "a list", path))
 
 
 def _quorum(value: Json, path: str) -> tuple[Quorum, ...]:
     rules = []
-    for index, rule in enumerate(_checked(value, list, "a list", path)):
+    for index, rule in enumerate(checked(value, list, "a list", path)):
         here = f"{path}[{index}]"
-        entry = dict(_mapping(rule, here))
+        entry = dict(mapping(rule, here))
         if "kind" in entry:
             raise UsageError(f"{here}.kind: a quorum is about proposed requests; leave the kind out")
-        needed = _checked(
+        needed = checked(
             entry.pop("approvals_needed", None), int, "a number of people", f"{here}.approvals_needed"
         )
         if needed < 1:
@@ -110,16 +127,16 @@ def _quorum(value: Json, path: str) -> tuple[Quorum, ...]:
 
 
 def _limits(value: Json, path: str) -> Limits:
-    settings = dict(_mapping(value, path))
+    settings = dict(mapping(value, path))
     inner = {key: settings.pop(key) for key in list(settings) if key in EnvelopeLimits.__struct_fields__}
     for key, number in [*settings.items(), *inner.items()]:
-        here = f"{path}.{key}"
+        here = at(path, key)
         if (key not in Limits.__struct_fields__ and key not in inner) or key == "envelope":
             known = ", ".join(
                 sorted({*Limits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"})
             )
             raise UsageError(f"{here}: unknown limit; known are {known}")
-        if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
             raise UsageError(f"{here}: must be a number that is not negative")
     try:
         return msgspec.convert(settings | {"envelope": inner}, Limits)
@@ -128,33 +145,18 @@ def _limits(value: Json, path: str) -> Limits:
 
 
 def _url(value: Json, path: str) -> str | None:
-    return None if value is None else str(_checked(value, str, "a URL", path))
+    return None if value is None else str(checked(value, str, "a URL", path))
 
 
-def _mapping(value: Json, path: str) -> Mapping[str, Json]:
-    checked: Mapping[str, Json] = _checked(value, dict, "a mapping", path)
-    return checked
-
-
-def _one_of(value: Json, words: frozenset[str], path: str) -> str:
-    if not isinstance(value, str) or value not in words:
-        raise UsageError(f"{path}: must be one of {', '.join(sorted(words))}")
-    return value
-
-
-def _checked(value: Json, wanted: type, words: str, path: str) -> Any:
-    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        raise UsageError(f"{path}: must be {words}")
-    return value
-
-
-_READERS: Final[Mapping[str, Callable[[Json, str], Any]]] = {
+_READERS: Final[Mapping[str, Reader]] = {
     "participants": _participants,
     "anonymous": _anonymous,
     "dialects": _dialects,
     "accept_protocols": _strings,
-    "invite_baseline": _capabilities,
+    "invite_baseline": read_rights,
     "quorum": _quorum,
     "connection_url": _url,
     "limits": _limits,
 }
+# Every setting that a space itself knows.
+SPACE_KEYS: Final = frozenset({*_WORDS, *_SWITCHES, *_READERS})

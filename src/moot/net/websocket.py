@@ -215,6 +215,13 @@ class Connection(WSListener):
 class _ServerProtocol(WSProtocol):  # type: ignore[misc]
     """picows' protocol, fed by uvicorn with the request that it has read already."""
 
+    on_lost: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
+
     def data_received(self, data: bytes) -> None:
         """Only ever called with the upgrade request; from then on the transport fills our buffer itself."""
         view = memoryview(data)
@@ -226,16 +233,25 @@ class _ServerProtocol(WSProtocol):  # type: ignore[misc]
             self.buffer_updated(size)
 
 
-def server_protocol(admit: Admit, limits: SocketLimits) -> Callable[..., asyncio.BaseProtocol]:
-    """What goes behind uvicorn's `ws=`: makes the protocol of one connection, `admit` decides on each."""
+def server_protocol(
+    admit: Admit, limits: SocketLimits, on_lost: Callable[[str], None] = lambda _peer: None
+) -> Callable[..., asyncio.BaseProtocol]:
+    """What goes behind uvicorn's `ws=`: makes the protocol of one connection, `admit` decides on each.
+
+    `on_lost` is told the address of every connection that ends, admitted or not.
+    """
 
     def protocol(**_: Any) -> asyncio.BaseProtocol:
         made: list[_ServerProtocol] = []
 
-        def listener(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
+        def address_of() -> str:
             peer = made[0].transport.underlying_transport.get_extra_info("peername")
+            return str(peer[0]) if peer else ""
+
+        def listener(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
             headers = {name.lower(): value for name, value in request.headers.items()}
-            address = str(peer[0]) if peer else ""
+            address = address_of()
+            made[0].on_lost = lambda: on_lost(address)
             decision = admit(Upgrade(request.path.decode("latin-1"), headers, address))
             if isinstance(decision, Refusal):
                 kind = {"Content-Type": "application/json"}

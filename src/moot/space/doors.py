@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from moot.errors import InvalidRequest
+from moot.errors import InvalidRequest, ParticipantNotFound
 from moot.protocol import payloads
 from moot.protocol.close_codes import REPLACED
 from moot.protocol.envelope import DialectName
 from moot.space.acts import invites, streams
-from moot.space.config import SessionId
+from moot.space.config import Name, SessionId
 from moot.space.effects import Answer, Deliver, Disconnect, Effect, Mint
 from moot.space.roster import Member, Options, Session, logical_name
 from moot.space.state import State
@@ -31,7 +31,7 @@ def join(
         raise InvalidRequest(
             f"this space does not speak {dialect}; it speaks {', '.join(sorted(state.config.dialects))}"
         )
-    member = _guest(state, name) if options.anonymous else state.roster.find(name)
+    member = _guest(state, name) if options.anonymous else _participant(state, name)
     was_present = member.present
     older = list(member.sessions.values()) if member.exclusive and not options.injected else []
     session = Session(session_id, member, dialect, options)
@@ -54,6 +54,14 @@ def join(
         hearing = tuple(id for id in state.everyone() if options.echo or id != session_id)
         effects.append(Deliver(hearing, state.notice("system/presence", news, now, mint)))
     return effects
+
+
+def _participant(state: State, name: str) -> Member:
+    """By logical name alone: whoever authenticated is not whoever bears that runtime id."""
+    member = state.roster.members.get(Name(name))
+    if member is None or member.kicked:
+        raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
+    return member
 
 
 def _guest(state: State, name: str) -> Member:

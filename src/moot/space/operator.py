@@ -109,7 +109,10 @@ class Operator:
         state = self.state
         effects: list[Effect] = []
         for member in list(state.roster):
-            if member.configured is not None and member.name not in config.participants:
+            if member.configured is None or member.name in config.participants:
+                continue
+            member.configured = None
+            if not member.kicked:
                 effects += remove_member(state, member, "no longer a participant", now, mint)
                 state.roster.remove(member)
         for name in config.participants:
@@ -134,6 +137,7 @@ class Operator:
             member = Member(name)
             self.state.roster.add(member)
         before, member.configured = member.configured, participant
+        member.anonymous = False
         if before is None or before.capabilities != participant.capabilities:
             member.static = participant.capabilities
         member.exclusive = participant.exclusive

@@ -1,0 +1,83 @@
+"""`moot serve`: the gateway, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from moot import logs
+from moot.config import check, load
+from moot.errors import UsageError
+from moot.gateway.app import Gateway
+
+
+def add_commands(commands: Any) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="run the gateway of a moot.yaml or space.yaml",
+        description="Runs the gateway that a configuration describes: a moot.yaml with gateway: and spaces:, "
+        "or the single-space space.yaml of the MEW reference implementation. Ctrl-C and SIGTERM stop it: "
+        "members are told and the journal is flushed. SIGHUP reads the file again: participants and "
+        "capabilities change without anyone being dropped.",
+    )
+    add = parser.add_argument
+    add("config", type=Path, metavar="CONFIG", help="a moot.yaml or space.yaml")
+    add("--host", help="listen on this address (default: as configured, else 127.0.0.1)")
+    add("--port", type=int, help="listen on this port; 0 takes a free one (default: 8080)")
+    add("--data", type=Path, metavar="DIR", help="journal, snapshots and generated tokens (default: .moot)")
+    add("--check", action="store_true", help="only read the configuration, say what it means, and exit")
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    if chosen.check:
+        places = {"data": chosen.data, "host": chosen.host, "port": chosen.port}
+        for line in check(chosen.config, environ=os.environ, **places):
+            print(line)
+        return 0
+    uvloop.run(serve(chosen))
+    return 0
+
+
+async def serve(chosen: argparse.Namespace) -> None:
+    """Run until a signal says stop."""
+    configuration = _read(chosen)
+    log = configuration.gateway.log
+    logs.set_up(log.level, log.format, log.file)
+    for note in configuration.notes:
+        print(f"note: {note}", flush=True)
+    gateway = Gateway(configuration)
+    await gateway.start()
+    for name, settings in configuration.spaces.items():
+        for participant, file in settings.token_files.items():
+            print(f"token of {participant} in {name}: {file}", flush=True)
+    print(f"moot gateway listening on {gateway.url}", flush=True)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(gateway, chosen))
+    try:
+        await stop.wait()
+    finally:
+        await gateway.stop()
+
+
+def _read(chosen: argparse.Namespace) -> Any:
+    return load(chosen.config, environ=os.environ, data=chosen.data, host=chosen.host, port=chosen.port)
+
+
+def _reload(gateway: Gateway, chosen: argparse.Namespace) -> None:
+    try:
+        notes = gateway.reload(_read(chosen))
+    except UsageError as fault:
+        # The space goes on as it is: a typo must not stop anybody.
+        print(f"not reloaded: {fault}", flush=True)
+        return
+    print("reloaded", *notes, sep="\n", flush=True)

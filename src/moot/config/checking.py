@@ -1,0 +1,71 @@
+"""`moot serve --check`: what would run, and what is worth a second look."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from moot.config.gateway import GatewayConfig, bracketed
+from moot.config.loading import load
+from moot.config.settings import Configuration, SpaceSettings
+
+
+def check(
+    path: Path,
+    *,
+    environ: Mapping[str, str],
+    data: Path | None = None,
+    host: str | None = None,
+    port: int | None = None,
+) -> list[str]:
+    """Lines that say what the configuration comes to; raises UsageError if it comes to nothing.
+
+    Writes nothing: tokens that are missing are said to be made, and are not.
+    """
+    configuration = load(path, environ=environ, data=data, host=host, port=port, dry=True)
+    return list(_lines(configuration))
+
+
+def _lines(configuration: Configuration) -> Iterator[str]:
+    yield from _about_gateway(configuration.gateway)
+    for name, space in configuration.spaces.items():
+        yield from _about_space(name, space, configuration.gateway)
+    for note in configuration.notes:
+        yield f"note: {note}"
+
+
+def _about_gateway(gateway: GatewayConfig) -> Iterator[str]:
+    port = gateway.port or "(any free port)"
+    yield f"gateway: http://{bracketed(gateway.host)}:{port}"
+    yield f"  data in {gateway.data}, journal {gateway.journal.mode}"
+    admins = ", ".join(gateway.admin_tokens)
+    if admins and gateway.http.admin:
+        yield f"  administrators: {admins}"
+    if gateway.smtp is not None:
+        yield f"  mail through {gateway.smtp.host}:{gateway.smtp.port}"
+
+
+def _about_space(name: str, space: SpaceSettings, gateway: GatewayConfig) -> Iterator[str]:
+    config = space.config
+    facts = [space.access, f"speaks {', '.join(sorted(config.dialects))}"]
+    if space.journal is not None and space.journal != gateway.journal.mode:
+        facts.append(f"journal {space.journal}")
+    if config.reference_compat:
+        facts.append("as the reference implementation")
+    yield f"space {name}: {', '.join(facts)}"
+    listed = Counter(grant.participant for grant in space.tokens.values())
+    for participant, settings in config.participants.items():
+        facts = [_plural(len(settings.capabilities), "capability", "capabilities")]
+        if participant in space.token_files:
+            file = space.token_files[participant]
+            facts.append(f"token {'in' if listed[participant] else 'to be made in'} {file}")
+        else:
+            facts.append(_plural(listed[participant], "token", "tokens"))
+        if participant in space.output_logs:
+            facts.append(f"written to {space.output_logs[participant]}")
+        yield f"  {participant}: {', '.join(facts)}"
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"{count or 'no'} {one if count == 1 else many}"

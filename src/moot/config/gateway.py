@@ -1,0 +1,224 @@
+"""The `gateway:` section: every setting of the gateway with its default and the reason for it.
+
+The reference page is written from this file: the comment above a field is what it says there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+# A day bounds every wait.
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Paths = Path | None
+Names = tuple[str, ...] | None
+
+JournalMode = Literal["strict", "on", "off"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["json", "text"]
+
+# D-84: by these names a gateway is reached from its own machine.
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+# Clients leave it out of Host and Origin.
+_HTTP_PORT: Final = 80
+
+
+class Secret:
+    """A text that shows itself to nobody but whoever asks for it by name."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.journal`: what is kept, and when it counts as kept (D-41). One word alone is the mode."""
+
+    # `on` delivers at once and syncs behind; `strict` delivers only what is on disk; `off` keeps no journal.
+    mode: JournalMode = "on"
+    # 64 MiB: a segment is read in well under a second, and a day of a busy space is a handful of files.
+    segment_bytes: Positive = 64 << 20
+    # D-41: nobody waits longer than 5 ms for a group of records to reach the disk.
+    sync_seconds: Seconds = 0.005
+    # Or until so many records wait: about what one tick of a busy loop brings.
+    sync_records: Positive = 64
+    # Closed segments kept for each space; 0 keeps all: what an audit may forget is the operator's decision.
+    retain: Count = 0
+
+
+class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.smtp`: invitations by e-mail (MEW 3.6.5). Without this section none are sent."""
+
+    # The mail server.
+    host: Text
+    # The sender's address.
+    sender: Text = msgspec.field(name="from")
+    # Submission (RFC 6409).
+    port: Port = 587
+    # A mail holds a token, so it does not travel in the clear unless this is turned off.
+    starttls: bool = True
+    # Who logs in; without one nobody does.
+    user: str | None = None
+    # The environment variable that holds the password. The password itself never stands in a file.
+    password_env: str | None = None
+    # What that variable holds; not a setting.
+    password: Secret | None = None
+    # A mail server that takes longer is down as far as the inviter is concerned.
+    timeout_seconds: Seconds = 15
+
+
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.log`: ids and sizes, never payloads or tokens."""
+
+    # `info` tells who joined, left, was refused or was slow; `debug` tells of every envelope.
+    level: LogLevel = "info"
+    # `text` is for people, `json` for machines: one object a line.
+    format: LogFormat = "text"
+    # Where lines go; without a file, to stderr.
+    file: Paths = None
+    # 16 MiB: an editor still opens it.
+    file_bytes: Positive = 16 << 20
+    # Older files kept beside the current one: 96 MiB in all.
+    files_kept: Count = 5
+
+
+class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.http`: which endpoints there are besides the WebSocket and /health."""
+
+    # MEW 5.3: POST /participants/{id}/messages.
+    inject: bool = True
+    # D-40: GET /participants/{id}/messages?since=.
+    poll: bool = True
+    # D-55: /admin/…; there only if admin_tokens names someone, too.
+    admin: bool = True
+    # GET /metrics: counts, no names of participants.
+    metrics: bool = True
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway:`. Everything has a default; an empty section is a gateway on this machine alone."""
+
+    # This machine alone; who wants others in says so.
+    host: Text = "127.0.0.1"
+    # Where clients of the reference implementation look; 0 takes any free port.
+    port: Port = 8080
+    # Journal, snapshots and generated tokens; relative to the folder of the configuration file.
+    data: Path = Path(".moot")
+    # D-55: administrator → {token_env: NAME}, {token: …} or {} to have one generated; here as SHA-256.
+    admin_tokens: Mapping[str, str] = msgspec.field(default_factory=dict)
+    # D-84: values of Host that are answered; by default the loopback names and `host`, with the port.
+    allowed_hosts: Names = None
+    # D-84: values of Origin that are answered; by default the pages of this gateway itself.
+    allowed_origins: Names = None
+    # D-20: a token in a URL ends up in logs and histories.
+    allow_query_token: bool = False
+
+    # D-20: a connection that has not joined by then is closed.
+    join_seconds: Seconds = 10
+    # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.
+    connections_per_address: Count = 64
+    # Twice what the benchmark holds; at 32 KiB each, 640 MiB.
+    max_connections: Positive = 20_000
+    # What Node.js takes, so what reference clients can have sent.
+    header_bytes: Positive = 16_384
+    # As long as a join: whoever is slower with its headers does not join in time either.
+    header_seconds: Seconds = 10
+    # What the websockets library does: proxies drop a silent connection after 30 s or more.
+    ping_seconds: Seconds = 20
+    # One more interval; after it the other side is gone.
+    ping_timeout: Seconds = 20
+
+    # 1 MiB, what centrifuge allows one connection before calling it slow.
+    outbox_bytes: Positive = 1 << 20
+    # Two seconds of the fastest member that the default limits allow.
+    outbox_messages: Positive = 4_096
+    # A reader that took nothing for so long is stuck, not slow.
+    outbox_seconds: Seconds = 10
+
+    # D-40: messages of a space kept for HTTP polling, for who comes by every few minutes.
+    poll_window: Count = 1_000
+    # 8 MiB: the same window, when the messages are large.
+    poll_bytes: Count = 8 << 20
+    # Twice the largest envelope, so that one a bit too large is told by the ladder and not by the parser.
+    body_bytes: Positive = 2 << 20
+    # Answers to malformed input of one connection; a client in a loop is not answered for ever.
+    errors_per_second: Rate = 10
+
+    # Records between two snapshots: so many are replayed within a fraction of a second.
+    snapshot_records: Positive = 10_000
+    # What is kept of everything that happens.
+    journal: JournalConfig = JournalConfig()
+    # Invitations by e-mail; none without it.
+    smtp: SmtpConfig | None = None
+    # What the gateway tells its operator.
+    log: LogConfig = LogConfig()
+    # Which endpoints there are.
+    http: HttpConfig = HttpConfig()
+
+    def hosts(self, port: int) -> frozenset[str]:
+        """The values of Host that are answered on the port that was bound, in lower case.
+
+        An entry of `allowed_hosts` without a port stands for itself and for itself with this port.
+        """
+        own = self.allowed_hosts is None
+        names = self._own_names() if self.allowed_hosts is None else self.allowed_hosts
+        bare_too = not own or port == _HTTP_PORT
+        answered = {name.lower() if _has_port(name) else f"{name.lower()}:{port}" for name in names}
+        return frozenset(answered | ({name.lower() for name in names} if bare_too else set()))
+
+    def origins(self, port: int) -> frozenset[str]:
+        """The values of Origin that are answered on the port that was bound, in lower case."""
+        if self.allowed_origins is not None:
+            return frozenset(origin.lower().rstrip("/") for origin in self.allowed_origins)
+        shown = "" if port == _HTTP_PORT else f":{port}"
+        return frozenset(f"http://{name.lower()}{shown}" for name in self._own_names())
+
+    def _own_names(self) -> Collection[str]:
+        return {*LOOPBACK, *(() if is_wildcard(self.host) else (bracketed(self.host),))}
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether a host to listen on means every address of the machine."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _has_port(name: str) -> bool:
+    _, colon, port = name.rpartition("]")[2].rpartition(":")
+    return bool(colon) and port.isdigit()

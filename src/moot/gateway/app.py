@@ -1,0 +1,328 @@
+"""A whole gateway: spaces, doors, HTTP and sockets on one port, from start to stop.
+
+gateway = Gateway(configuration)
+await gateway.start()        # listens; gateway.port is the port that was bound
+await gateway.stop()         # members are told, journals are on disk
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from moot import __version__
+from moot.config.gateway import GatewayConfig
+from moot.config.settings import Configuration, SpaceSettings
+from moot.errors import UsageError
+from moot.gateway.auth import Browsers, Doors
+from moot.gateway.delivery import Delivery, Past
+from moot.gateway.host import SpaceHost
+from moot.gateway.http import Endpoints, HttpSettings
+from moot.gateway.mailer import Mailer, MailSettings, Password
+from moot.gateway.outputs import OutputLog
+from moot.gateway.sockets import Reception, SocketSettings
+from moot.metrics import Registry
+from moot.net.http import Door, DoorLimits, http_protocol
+from moot.net.outbox import OutboxLimits, Outgoing
+from moot.net.websocket import SocketLimits, server_protocol
+from moot.protocol.close_codes import GOING_AWAY
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.space.config import SpaceConfig
+from moot.space.effects import Credential, Mail
+from moot.store.database import Database
+from moot.store.journal import JournalSettings
+
+log = logging.getLogger(__name__)
+
+# Members are told and sockets closed within this; then the journals are flushed (all within 5 s).
+_GOODBYE_SECONDS = 1.0
+
+
+class Gateway:
+    """Everything between a configuration and an open port."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.config: GatewayConfig = configuration.gateway
+        self.port = self.config.port
+        self.doors = Doors()
+        self.registry = Registry()
+        self._pasts: dict[str, Past] = {}
+        self._outputs: list[OutputLog] = []
+        self._database: Database | None = None
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._reception: Reception | None = None
+        self._mailer = Mailer(*_mail_settings(self.config))
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"http://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Bring every space back to where it was, then listen. Raises UsageError when that cannot be."""
+        listening = _bound(self.config.host, self.config.port)
+        self.port = listening.getsockname()[1]
+        self.config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._database = Database.open(self.config.data / "moot.sqlite")
+        for name, settings in self.configuration.spaces.items():
+            await self._open_space(name, settings)
+        self.doors.admin_tokens = self.config.admin_tokens
+        browsers = Browsers(self.config.hosts(self.port), self.config.origins(self.port))
+        self._reception = Reception(self.doors, browsers, _socket_settings(self.config))
+        door = Door(_door_limits(self.config))
+        self._measure(door)
+        endpoints = Endpoints(
+            self.doors,
+            browsers,
+            _http_settings(self.config),
+            pasts=self._pasts,
+            metrics=self.registry.exposition,
+            connections=self.connections,
+            version=__version__,
+        )
+        config = uvicorn.Config(
+            endpoints.application(),
+            http=http_protocol(door),
+            ws=server_protocol(self._reception.admit, _socket_limits(self.configuration), door.leave),  # type: ignore[arg-type]
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+            timeout_keep_alive=15,
+        )
+        self._server = uvicorn.Server(config)
+        self._serving = asyncio.create_task(self._serve(listening))
+        while not self._server.started and not self._serving.done():
+            await asyncio.sleep(0.005)
+        if self._serving.done():
+            self._serving.result()
+
+    async def _serve(self, listening: socket.socket) -> None:
+        assert self._server is not None  # noqa: S101  # set right before
+        # uvicorn's own signal handlers would stop us before members are told.
+        await self._server._serve(sockets=[listening])
+
+    async def _open_space(self, name: str, settings: SpaceSettings) -> None:
+        assert self._database is not None  # noqa: S101  # opened in start
+        folder = self.config.data / "spaces" / name / "journal"
+        config = self._with_url(name, settings.config)
+        host = SpaceHost(name, config, folder, _journal_settings(self.config, settings), self._database)
+        host.snapshot_records = self.config.snapshot_records
+        past = self._pasts[name] = Past(self.config.poll_window, self.config.poll_bytes)
+        host.delivery = Delivery(
+            Outgoing(asyncio.get_running_loop()),
+            past,
+            on_credential=_credential_noted(host),
+            on_mail=self._mail_sender(name),
+            everyone=lambda: host.space.state.everyone(),
+        )
+        played = await host.start(config)
+        for path in settings.output_logs.values():
+            self._add_output(host, path)
+        self.doors.hosts[name] = host
+        self.doors.access[name] = settings.access
+        self.doors.admitted[name] = settings.admit
+        log.info("space open", extra={"space": name, "replayed": played})
+
+    def _with_url(self, name: str, config: SpaceConfig) -> SpaceConfig:
+        """Invitees are told where to connect (MEW 3.6.6), unless the configuration says it itself."""
+        if config.connection_url is not None:
+            return config
+        address = self.url.replace("http://", "ws://")
+        return msgspec.structs.replace(
+            config, connection_url=f"{address}/participants/{{id}}/ws?space={name}"
+        )
+
+    def _add_output(self, host: SpaceHost, path: Path) -> None:
+        output = OutputLog(path)
+        self._outputs.append(output)
+        others = host.delivery.on_envelope
+
+        def write(envelope: bytes) -> None:
+            output.write(envelope)
+            if others is not None:
+                others(envelope)
+
+        host.delivery.on_envelope = write
+
+    def _mail_sender(self, space: str) -> Callable[[Mail], None]:
+        return lambda mail: self._mailer.send(mail, space)
+
+    def reload(self, configuration: Configuration) -> list[str]:
+        """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
+        notes = []
+        for name, settings in configuration.spaces.items():
+            host = self.doors.hosts.get(name)
+            if host is None:
+                notes.append(f"space {name} is new: restart to open it")
+                continue
+            host.reload(self._with_url(name, settings.config))
+            self.doors.access[name] = settings.access
+            self.doors.admitted[name] = settings.admit
+        notes += [
+            f"space {name} is gone from the configuration: restart to close it"
+            for name in self.doors.hosts
+            if name not in configuration.spaces
+        ]
+        self.doors.admin_tokens = configuration.gateway.admin_tokens
+        return notes
+
+    async def stop(self) -> None:
+        """Tell members, close sockets, flush journals."""
+        sockets = list(self._reception.sockets) if self._reception is not None else []
+        for one in sockets:
+            one.close(GOING_AWAY, "the gateway is stopping")
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            deadline = asyncio.get_running_loop().time() + _GOODBYE_SECONDS
+            while (
+                self._reception and self._reception.sockets and asyncio.get_running_loop().time() < deadline
+            ):
+                await asyncio.sleep(0.01)
+            await self._serving
+        for host in self.doors.hosts.values():
+            await host.stop()
+        await self._mailer.close()
+        for output in self._outputs:
+            output.close()
+        if self._database is not None:
+            await self._database.close()
+
+    def connections(self) -> list[dict[str, Json]]:
+        """MEW 10.1: one entry a connection."""
+        found: list[dict[str, Json]] = []
+        for host in self.doors.hosts.values():
+            for session in host.space.state.roster.sessions.values():
+                found.append(
+                    {
+                        "connection_id": session.id,
+                        "participant_id": session.member.id,
+                        "space": host.name,
+                        "dialect": session.dialect,
+                        "capabilities": [c.original for c in session.member.rights.capabilities],
+                        "connected_at": rfc3339(host.connected_at(session.id)),
+                    }
+                )
+        return found
+
+    def _measure(self, door: Door) -> None:
+        gauge = self.registry.gauge
+        gauge("moot_connections", "TCP connections", read=lambda: door.connections)
+        gauge("moot_connections_refused", "connections turned away at the door", read=lambda: door.refused)
+        for name, host in self.doors.hosts.items():
+            gauge("moot_sessions", "joined sessions", read=_sessions_of(host), space=name)
+            gauge("moot_received", "envelopes received", read=_received_by(host), space=name)
+            gauge("moot_journal_able", "whether the journal can be written", read=_able(host), space=name)
+
+
+def _sessions_of(host: SpaceHost) -> Callable[[], float]:
+    return lambda: len(host.space.state.roster.sessions)
+
+
+def _received_by(host: SpaceHost) -> Callable[[], float]:
+    return lambda: host.received
+
+
+def _able(host: SpaceHost) -> Callable[[], float]:
+    return lambda: 1.0 if host.journal.able else 0.0
+
+
+def _credential_noted(host: SpaceHost) -> Callable[[Credential], None]:
+    return lambda credential: host.credential_changed(credential.participant)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as fault:
+        listening.close()
+        raise UsageError(
+            f"cannot listen on {host} port {port}: {fault.strerror}. Another program may hold it: "
+            "choose another with --port, or 0 for any"
+        ) from fault
+    listening.listen(2048)
+    listening.setblocking(False)
+    return listening
+
+
+def _journal_settings(config: GatewayConfig, space: SpaceSettings) -> JournalSettings:
+    journal = config.journal
+    return JournalSettings(
+        mode=space.journal or journal.mode,
+        segment_bytes=journal.segment_bytes,
+        sync_seconds=journal.sync_seconds,
+        sync_records=journal.sync_records,
+        retain_segments=journal.retain,
+    )
+
+
+def _socket_settings(config: GatewayConfig) -> SocketSettings:
+    outbox = OutboxLimits(
+        bytes=config.outbox_bytes, messages=config.outbox_messages, seconds=config.outbox_seconds
+    )
+    return SocketSettings(
+        join_seconds=config.join_seconds,
+        outbox=outbox,
+        errors_per_second=config.errors_per_second,
+        allow_query_token=config.allow_query_token,
+    )
+
+
+def _socket_limits(configuration: Configuration) -> SocketLimits:
+    """Above the largest message of any space, whose own limits answer first."""
+    limits = [space.config.limits for space in configuration.spaces.values()]
+    largest = max([max(each.envelope.max_bytes, each.frame_bytes) for each in limits], default=1 << 20)
+    config = configuration.gateway
+    return SocketLimits(
+        message_bytes=largest + (64 << 10),
+        ping_seconds=config.ping_seconds,
+        ping_timeout=config.ping_timeout,
+    )
+
+
+def _door_limits(config: GatewayConfig) -> DoorLimits:
+    return DoorLimits(
+        header_bytes=config.header_bytes,
+        header_seconds=config.header_seconds,
+        connections_per_address=config.connections_per_address,
+        max_connections=config.max_connections,
+    )
+
+
+def _http_settings(config: GatewayConfig) -> HttpSettings:
+    http = config.http
+    return HttpSettings(
+        inject=http.inject,
+        poll=http.poll,
+        admin=http.admin and bool(config.admin_tokens),
+        metrics=http.metrics,
+        body_bytes=config.body_bytes,
+    )
+
+
+def _mail_settings(config: GatewayConfig) -> tuple[MailSettings | None, Password | None]:
+    smtp = config.smtp
+    if smtp is None:
+        return None, None
+    settings = MailSettings(
+        host=smtp.host,
+        port=smtp.port,
+        sender=smtp.sender,
+        starttls=smtp.starttls,
+        user=smtp.user,
+        timeout_seconds=smtp.timeout_seconds,
+    )
+    return settings, smtp.password

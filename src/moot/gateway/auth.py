@@ -1,0 +1,111 @@
+"""Who is at the door: tokens to participants, and which browsers may knock (D-20, D-21, D-84)."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from moot.gateway.host import SpaceHost
+from moot.gateway.mint import hash_token
+
+
+class Denied(msgspec.Struct, frozen=True):
+    """Not let in: an HTTP status and words that tell what to do, never what was wrong with a secret."""
+
+    status: int
+    message: str
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Somebody who may come into a space. `guest` has no token and holds what anonymous visitors hold."""
+
+    host: SpaceHost
+    name: str
+    guest: bool = False
+
+
+Access = Literal["private", "restricted", "public"]
+
+
+class Doors:
+    """The spaces of a gateway, and who may enter which."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, SpaceHost] = {}
+        self.access: dict[str, Access] = {}
+        # Under `restricted`, invited participants come in only if they are listed here.
+        self.admitted: dict[str, frozenset[str]] = {}
+        self.admin_tokens: Mapping[str, str] = {}
+        self._guests = 0
+
+    def space(self, name: str | None) -> SpaceHost | Denied:
+        """The space of that name; without one the only space, or the one called `default` (D-22)."""
+        if not name:
+            if len(self.hosts) == 1:
+                return next(iter(self.hosts.values()))
+            name = "default"
+        host = self.hosts.get(name)
+        return host if host is not None else Denied(404, f"no space {name[:64]!r} on this gateway")
+
+    def identify(self, space: str | None, token: str | None) -> Identity | Denied:
+        """Whose token this is in that space; 401 for a token nobody has, 403 for one of another space."""
+        host = self.space(space)
+        if isinstance(host, Denied):
+            return host
+        if token is None:
+            if self.access.get(host.name) != "public":
+                return Denied(401, "a token is needed: send Authorization: Bearer …")
+            self._guests += 1
+            return Identity(host, f"guest-{self._guests}", guest=True)
+        hashed = hash_token(token)
+        name = host.space.admits(hashed)
+        if name is not None:
+            if self._is_kept_out(host, name):
+                return Denied(403, "this space admits only the participants that it lists")
+            return Identity(host, name)
+        if any(other.space.admits(hashed) for other in self.hosts.values()):
+            return Denied(403, "this token is for another space")
+        return Denied(401, "unknown token")
+
+    def _is_kept_out(self, host: SpaceHost, name: str) -> bool:
+        if self.access.get(host.name) != "restricted":
+            return False
+        member = host.space.state.roster.members.get(name)  # type: ignore[call-overload]  # a plain name is enough here
+        listed = member is not None and member.configured is not None
+        return not listed and name not in self.admitted.get(host.name, frozenset())
+
+    def administrator(self, token: str | None) -> str | None:
+        """Who administers with this token, if anybody does."""
+        hashed = hash_token(token or "")
+        found = None
+        for name, expected in self.admin_tokens.items():
+            # All of them are compared, so that time tells nothing.
+            if hmac.compare_digest(hashed, expected) and token:
+                found = name
+        return found
+
+
+def bearer(header: str | None) -> str | None:
+    """The token of an Authorization header; None when there is no header."""
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+class Browsers:
+    """D-84: exact lists of Host and Origin, so that no other page and no other name reaches us."""
+
+    def __init__(self, hosts: frozenset[str], origins: frozenset[str]) -> None:
+        self._hosts = hosts
+        self._origins = origins
+
+    def check(self, host: str | None, origin: str | None) -> Denied | None:
+        if host is None or host.lower() not in self._hosts:
+            return Denied(421, "unknown Host: add it to gateway.allowed_hosts if it is yours")
+        if origin is not None and origin.lower().rstrip("/") not in self._origins:
+            return Denied(403, "unknown Origin: add it to gateway.allowed_origins if it is yours")
+        return None

@@ -1,0 +1,178 @@
+"""Carrying effects out: bytes once per dialect, in order, and the recent past for those who poll (D-40)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import assert_never
+
+import msgspec
+
+from moot.net.framing import BINARY, TEXT, framed
+from moot.net.outbox import Outbox, Outgoing
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName, Envelope
+from moot.protocol.frames import Frame
+from moot.protocol.payloads import Notice
+from moot.space.config import SessionId
+from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, Mail, Result
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """One message of the past. `members`: who was to hear it; None: every member."""
+
+    at: float
+    effect: Deliver
+    members: frozenset[str] | None
+
+
+class Past:
+    """The latest messages of a space, bounded by count and bytes, for HTTP polling."""
+
+    def __init__(self, messages: int, size: int) -> None:
+        self._heard: deque[Heard] = deque()
+        self._messages = messages
+        self._most_bytes = size
+        self._bytes = 0
+
+    def add(self, heard: Heard) -> None:
+        self._heard.append(heard)
+        self._bytes += _size(heard)
+        while self._heard and (len(self._heard) > self._messages or self._bytes > self._most_bytes):
+            self._bytes -= _size(self._heard.popleft())
+
+    def since(self, moment: float, member: str) -> Iterator[Heard]:
+        """What this member was to hear strictly after a moment, oldest first."""
+        for heard in self._heard:
+            if heard.at > moment and (heard.members is None or member in heard.members):
+                yield heard
+
+
+def _size(heard: Heard) -> int:
+    message = heard.effect.message
+    return len(message.raw) if isinstance(message, Envelope | Frame) else 512
+
+
+class Line(msgspec.Struct, gc=False):
+    """One connected session: where its bytes go, and how to end it."""
+
+    outbox: Outbox
+    dialect: DialectName
+    member: str
+    close: Callable[[int, str], None]
+
+
+class Delivery:
+    """The sending side of one space."""
+
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        past: Past,
+        *,
+        on_credential: Callable[[Credential], None],
+        on_mail: Callable[[Mail], None],
+        everyone: Callable[[], Sequence[SessionId]],
+    ) -> None:
+        self.lines: dict[SessionId, Line] = {}
+        self._outgoing = outgoing
+        self._past = past
+        self._on_credential = on_credential
+        self._on_mail = on_mail
+        self._everyone = everyone
+        # Called with every message in MEW's spelling, for members that are files (output_log).
+        self.on_envelope: Callable[[bytes], None] | None = None
+        # The audience that was looked up last: most messages go to the same one.
+        self._sessions: Sequence[SessionId] = ()
+        self._audience: list[Outbox] = []
+        self._dialects: tuple[DialectName, ...] = ()
+        self._heard_by: frozenset[str] | None = None
+        self.delivered = 0
+
+    def attach(self, session: SessionId, line: Line) -> None:
+        self.lines[session] = line
+        self._sessions = ()
+
+    def detach(self, session: SessionId) -> None:
+        line = self.lines.pop(session, None)
+        if line is not None:
+            line.outbox.detach()
+        self._sessions = ()
+
+    def carry_out(self, effects: Iterable[Effect], now: float) -> list[Result]:
+        """Do what the space asked for; what it says to a caller without a socket comes back."""
+        results: list[Result] = []
+        for effect in effects:
+            match effect:
+                case Deliver():
+                    self._deliver(effect, now)
+                case Answer():
+                    self._answer(effect, now)
+                case Disconnect():
+                    self._outgoing.flush()
+                    line = self.lines.get(effect.session)
+                    if line is not None:
+                        line.close(effect.code, effect.reason)
+                        self.detach(effect.session)
+                case Credential():
+                    self._on_credential(effect)
+                case Mail():
+                    self._on_mail(effect)
+                case Result():
+                    results.append(effect)
+                case _:
+                    assert_never(effect)
+        return results
+
+    def _deliver(self, effect: Deliver, now: float) -> None:
+        sessions = effect.sessions
+        if sessions is not self._sessions:
+            self._look_up(sessions)
+        message = effect.message
+        if self._audience:
+            lanes: dict[str, bytes | None] = {dialect: _frame(effect, dialect) for dialect in self._dialects}
+            self._outgoing.broadcast(self._audience, lanes)
+            self.delivered += len(self._audience)
+        if message.__class__ is not Frame:
+            if self.on_envelope is not None:
+                self.on_envelope(_spelled(effect, "mew") or b"")
+            self._past.add(Heard(now, effect, self._heard_by))
+
+    def _look_up(self, sessions: Sequence[SessionId]) -> None:
+        lines = [line for id in sessions if (line := self.lines.get(id)) is not None]
+        self._sessions = sessions
+        self._audience = [line.outbox for line in lines]
+        self._dialects = tuple(dict.fromkeys(line.dialect for line in lines))
+        to_all = sessions is self._everyone()
+        self._heard_by = None if to_all else frozenset(line.member for line in lines)
+
+    def _answer(self, effect: Answer, now: float) -> None:
+        line = self.lines.get(effect.session)
+        if line is None:
+            return
+        raw = DIALECTS[line.dialect].encode_notice(effect.notice)
+        if raw is not None:
+            self._outgoing.send(line.outbox, framed(raw))
+        self._past.add(Heard(now, Deliver((), effect.notice), frozenset({line.member})))
+
+
+def _frame(effect: Deliver, dialect: DialectName) -> bytes | None:
+    message = effect.message
+    if isinstance(message, Frame):
+        return framed(message.raw, BINARY if message.binary else TEXT)
+    raw = _spelled(effect, dialect)
+    return None if raw is None else framed(raw)
+
+
+def _spelled(effect: Deliver, dialect: DialectName) -> bytes | None:
+    message = effect.message
+    if isinstance(message, Envelope):
+        return DIALECTS[dialect].encode(message, operation=effect.operation, proposer=effect.proposer)
+    if isinstance(message, Notice):
+        return DIALECTS[dialect].encode_notice(message)
+    return None
+
+
+def spelled(heard: Heard, dialect: DialectName) -> bytes | None:
+    """A message of the past in the dialect of whoever asks for it."""
+    return _spelled(heard.effect, dialect)

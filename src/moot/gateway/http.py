@@ -1,0 +1,368 @@
+"""HTTP beside the sockets: posting, polling, health, metrics, and what an administrator does (D-40, D-55).
+
+Every answer is JSON with a code and words. The ladder is the space's own; here its words become statuses.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from moot.errors import InvalidEnvelope, InvalidRequest, MalformedEnvelope, Refused, Unauthorized
+from moot.gateway.auth import Browsers, Denied, Doors, Identity, bearer
+from moot.gateway.delivery import Past, spelled
+from moot.gateway.host import SpaceHost
+from moot.gateway.pages import STATUS_PAGE, openapi
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName, rfc3339
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.space.effects import Answer, Result
+
+log = logging.getLogger(__name__)
+
+# D-40: what each word of the ladder is in HTTP; the rest of them are the caller's own doing: 400.
+STATUS: Final[Mapping[str, int]] = {
+    "auth_violation": 403,
+    "capability_violation": 403,
+    "unauthorized": 403,
+    "participant_paused": 403,
+    "participant_shutdown": 403,
+    "participant_not_found": 404,
+    "target_not_found": 404,
+    "stream_not_found": 404,
+    "duplicate_id": 409,
+    "proposal_settled": 409,
+    "proposal_mismatch": 409,
+    "approval_required": 409,
+    "rate_limited": 429,
+    "resource_limit": 429,
+    "unavailable": 503,
+}
+_CSP: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which endpoints there are, and how large a body may be."""
+
+    inject: bool = True
+    poll: bool = True
+    admin: bool = True
+    metrics: bool = True
+    body_bytes: int = 2 << 20
+
+
+class Endpoints:
+    """The HTTP side of a gateway."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        browsers: Browsers,
+        settings: HttpSettings,
+        *,
+        pasts: Mapping[str, Past],
+        metrics: Callable[[], str],
+        connections: Callable[[], list[dict[str, Json]]],
+        version: str,
+    ) -> None:
+        self.doors = doors
+        self.browsers = browsers
+        self.settings = settings
+        self.pasts = pasts
+        self._metrics = metrics
+        self._connections = connections
+        self._version = version
+
+    def application(self) -> Starlette:
+        routes = [
+            self._route("/", self.status_page, "GET"),
+            self._route("/health", self.health, "GET"),
+            self._route("/openapi.json", self.openapi, "GET"),
+            self._route("/spaces", self.spaces, "GET"),
+            self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
+            self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),
+            self._route("/admin/participants/{id}/restore", self.restore, "POST"),
+            self._route("/admin/connections", self.connections, "GET"),
+        ]
+        if self.settings.metrics:
+            routes.append(self._route("/metrics", self.metrics, "GET"))
+        return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+
+    def _route(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
+        async def guarded(request: Request) -> Response:
+            denied = self.browsers.check(request.headers.get("host"), request.headers.get("origin"))
+            if denied is not None:
+                return _denied(denied)
+            try:
+                response = await endpoint(request)
+            except Refused as refusal:
+                return _refused(refusal.code, refusal.message, refusal.details, _kind_of(refusal))
+            except Exception:
+                # A request's task: the peer gets no detail.
+                log.exception("a request could not be handled")
+                return _json(500, {"error": "internal", "message": "the gateway failed; its log says why"})
+            response.headers.setdefault("Content-Security-Policy", _CSP)
+            response.headers.setdefault("X-Content-Type-Options", "nosniff")
+            response.headers.setdefault("Cache-Control", "no-store")
+            return response
+
+        return Route(path, guarded, methods=list(methods))
+
+    # For everybody
+
+    async def status_page(self, _: Request) -> Response:
+        return Response(STATUS_PAGE, media_type="text/html; charset=utf-8")
+
+    async def health(self, _: Request) -> Response:
+        """D-85: `degraded` while a journal cannot be written."""
+        able = all(host.journal.able for host in self.doors.hosts.values())
+        return _json(
+            200,
+            {
+                "status": "ok" if able else "degraded",
+                "version": self._version,
+                "protocols": sorted({dialect.protocol for dialect in DIALECTS.values()}),
+                "spaces": len(self.doors.hosts),
+                "participants": sum(len(h.space.state.roster.sessions) for h in self.doors.hosts.values()),
+            },
+        )
+
+    async def openapi(self, _: Request) -> Response:
+        return _json(200, openapi(self._version))
+
+    async def metrics(self, _: Request) -> Response:
+        return PlainTextResponse(self._metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    # For participants
+
+    async def spaces(self, request: Request) -> Response:
+        """The spaces that the caller's token opens."""
+        token = bearer(request.headers.get("authorization"))
+        if not token:
+            return _denied(Denied(401, "a token is needed: send Authorization: Bearer …"))
+        found = [
+            {
+                "name": host.name,
+                "participant": identity.name,
+                "dialects": sorted(host.space.state.config.dialects),
+            }
+            for host in self.doors.hosts.values()
+            if isinstance(identity := self.doors.identify(host.name, token), Identity)
+        ]
+        return _json(200, {"spaces": found}) if found else _denied(Denied(401, "unknown token"))
+
+    async def messages(self, request: Request) -> Response:
+        identity = self._participant(request)
+        if isinstance(identity, Denied):
+            return _denied(identity)
+        if request.method == "GET":
+            return self._poll(request, identity)
+        return await self._post(request, identity)
+
+    def _participant(self, request: Request) -> Identity | Denied:
+        header = request.headers.get("authorization")
+        token = bearer(header)
+        if not token:
+            return Denied(401, "a token is needed: send Authorization: Bearer …")
+        identity = self.doors.identify(request.query_params.get("space"), token)
+        if isinstance(identity, Denied):
+            # D-40: a token that is given but wrong is 403 here, as existing clients expect.
+            return Denied(403, identity.message) if identity.status == 401 else identity
+        member = identity.host.space.state.roster.resolve(request.path_params["id"])
+        if member is None or member.name != identity.name:
+            return Denied(403, "this token is another participant's")
+        return identity
+
+    async def _post(self, request: Request, identity: Identity) -> Response:
+        if not self.settings.inject:
+            return _denied(Denied(404, "posting is turned off here: connect a WebSocket"))
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type != "application/json":
+            return _denied(Denied(415, "send Content-Type: application/json"))
+        body = await _body(request, self.settings.body_bytes)
+        if body is None:
+            return _denied(Denied(413, f"a body has at most {self.settings.body_bytes} bytes"))
+        outcome = await identity.host.post(identity.name, _dialect(request, body), body)
+        if isinstance(outcome, Answer):
+            payload = dict(outcome.notice.payload)
+            shown = orjson.loads(DIALECTS["mew"].encode_notice(outcome.notice) or b"{}").get(
+                "payload", payload
+            )
+            code = str(payload.get("error"))
+            return _refused(code, "", shown, str(payload.get("attempted_kind", "")), payload.get("detail"))
+        return _json(*_accepted(outcome))
+
+    def _poll(self, request: Request, identity: Identity) -> Response:
+        if not self.settings.poll:
+            return _denied(Denied(404, "polling is turned off here: connect a WebSocket"))
+        since = _moment(request.query_params.get("since"))
+        dialect = _dialect(request, b"")
+        host = identity.host
+        since = max(since, host.known_since(identity.name))
+        messages = []
+        latest = since
+        for heard in self.pasts[host.name].since(since, identity.name):
+            raw = spelled(heard, dialect)
+            if raw is not None:
+                messages.append(orjson.Fragment(raw))
+            latest = heard.at
+        return _json(200, {"messages": messages, "next": f"{latest:.6f}"})
+
+    # For administrators
+
+    async def capabilities(self, request: Request) -> Response:
+        host, admin = self._administered(request)
+        body = await _object(request, self.settings.body_bytes)
+        unknown = set(body) - {"add", "remove"}
+        if unknown:
+            raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; give add and remove")
+        place: DialectName = "mcpx" if _all_strings(body) else "mew"
+        add = read_capabilities(body.get("add", []), place=place)
+        remove = read_capabilities(body.get("remove", []), place=place)
+        (result,) = host.change_capabilities(request.path_params["id"], add, remove, admin)
+        return _json(200, dict(result.fields))
+
+    async def restore(self, request: Request) -> Response:
+        host, admin = self._administered(request)
+        (result,) = host.restore_member(request.path_params["id"], admin)
+        return _json(200, dict(result.fields))
+
+    async def connections(self, request: Request) -> Response:
+        """MEW 10.1: what the gateway keeps of each connection."""
+        if self._administrator(request) is None:
+            return _denied(Denied(403, "an administrator's token is needed"))
+        return _json(200, {"connections": self._connections()})
+
+    def _administrator(self, request: Request) -> str | None:
+        if not self.settings.admin:
+            return None
+        return self.doors.administrator(bearer(request.headers.get("authorization")))
+
+    def _administered(self, request: Request) -> tuple[SpaceHost, str]:
+        admin = self._administrator(request)
+        if admin is None:
+            raise Unauthorized("an administrator's token is needed")
+        host = self.doors.space(request.query_params.get("space"))
+        if isinstance(host, Denied):
+            raise InvalidRequest(host.message)
+        return host, admin
+
+
+def _all_strings(body: Mapping[str, Json]) -> bool:
+    items = [*body.get("add", []), *body.get("remove", [])]
+    return bool(items) and all(isinstance(item, str) for item in items)
+
+
+def _dialect(request: Request, body: bytes) -> DialectName:
+    """dialects.md section 1: MEW, unless the query or the body's `protocol` says otherwise."""
+    asked = request.query_params.get("dialect")
+    if asked is not None:
+        if asked not in DIALECTS:
+            raise InvalidEnvelope(f"unknown dialect: use one of {', '.join(DIALECTS)}")
+        return DIALECTS[asked].name  # type: ignore[index]  # looked up just now
+    return "mcpx" if b'"mcpx/v0.1"' in body and _protocol(body) == "mcpx/v0.1" else "mew"
+
+
+def _protocol(body: bytes) -> Json:
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return fields.get("protocol") if isinstance(fields, dict) else None
+
+
+def _moment(text: str | None) -> float:
+    if not text:
+        return 0.0
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise InvalidRequest("since is a timestamp, or what `next` said before") from None
+
+
+async def _body(request: Request, most: int) -> bytes | None:
+    """The body, or None when it is too large; it is not read beyond that."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _object(request: Request, most: int) -> dict[str, Any]:
+    raw = await _body(request, most)
+    if raw is None:
+        raise InvalidRequest(f"a body has at most {most} bytes")
+    try:
+        fields = orjson.loads(raw or b"{}")
+    except orjson.JSONDecodeError as fault:
+        raise InvalidRequest(f"not JSON: {fault.msg}") from None
+    if not isinstance(fields, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return fields
+
+
+def _accepted(results: list[Result]) -> tuple[int, dict[str, Json]]:
+    fields = dict(results[0].fields) if results else {}
+    fields.setdefault("status", "accepted")
+    fields.setdefault("timestamp", rfc3339(time.time()))
+    return (
+        409 if fields["status"] == "already_exists" else 400 if fields["status"] == "error" else 200
+    ), fields
+
+
+def _kind_of(refusal: Refused) -> str:
+    return (refusal.kind or "") if isinstance(refusal, MalformedEnvelope) else ""
+
+
+def _refused(
+    code: str, message: str, details: Mapping[str, Json], kind: str = "", detail: Json = None
+) -> Response:
+    status = STATUS.get(code, 400)
+    if detail == "reserved_kind" and kind.startswith("system"):
+        status = 400  # D-10: as existing clients expect of system/register
+    body = {"error": code, "message": message} | dict(details)
+    response = _json(status, body)
+    if "retry_after" in body:
+        response.headers["Retry-After"] = str(max(1, round(float(body["retry_after"]))))
+    return response
+
+
+def _denied(denied: Denied) -> Response:
+    response = _json(denied.status, {"error": "denied", "message": denied.message})
+    if denied.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+async def _not_found(_request: Request, _fault: Exception) -> Response:
+    return _json(404, {"error": "not_found", "message": "nothing is here; /openapi.json lists what there is"})
+
+
+async def _not_allowed(_request: Request, _fault: Exception) -> Response:
+    return _json(405, {"error": "method_not_allowed", "message": "/openapi.json lists what there is"})
+
+
+def _json(status: int, body: Json) -> Response:
+    return Response(orjson.dumps(body), status, media_type="application/json")

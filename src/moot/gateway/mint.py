@@ -1,0 +1,63 @@
+"""Fresh ids and tokens, and the same ones again on replay (D-89)."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import uuid
+from collections.abc import Sequence
+
+from moot.errors import UsageError
+from moot.space.effects import Token
+
+
+def hash_token(secret: str) -> str:
+    """What is kept of a token."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class FreshMint:
+    """Draws ids and tokens, and remembers them for the journal; tokens as hashes only."""
+
+    __slots__ = ("ids", "tokens")
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.tokens: list[str] = []
+
+    def id(self) -> str:
+        drawn = str(uuid.uuid4())
+        self.ids.append(drawn)
+        return drawn
+
+    def token(self) -> Token:
+        secret = secrets.token_urlsafe(32)
+        token = Token(hash_token(secret), secret)
+        self.tokens.append(token.hash)
+        return token
+
+
+class ReplayMint:
+    """Gives out what was drawn then."""
+
+    __slots__ = ("_ids", "_tokens")
+
+    def __init__(self, ids: Sequence[str], tokens: Sequence[str]) -> None:
+        self._ids = iter(ids)
+        self._tokens = iter(tokens)
+
+    def id(self) -> str:
+        try:
+            return next(self._ids)
+        except StopIteration:
+            raise UsageError(
+                "the journal does not fit this version: an input draws more ids than it did"
+            ) from None
+
+    def token(self) -> Token:
+        try:
+            return Token(next(self._tokens))
+        except StopIteration:
+            raise UsageError(
+                "the journal does not fit this version: an input draws more tokens than it did"
+            ) from None

@@ -1,0 +1,171 @@
+"""What the gateway shows without a token: a plain page, and the description of its HTTP interface."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moot.protocol.operation import Json
+
+STATUS_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Moot gateway</title>
+<h1>Moot gateway</h1>
+<p>This gateway is running. People, agents and tools meet in its spaces over WebSocket.</p>
+<ul>
+<li>WebSocket: <code>/ws?space=NAME</code> (MCPx: <code>/ws?topic=NAME</code>)
+with <code>Authorization: Bearer TOKEN</code></li>
+<li><a href="/health">/health</a>: is it well</li>
+<li><a href="/openapi.json">/openapi.json</a>: the HTTP interface</li>
+</ul>
+</html>
+"""
+
+_ERROR: Final[Json] = {
+    "type": "object",
+    "required": ["error", "message"],
+    "properties": {"error": {"type": "string"}, "message": {"type": "string"}},
+}
+_ENVELOPE: Final[Json] = {
+    "type": "object",
+    "required": ["kind"],
+    "properties": {
+        "protocol": {"type": "string"},
+        "id": {"type": "string"},
+        "ts": {"type": "string", "format": "date-time"},
+        "from": {"type": "string"},
+        "to": {"type": "array", "items": {"type": "string"}},
+        "kind": {"type": "string"},
+        "correlation_id": {"type": "array", "items": {"type": "string"}},
+        "context": {"type": "string"},
+        "payload": {"type": "object"},
+    },
+}
+_CAPABILITIES: Final[Json] = {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "object"}]}}
+
+
+def _answer(words: str, schema: Json | None = None) -> Json:
+    return {"description": words, "content": {"application/json": {"schema": schema or {"type": "object"}}}}
+
+
+def _parameter(name: str, place: str, words: str) -> Json:
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": words,
+        "schema": {"type": "string"},
+    }
+
+
+_SPACE: Final = _parameter("space", "query", "the space; may be left out when there is only one")
+_DIALECT: Final = _parameter("dialect", "query", "mew (default), mcpx or m3p")
+_ID: Final = _parameter("id", "path", "the participant's name or id")
+_DENIED: Final[Json] = {
+    "401": _answer("no token", _ERROR),
+    "403": _answer("wrong token, or not allowed", _ERROR),
+    "404": _answer("no such space", _ERROR),
+}
+
+
+def openapi(version: str) -> Json:
+    """OpenAPI 3.1 of what this gateway answers."""
+    secured: Json = [{"bearer": []}]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Moot gateway", "version": version, "license": {"name": "Apache-2.0"}},
+        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+        "paths": {
+            "/": {"get": {"summary": "a plain status page", "responses": {"200": {"description": "HTML"}}}},
+            "/health": {"get": {"summary": "is it well", "responses": {"200": _answer("ok or degraded")}}},
+            "/metrics": {
+                "get": {"summary": "figures for Prometheus", "responses": {"200": {"description": "text"}}}
+            },
+            "/openapi.json": {"get": {"summary": "this", "responses": {"200": _answer("OpenAPI 3.1")}}},
+            "/spaces": {
+                "get": {
+                    "summary": "the spaces that your token opens",
+                    "security": secured,
+                    "responses": {
+                        "200": _answer("their names"),
+                        "401": _answer("no or unknown token", _ERROR),
+                    },
+                }
+            },
+            "/participants/{id}/messages": {
+                "get": {
+                    "summary": "what you would have heard since then",
+                    "security": secured,
+                    "parameters": [
+                        _ID,
+                        _SPACE,
+                        _DIALECT,
+                        _parameter("since", "query", "a timestamp, or `next` of the last answer"),
+                    ],
+                    "responses": {"200": _answer("messages and next"), "400": _answer("bad since", _ERROR)}
+                    | _DENIED,
+                },
+                "post": {
+                    "summary": "say something: the same ladder as over WebSocket",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE, _DIALECT],
+                    "requestBody": {"required": True, "content": {"application/json": {"schema": _ENVELOPE}}},
+                    "responses": {
+                        "200": _answer("accepted: id, status, timestamp"),
+                        "400": _answer("not an envelope, or a bad request", _ERROR),
+                        "409": _answer("used id, settled proposal, or the invitee exists", _ERROR),
+                        "413": _answer("too large", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                        "429": _answer("too fast or too much", _ERROR),
+                        "503": _answer("the journal cannot be written", _ERROR),
+                    }
+                    | _DENIED,
+                },
+            },
+            "/admin/participants/{id}/capabilities": {
+                "post": {
+                    "summary": "change a participant's capabilities",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "requestBody": {
+                        "content": {
+                            "application/json": {
+                                "schema": {
+                                    "type": "object",
+                                    "properties": {"add": _CAPABILITIES, "remove": _CAPABILITIES},
+                                }
+                            }
+                        }
+                    },
+                    "responses": {
+                        "200": _answer("old and new capabilities"),
+                        "400": _answer("bad body", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/admin/participants/{id}/restore": {
+                "post": {
+                    "summary": "let a removed participant back in, with a new token",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "responses": {
+                        "200": _answer("the token, shown once"),
+                        "400": _answer("not removed", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/admin/connections": {
+                "get": {
+                    "summary": "who is connected",
+                    "security": secured,
+                    "responses": {
+                        "200": _answer("connections"),
+                        "403": _answer("not an administrator", _ERROR),
+                    },
+                }
+            },
+        },
+    }

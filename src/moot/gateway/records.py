@@ -1,0 +1,113 @@
+"""Inputs of a space as journal records, and back (D-41).
+
+A record says what came in, when, what was drawn for it and what came of it. An accepted one can be played
+again; a refused one is there to be read. No record holds a token: mints journal hashes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import orjson
+
+from moot.gateway.mint import FreshMint, ReplayMint
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.space.config import SessionId, SpaceConfig
+from moot.space.effects import Effect, Token
+from moot.space.roster import Options
+from moot.space.space import Space
+
+ACCEPTED: Final = "accepted"
+# Unescaped line ends stand only between JSON tokens; a record is one line.
+_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+
+
+class StoredInput(msgspec.Struct):
+    """A record as replay needs it; the envelope keeps its very bytes, so that no digit of it is lost."""
+
+    t: float
+    input: str = msgspec.field(name="in")
+    out: str = ACCEPTED
+    session: str = ""
+    who: str = ""
+    dialect: DialectName = "mew"
+    mint: list[str] = []
+    tokens: list[str] = []
+    raw: msgspec.Raw = msgspec.Raw()
+    options: Options = Options()
+    able: bool = True
+    add: list[Json] = []
+    remove: list[Json] = []
+    by: str = ""
+    keep: bool = False
+
+
+_decoder = msgspec.json.Decoder(StoredInput)
+
+
+def members(input: str, now: float, mint: FreshMint, **facts: Json) -> bytes:
+    """The inside of a record without an envelope."""
+    fields: dict[str, Json] = {"t": now, "in": input} | facts
+    if mint.ids:
+        fields["mint"] = mint.ids
+    if mint.tokens:
+        fields["tokens"] = mint.tokens
+    return orjson.dumps(fields)[1:-1]
+
+
+def with_envelope(head: bytes, raw: bytes) -> bytes:
+    """A record of one envelope: `raw` goes in verbatim, but on one line."""
+    if b"\n" in raw or b"\r" in raw:
+        raw = raw.translate(_ONE_LINE)
+    return head + b',"raw":' + raw
+
+
+def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
+    """Play one record again; refused inputs changed nothing and are passed over."""
+    record = _decoder.decode(line)
+    if record.out != ACCEPTED:
+        return []
+    now, mint, session = record.t, ReplayMint(record.mint, record.tokens), SessionId(record.session)
+    match record.input:
+        case "receive":
+            return _heard_again(space, record, session, now, mint)
+        case "post":
+            space.join(session, record.who, record.dialect, Options(injected=True), now, mint)
+            effects = _heard_again(space, record, session, now, mint)
+            return effects + space.leave(session, now, mint)
+        case "join":
+            return space.join(session, record.who, record.dialect, record.options, now, mint)
+        case "leave":
+            return space.leave(session, now, mint)
+        case "expire":
+            return space.expire(now, mint)
+        case "restart":
+            return space.restart(now, mint)
+        case "reload":
+            return space.reload(config, now, mint)
+        case "health":
+            return space.health(journal_able=record.able)
+        case "capabilities":
+            add, remove = read_capabilities(record.add), read_capabilities(record.remove)
+            return space.change_capabilities(record.who, add, remove, record.by, now, mint)
+        case "restore":
+            return space.restore_member(record.who, mint)
+        case "rotate":
+            return space.rotate_credential(record.who, Token(record.tokens[0]), keep=record.keep)
+        case _:
+            return []
+
+
+def _heard_again(
+    space: Space, record: StoredInput, session: SessionId, now: float, mint: ReplayMint
+) -> list[Effect]:
+    config = space.state.config
+    dialect = DIALECTS[record.dialect]
+    envelope = dialect.decode(
+        bytes(record.raw), config.limits.envelope, accept_protocols=config.accept_protocols
+    )
+    return space.receive(session, envelope, now, mint)

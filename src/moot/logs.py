@@ -1,0 +1,190 @@
+"""Lines for the operator: one event a line, as JSON or as text, on stderr or in files that rotate.
+
+A message is constant and its facts come from `extra`: `log.info("joined", extra={"participant": name})`.
+What a peer wrote is escaped, so that no line forges another and no terminal obeys it. Whatever looks like a
+token is blotted out on the way: nobody logs one on purpose, and this is the last place to catch it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any, Final, Literal
+
+# 16 MiB: an editor still opens it.
+FILE_BYTES: Final = 16 << 20
+# Older files kept beside the current one: 96 MiB in all.
+FILES_KEPT: Final = 5
+# A fact is an id or a size; a peer's longest name is 256 characters.
+FACT_CHARS: Final = 1_024
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+# What a record has besides the facts.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_OWN: Final = frozenset({"time", "level", "logger", "message", "exception", "stack"})
+
+_BLOT: Final = "[redacted]"
+_BEARER = re.compile(r"\b(bearer|basic)(\s+|%20|\+)[^\s\"',;&]+", re.IGNORECASE)
+_NAMED = re.compile(
+    r"""(token|authorization|password|secret|cookie)(["']?\s*[:=]\s*["']?)(?!\[redacted\])[^\s"'&,;}\])]+""",
+    re.IGNORECASE,
+)
+# What `secrets.token_urlsafe(32)` makes has 43 of these, of both cases; a hash has one.
+_LONG = re.compile(r"[A-Za-z0-9_-]{40,}")
+_SECRET_FACT = re.compile(r"token$|authorization|password|secret|cookie", re.IGNORECASE)
+_BARE = re.compile(r"[\w.:/@+#-]+", re.ASCII)
+
+_installed: logging.Handler | None = None
+
+
+def set_up(
+    level: Literal["debug", "info", "warning", "error"] = "info",
+    format: Literal["json", "text"] = "text",
+    file: Path | None = None,
+    *,
+    file_bytes: int = FILE_BYTES,
+    files_kept: int = FILES_KEPT,
+) -> logging.Handler:
+    """Send every logger's lines to one place; called again, to another one instead of it."""
+    global _installed
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler = RotatingFileHandler(file, maxBytes=file_bytes, backupCount=files_kept, encoding="utf-8")
+    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(_LEVELS[level])
+    if _installed is not None:
+        root.removeHandler(_installed)
+        _installed.close()
+    _installed = handler
+    return handler
+
+
+def redacted(text: str) -> str:
+    """The text without anything that looks like a bearer token, a password or a long random secret."""
+    text = _BEARER.sub(rf"\1 {_BLOT}", text)
+    text = _NAMED.sub(rf"\1\2{_BLOT}", text)
+    return _LONG.sub(_blot_if_random, text)
+
+
+def escaped(text: str) -> str:
+    """The text with everything that moves a cursor, colours, reverses or ends a line made visible."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable()
+        else character.encode("unicode_escape", "backslashreplace").decode("ascii")
+        for character in text
+    )
+
+
+def _blot_if_random(found: re.Match[str]) -> str:
+    text = found[0]
+    return text if text == text.lower() or text == text.upper() else _BLOT
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    """What came as `extra`, as plain values of bounded length."""
+    facts: dict[str, Any] = {}
+    for name, value in vars(record).items():
+        if name not in _STANDARD and not name.startswith("_"):
+            # `level` and the like are the line's own words.
+            facts[f"{name}_" if name in _OWN else name] = _plain(name, value)
+    return facts
+
+
+def _plain(name: str, value: object) -> object:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        # JSON has no NaN.
+        return value if math.isfinite(value) else str(value)
+    if _SECRET_FACT.search(name):
+        return _BLOT
+    text = value if isinstance(value, str) else str(value)
+    if len(text) > FACT_CHARS:
+        # Cut after blotting: half a token is a token still.
+        return redacted(text[: FACT_CHARS * 4])[:FACT_CHARS] + "…"
+    return redacted(text)
+
+
+def _when(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Lines(logging.Formatter):
+    """Shared by both: what a line holds."""
+
+    def traceback_of(self, record: logging.LogRecord) -> str | None:
+        """The exception and the stack, if any. Not cached in the record: other handlers have their own."""
+        parts = []
+        if record.exc_info:
+            parts.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            parts.append(record.stack_info)
+        return redacted("\n".join(parts)) if parts else None
+
+
+class JsonLines(_Lines):
+    """One JSON object a line, in ASCII: nothing in it can act on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _when(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redacted(record.getMessage()),
+        } | _facts(record)
+        traceback = self.traceback_of(record)
+        if traceback is not None:
+            line["exception"] = traceback
+        return json.dumps(line, default=str)
+
+
+class TextLines(_Lines):
+    """Time, level, logger, message, and the facts as name=value; a traceback follows, indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        parts = [
+            _when(record),
+            f"{record.levelname.lower():<7}",
+            f"{escaped(record.name)}:",
+            escaped(redacted(record.getMessage())),
+            *_shown(_facts(record)),
+        ]
+        lines = [" ".join(parts)]
+        traceback = self.traceback_of(record)
+        if traceback is not None:
+            lines += [f"    {escaped(line)}" for line in traceback.splitlines()]
+        return "\n".join(lines)
+
+
+def _shown(facts: Mapping[str, Any]) -> list[str]:
+    shown = []
+    for name, value in facts.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        # Quoted where it could be read as the next fact.
+        shown.append(f"{escaped(name)}={text if _BARE.fullmatch(text) else escaped(_quoted(text))}")
+    return shown
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,1 @@
+"""What outlives the process: the journal of a space, snapshots of its state, an index to look things up."""

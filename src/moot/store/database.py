@@ -1,0 +1,170 @@
+"""Snapshots of spaces and small facts, in one SQLite file (`DATA/moot.db`), durable when a call is done.
+
+A snapshot is the state of a space and the number of the last journal record that it covers; restart is the
+newest snapshot and the records behind it (D-41). The connection lives in one thread, in which the calls
+are carried out in the order in which they were made, so nothing here blocks the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from moot.errors import UsageError
+from moot.store.segments import make_folder
+
+T = TypeVar("T")
+
+# One may be damaged, and the one before it may be needed to look at what went wrong.
+KEPT_SNAPSHOTS: Final = 3
+_VERSION: Final = 1
+
+_TABLES: Final = """
+CREATE TABLE snapshots (space TEXT NOT NULL, position INTEGER NOT NULL, state BLOB NOT NULL,
+  digest BLOB NOT NULL, PRIMARY KEY (space, position));
+CREATE TABLE facts (space TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (space, key))
+  WITHOUT ROWID;
+"""
+
+
+class Snapshot(NamedTuple):
+    """The state of a space after the record number `position`."""
+
+    position: int
+    state: bytes
+
+
+class Database:
+    """Every call hands back a future of the running loop: await it, or add a callback.
+
+    The change is on disk when the future is done; it raises sqlite3.Error when the disk does not take it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
+        self._connection = self._thread.submit(_connect, path).result()
+
+    @classmethod
+    def open(cls, path: Path) -> Database:
+        """Blocks while the file is opened. Raises UsageError when it cannot be used."""
+        try:
+            make_folder(path.parent)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            return cls(path)
+        except (OSError, sqlite3.Error) as fault:
+            raise UsageError(
+                f"cannot use {path}: {fault}. Free the disk or correct its rights, restore the file from a "
+                "copy, or move it away: the state is then rebuilt from the journal"
+            ) from fault
+
+    def save_snapshot(self, space: str, position: int, state: bytes) -> asyncio.Future[None]:
+        """Keep this state; of each space the last three are kept."""
+        return self._run(lambda: _save(self._connection, space, position, state))
+
+    def load_snapshot(self, space: str, *, at_most: int | None = None) -> asyncio.Future[Snapshot | None]:
+        """The newest snapshot that is whole; `at_most` passes over those beyond the journal's end."""
+        return self._run(lambda: _load(self._connection, space, at_most))
+
+    def put(self, space: str, key: str, value: bytes | None) -> asyncio.Future[None]:
+        """Keep a small fact, or with None forget it."""
+        return self._run(lambda: _put(self._connection, space, key, value))
+
+    def get(self, space: str, key: str) -> asyncio.Future[bytes | None]:
+        return self._run(lambda: _get(self._connection, space, key))
+
+    def items(self, space: str, prefix: str = "") -> asyncio.Future[dict[str, bytes]]:
+        """All facts of a space whose key starts so."""
+        return self._run(lambda: _items(self._connection, space, prefix))
+
+    async def close(self) -> None:
+        """Carry out what was asked for, and let go of the file."""
+        await self._run(self._connection.close)
+        self._thread.shutdown(wait=False)
+
+    def _run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def covered_position(path: Path, space: str) -> int:
+    """The record that the newest snapshot covers, 0 when there is none; for programs that only look."""
+    if not path.exists():
+        return 0
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        (position,) = connection.execute(
+            "SELECT max(position) FROM snapshots WHERE space = ?", (space,)
+        ).fetchone()
+    except sqlite3.Error as fault:
+        raise UsageError(f"cannot read {path}: {fault}") from None
+    finally:
+        connection.close()
+    return position or 0
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
+    elif version != _VERSION:
+        connection.close()
+        raise sqlite3.DatabaseError(f"it is of version {version}, this program knows version {_VERSION}")
+    return connection
+
+
+def _save(connection: sqlite3.Connection, space: str, position: int, state: bytes) -> None:
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)",
+            (space, position, state, hashlib.sha256(state).digest()),
+        )
+        # Those beyond it are of a journal that was cut or replaced since.
+        connection.execute("DELETE FROM snapshots WHERE space = ? AND position > ?", (space, position))
+        connection.execute(
+            "DELETE FROM snapshots WHERE space = ?1 AND position NOT IN "
+            "(SELECT position FROM snapshots WHERE space = ?1 ORDER BY position DESC LIMIT ?2)",
+            (space, KEPT_SNAPSHOTS),
+        )
+
+
+def _load(connection: sqlite3.Connection, space: str, at_most: int | None) -> Snapshot | None:
+    rows = connection.execute(
+        "SELECT position, state, digest FROM snapshots WHERE space = ? AND position <= ? "
+        "ORDER BY position DESC",
+        (space, (1 << 62) if at_most is None else at_most),
+    )
+    for position, state, digest in rows:
+        if hashlib.sha256(state).digest() == digest:
+            return Snapshot(position, state)
+    return None
+
+
+def _put(connection: sqlite3.Connection, space: str, key: str, value: bytes | None) -> None:
+    if value is None:
+        connection.execute("DELETE FROM facts WHERE space = ? AND key = ?", (space, key))
+    else:
+        connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", (space, key, value))
+
+
+def _get(connection: sqlite3.Connection, space: str, key: str) -> bytes | None:
+    row = connection.execute("SELECT value FROM facts WHERE space = ? AND key = ?", (space, key)).fetchone()
+    return None if row is None else row[0]
+
+
+def _items(connection: sqlite3.Connection, space: str, prefix: str) -> dict[str, bytes]:
+    # Not LIKE: `_` and `%` are ordinary characters in a key.
+    rows = connection.execute(
+        "SELECT key, value FROM facts WHERE space = ? AND substr(key, 1, ?) = ? ORDER BY key",
+        (space, len(prefix), prefix),
+    )
+    return dict(rows.fetchall())

@@ -1,0 +1,377 @@
+"""The journal of one space: every input with its outcome, appended, chained, on disk within milliseconds.
+
+How it works. `append` puts a record into a list and asks the loop to call `_write` once in this tick.
+`_write` numbers, chains and writes the whole list with one system call. What is written is not yet safe from
+a power cut: it waits as a `_Chunk` until an fsync, in the one worker thread, has covered it. An fsync starts
+`sync_seconds` or `sync_records` after the first such write, or at once when somebody waits (`when_durable`).
+One runs at a time, so records that arrive meanwhile share the next one.
+
+    well ──write or fsync fails──▶ failed ──retry_seconds──▶ trying ──all kept records on disk──▶ well
+      └──more waits for fsync than KEEP_BYTES──────────────────▶┘ └──fails again──▶ failed
+
+A retry opens the file anew and cuts it back to its last whole chunk. After a failed fsync it cuts back to
+what the last good one covered and writes the rest again: the kernel may have dropped those pages and will
+not say so twice. While not `well`, records are kept in memory up to a bound; beyond it one record
+`{"in":"lost","count":N}` stands for all that found no room, so that the chain tells of the hole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from moot.errors import UsageError
+from moot.store.segments import find_tail, remove_segments, segments_of
+from moot.store.worker import Worker
+from moot.store.writer import Writer
+
+log = logging.getLogger(__name__)
+
+# What is kept in memory while the disk does not take it: some minutes of a busy space.
+KEEP_RECORDS: Final = 100_000
+KEEP_BYTES: Final = 64 << 20
+# One step of writing a backlog, so that the loop is not held up for longer than some 5 ms.
+_STEP_RECORDS: Final = 2_048
+# `close` gives a disk that does not answer this long; a gateway has 5 s to end.
+_CLOSE_SECONDS: Final = 3.0
+
+
+class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`journal:` of a space. `strict` and `on` write alike: what waits for the disk, the gateway says."""
+
+    mode: Literal["strict", "on", "off"] = "on"
+    # 64 MiB: some 100,000 records, checked within half a second at a start.
+    segment_bytes: int = 64 << 20
+    # D-41: at most 5 ms or 64 records from write to fsync.
+    sync_seconds: float = 0.005
+    sync_records: int = 64
+    # How many segments are kept once a snapshot covers the older ones; 0 keeps all.
+    retain_segments: int = 0
+    # How long to wait before a disk that failed is tried again.
+    retry_seconds: float = 1.0
+
+
+class _Chunk(NamedTuple):
+    """Lines that are written but may not be on disk yet."""
+
+    last: int
+    text: bytes
+    at: float
+
+
+class Journal:
+    """Use on the thread of the loop on which it was opened. `on_health` hears when `able` changes."""
+
+    next_number: int  # of the next record
+    durable: int  # of the last record that is on disk
+    able: bool  # False from the fault of a write or fsync until all that was kept is on disk
+    on_health: Callable[[bool], None] | None = None
+
+    @classmethod
+    def open(cls, folder: Path, settings: JournalSettings) -> Journal:
+        """The journal in this folder, going on where it ended; a torn end is cut off and kept beside it.
+
+        Blocks while it checks the last segment. Raises UsageError when another process has it open, when it
+        cannot be written, and for damage that no crash explains.
+        """
+        if settings.mode == "off":
+            return _Unwritten(folder)
+        try:
+            return _Written(settings, Writer(folder))
+        except OSError as fault:
+            raise UsageError(
+                f"cannot write the journal in {folder}: {fault.strerror}. "
+                "Free the disk or correct the rights of that folder, or name another with --data"
+            ) from fault
+
+    def append(self, members: bytes, *, vital: bool = False) -> int:
+        """Journal one record; `members` is the inside of a JSON object. Returns its number.
+
+        Never waits and never fails for the disk's sake. `vital` records (D-85: what shrinks rights) find
+        room in memory, while the disk fails, when others no longer do.
+        """
+        raise NotImplementedError
+
+    def when_durable(self, number: int, call: Callable[[], None]) -> None:
+        """Call back on the loop, in the order of numbers, once this record and all before are on disk."""
+        raise NotImplementedError
+
+    def covered(self, number: int) -> None:
+        """A snapshot covers all records up to this one: what `retain_segments` does not keep may go."""
+
+    async def close(self) -> None:
+        """Write and fsync what is left, and let go; a disk that does not take it is given up and logged."""
+
+
+class _Unwritten(Journal):
+    """`mode: off`: records have numbers, and that is all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.next_number = find_tail(folder, mend=False).head.number
+        self.durable = self.next_number - 1
+        self.able = True
+        self._loop = asyncio.get_running_loop()
+
+    def append(self, members: bytes, *, vital: bool = False) -> int:  # noqa: ARG002
+        self.durable = self.next_number
+        self.next_number += 1
+        return self.durable
+
+    def when_durable(self, number: int, call: Callable[[], None]) -> None:  # noqa: ARG002
+        self._loop.call_soon(call)
+
+
+class _Written(Journal):
+    def __init__(self, settings: JournalSettings, writer: Writer) -> None:
+        self.settings = settings
+        self.next_number = writer.head.number
+        self.durable = writer.head.number - 1
+        self.able = True
+        self._writer = writer
+        self._space = writer.folder.resolve().parent.name
+        self._loop = asyncio.get_running_loop()
+        self._worker = Worker(self._loop, f"journal {self._space}")
+        self._state: Literal["well", "failed", "trying", "closed"] = "well"
+        # Not written yet: the last records up to next_number.
+        self._pending: list[bytes] = []
+        self._scheduled = False
+        # Written, not yet known to be on disk.
+        self._unsynced: deque[_Chunk] = deque()
+        self._unsynced_bytes = 0
+        self._synced_size = writer.size
+        self._syncing = False
+        self._sync_broken = False
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        # While the disk fails.
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._retry_due = False
+        self._recover_until = 0
+        self._kept_bytes = 0
+        self._lost = 0
+
+    def append(self, members: bytes, *, vital: bool = False) -> int:
+        if not self.able:
+            return self._keep(members, vital)
+        number = self.next_number
+        self.next_number = number + 1
+        self._pending.append(members)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._write)
+        return number
+
+    def when_durable(self, number: int, call: Callable[[], None]) -> None:
+        if number <= self.durable:
+            self._loop.call_soon(call)
+            return
+        if self._waiting and number < self._waiting[-1][0]:
+            insort(self._waiting, (number, call), key=lambda entry: entry[0])
+        else:
+            self._waiting.append((number, call))
+        self._plan_sync()
+
+    def covered(self, number: int) -> None:
+        keep = self.settings.retain_segments
+        if not keep or self._state == "closed":
+            return
+        firsts = [segment.first for segment in segments_of(self._writer.folder)]
+        ends = [first - 1 for first in firsts[1 : max(1, len(firsts) - keep + 1)]]
+        last = max((end for end in ends if end <= number), default=0)
+        if last:
+            self._worker.submit(partial(remove_segments, self._writer.folder, last), _note_removal)
+
+    async def close(self) -> None:
+        if self._state == "closed":
+            return
+        done = asyncio.Event()
+        self.when_durable(self.next_number - 1, done.set)
+        if self._state == "failed":
+            self._retry()
+        else:
+            self._write()
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS if self._state != "failed" else 0):
+                await done.wait()
+        except TimeoutError:
+            lost = self.next_number - 1 - self.durable
+            log.error("journal closed before all of it was on disk", extra={"records": lost})
+        self._state = "closed"
+        self.able = False
+        for timer in (self._sync_timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._syncing:
+            # Not under the fsync that hangs: the worker lets go of the files when it comes back.
+            self._worker.submit(self._writer.release, lambda _: None)
+        else:
+            self._writer.release()
+        self._worker.stop()
+
+    # Writing
+
+    def _write(self) -> None:
+        self._scheduled = False
+        if not self._pending or self._state in ("failed", "closed"):
+            return
+        if self._unsynced_bytes > KEEP_BYTES:
+            if self._state == "well":
+                self._stop_being_able("fsync takes too long")
+                self._try()
+            return
+        batch = self._pending[:_STEP_RECORDS]
+        try:
+            if self._writer.size >= self.settings.segment_bytes:
+                if self._unsynced:
+                    # A new segment begins when this one is on disk; `_synced` comes back for it.
+                    self._plan_sync(now=True)
+                    return
+                self._writer.begin_segment()
+                self._synced_size = 0
+            text = self._writer.write(batch)
+        except OSError as fault:
+            self._fail(fault)
+            return
+        del self._pending[: len(batch)]
+        self._unsynced.append(_Chunk(self._writer.head.number - 1, text, self._loop.time()))
+        self._unsynced_bytes += len(text)
+        if self._state == "trying":
+            self._kept_bytes = sum(map(len, self._pending))
+            self._lost = self._lost if self._pending else 0
+        if self._pending:
+            self._schedule()
+        self._plan_sync()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._write)
+
+    # Fsync
+
+    def _plan_sync(self, *, now: bool = False) -> None:
+        if self._syncing or not self._unsynced or self._state in ("failed", "closed"):
+            return
+        last = self._unsynced[-1].last
+        awaited = bool(self._waiting) and self._waiting[0][0] <= last
+        if now or awaited or last - self.durable >= self.settings.sync_records or self._state == "trying":
+            if self._sync_timer is not None:
+                self._sync_timer.cancel()
+                self._sync_timer = None
+            self._syncing = True
+            self._worker.submit(self._writer.sync, partial(self._synced, last, self._writer.size))
+        elif self._sync_timer is None:
+            self._sync_timer = self._loop.call_at(
+                self._unsynced[0].at + self.settings.sync_seconds, self._sync_is_due
+            )
+
+    def _sync_is_due(self) -> None:
+        self._sync_timer = None
+        self._plan_sync(now=True)
+
+    def _synced(self, last: int, size: int, fault: OSError | UsageError | None) -> None:
+        self._syncing = False
+        if self._state == "closed":
+            return
+        if fault is not None:
+            self._sync_broken = True
+            self._fail(fault)
+        else:
+            self._synced_size = size
+            self._advance(last)
+            if self._state == "trying" and last >= self._recover_until:
+                self._state = "well"
+                self.able = True
+                self._lost = self._kept_bytes = 0
+                log.info("journal writes again", extra={"space": self._space})
+                self._tell_health()
+        if self._retry_due:
+            self._retry()
+        elif self._pending:
+            self._schedule()
+        self._plan_sync()
+
+    def _advance(self, last: int) -> None:
+        while self._unsynced and self._unsynced[0].last <= last:
+            self._unsynced_bytes -= len(self._unsynced.popleft().text)
+        self.durable = last
+        while self._waiting and self._waiting[0][0] <= last:
+            # Each in its own step of the loop: a fault in one is not the others' or ours.
+            self._loop.call_soon(self._waiting.popleft()[1])
+
+    # While the disk fails
+
+    def _fail(self, fault: OSError | UsageError) -> None:
+        self._state = "failed"
+        if self.able:
+            self._stop_being_able(str(fault))
+        if self._retry_timer is None:
+            self._retry_timer = self._loop.call_later(self.settings.retry_seconds, self._retry)
+
+    def _stop_being_able(self, why: str) -> None:
+        self.able = False
+        self._kept_bytes = sum(map(len, self._pending))
+        log.error("journal cannot be written", extra={"space": self._space, "why": why})
+        self._tell_health()
+
+    def _tell_health(self) -> None:
+        if self.on_health is not None:
+            self._loop.call_soon(self.on_health, self.able)
+
+    def _keep(self, members: bytes, vital: bool) -> int:
+        if self._state == "closed":
+            raise UsageError("the journal is closed")
+        # The same room again for what must not be lost.
+        room = 2 if vital else 1
+        fits = self._kept_bytes + len(members) <= KEEP_BYTES * room
+        if fits and len(self._pending) < KEEP_RECORDS * room:
+            self._lost = 0
+            self._kept_bytes += len(members)
+            self._pending.append(members)
+            self.next_number += 1
+            return self.next_number - 1
+        if not self._lost:
+            self._pending.append(b"")
+            self.next_number += 1
+        self._lost += 1
+        self._pending[-1] = b'"t":%.6f,"in":"lost","count":%d' % (time.time(), self._lost)
+        return self.next_number - 1
+
+    def _retry(self) -> None:
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+        # The file must not be closed under an fsync; `_synced` comes back here.
+        self._retry_due = self._syncing
+        if self._syncing or self._state != "failed":
+            return
+        self._try()
+        try:
+            if self._sync_broken:
+                self._writer.reopen(self._synced_size, [chunk.text for chunk in self._unsynced])
+                self._sync_broken = False
+            else:
+                self._writer.reopen(self._writer.size)
+        except OSError as fault:
+            self._fail(fault)
+            return
+        self._write()
+        self._plan_sync()
+
+    def _try(self) -> None:
+        self._state = "trying"
+        self._recover_until = self.next_number - 1
+
+
+def _note_removal(fault: OSError | UsageError | None) -> None:
+    if fault is not None:
+        log.warning("old segments of the journal could not be removed", extra={"why": str(fault)})

@@ -1,0 +1,125 @@
+"""`moot serve --check`: what would run, what is worth a second look, and nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moot.config import check
+from moot.errors import UsageError
+from tests.config.files import NO_ENVIRONMENT, loaded, written
+
+
+def test_it_says_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        gateway: {port: 0, admin_tokens: {root: {}, second: {token: x}}, smtp: {host: mail, from: f}}
+        spaces:
+          lab:
+            dialects: [mew, mcpx]
+            journal: strict
+            participants:
+              alice: {capabilities: ["*"]}
+              bob: {tokens: [a, b], profile: initial}
+              tape: {tokens: [c], output_log: tape.jsonl}
+        """,
+    )
+    assert check(path, environ=NO_ENVIRONMENT) == [
+        "gateway: http://127.0.0.1:(any free port)",
+        f"  data in {tmp_path / '.moot'}, journal on",
+        "  administrators: second",
+        "  mail through mail:587",
+        "space lab: private, speaks mcpx, mew, journal strict",
+        f"  alice: 1 capability, token to be made in {tmp_path / '.moot/tokens/alice.token'}",
+        "  bob: 2 capabilities, 2 tokens",
+        f"  tape: no capabilities, 1 token, written to {tmp_path / 'tape.jsonl'}",
+    ]
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_a_token_that_is_there_is_named_as_such_and_its_file_is_checked(tmp_path: Path) -> None:
+    text = "spaces: {lab: {participants: {alice: [chat]}}}"
+    loaded(tmp_path, text)
+    path = tmp_path / "moot.yaml"
+    file = tmp_path / ".moot/tokens/alice.token"
+    assert f"  alice: 1 capability, token in {file}" in check(path, environ=NO_ENVIRONMENT)
+    file.chmod(0o644)
+    with pytest.raises(UsageError, match="others may read"):
+        check(path, environ=NO_ENVIRONMENT)
+
+
+def test_options_count_as_they_would_for_serve(tmp_path: Path) -> None:
+    path = written(tmp_path, "space: {id: s}\nparticipants: {a: {tokens: [x], capabilities: [{kind: chat}]}}")
+    lines = check(path, environ=NO_ENVIRONMENT, host="::1", port=9, data=tmp_path / "d")
+    assert lines[:3] == [
+        "gateway: http://[::1]:9",
+        f"  data in {tmp_path / 'd'}, journal on",
+        "space s: private, speaks mew, as the reference implementation",
+    ]
+
+
+def test_a_mistake_is_raised_as_serve_would_raise_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"spaces.lab.x: unknown key"):
+        check(written(tmp_path, "spaces: {lab: {x: 1}}"), environ=NO_ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (
+            "spaces: {lab: {participants: {a: {tokens: [t]}}}}",
+            "space lab: a has no capability and can only listen",
+        ),
+        (
+            "spaces: {lab: {participants: {a: {tokens: [t], capabilities: [chat, 'system/*']}}}}",
+            "space lab: a: the capability 'system/*' does nothing: only the gateway says that",
+        ),
+        (
+            "spaces: {lab: {access: public, anonymous: [chat], participants: {a: {tokens: [t], profile: full}}}}",
+            "space lab: public: whoever reaches the gateway comes in as a guest",
+        ),
+        ("spaces: {lab: {}}", "space lab: has no participants"),
+        (
+            "spaces: {lab: {delegation: unrestricted, participants: {a: {tokens: [t], profile: full}}}}",
+            "space lab: members may hand on rights that they do not hold (delegation: unrestricted)",
+        ),
+        (
+            "{gateway: {host: 0.0.0.0}, spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}}",
+            "gateway.host: listens on 0.0.0.0, but only requests that name this machine itself are answered;"
+            " list other names under allowed_hosts",
+        ),
+        (
+            "{gateway: {allow_query_token: true}, spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}}",
+            "gateway.allow_query_token: tokens in URLs end up in logs and histories",
+        ),
+        (
+            "{gateway: {body_bytes: 9}, spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}}",
+            "gateway.body_bytes: smaller than max_bytes of a space (1048576), so HTTP takes less",
+        ),
+        (
+            "{gateway: {admin_tokens: {r: {token: t}}}, spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}}",
+            "gateway.admin_tokens.r: a participant has the same token and so the same powers",
+        ),
+    ],
+)
+def test_what_may_not_be_meant_is_noted(tmp_path: Path, text: str, note: str) -> None:
+    assert loaded(tmp_path, text).notes == (note,)
+    assert check(tmp_path / "moot.yaml", environ=NO_ENVIRONMENT)[-1] == f"note: {note}"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604])
+def test_tokens_in_a_file_that_others_may_read_are_noted(tmp_path: Path, mode: int) -> None:
+    path = written(tmp_path, "spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}")
+    path.chmod(mode)
+    assert check(path, environ=NO_ENVIRONMENT)[-1] == (
+        "note: spaces.lab.participants.a.tokens[0]: a token stands in a file that others may read;"
+        " run chmod 600 on moot.yaml"
+    )
+
+
+def test_a_file_that_everyone_reads_is_fine_while_no_token_stands_in_it(tmp_path: Path) -> None:
+    path = written(tmp_path, "spaces: {lab: {participants: {a: {token_env: T, profile: full}}}}")
+    path.chmod(0o644)
+    assert not [line for line in check(path, environ={"T": "t"}) if line.startswith("note")]

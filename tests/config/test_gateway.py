@@ -1,0 +1,263 @@
+"""The gateway's section, the environment and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moot.config import GatewayConfig, Secret, SmtpConfig, hash_token, load
+from moot.errors import UsageError
+from tests.config.files import NO_ENVIRONMENT, loaded, written
+
+ONE_SPACE = "spaces: {lab: {participants: {alice: {tokens: [a], capabilities: [chat]}}}}\n"
+
+EVERYTHING = """
+    gateway:
+      host: 0.0.0.0
+      port: 9000
+      data: kept
+      admin_tokens: {root: {token_env: ROOT}, second: {token: s}}
+      allowed_hosts: [Moot.example, moot.example:8443]
+      allowed_origins: ["https://moot.example/"]
+      allow_query_token: true
+      join_seconds: 1
+      connections_per_address: 0
+      max_connections: 2
+      header_bytes: 3
+      header_seconds: 4
+      ping_seconds: 5
+      ping_timeout: 6
+      outbox_bytes: 7
+      outbox_messages: 8
+      outbox_seconds: 9
+      poll_window: 11
+      poll_bytes: 12
+      body_bytes: 13
+      errors_per_second: 0.5
+      snapshot_records: 15
+      journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain: 18}
+      smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
+      log: {level: debug, format: json, file: moot.log, file_bytes: 19, files_kept: 20}
+      http: {inject: false, poll: false, admin: false, metrics: false}
+"""
+
+
+def differing(config: msgspec.Struct, default: msgspec.Struct, path: str = "") -> Iterator[tuple[str, bool]]:
+    for name in config.__struct_fields__:
+        value, usual = getattr(config, name), getattr(default, name)
+        if isinstance(usual, msgspec.Struct):
+            yield from differing(value, usual, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value != usual
+
+
+def test_every_key_of_the_gateway_is_read(tmp_path: Path) -> None:
+    gateway = loaded(tmp_path, EVERYTHING + "\n" + " " * 4 + ONE_SPACE, ROOT="r", PW="hush").gateway
+    plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""))
+    assert [name for name, differs in differing(gateway, plain) if not differs] == []
+    assert gateway.admin_tokens == {"root": hash_token("r"), "second": hash_token("s")}
+    assert gateway.smtp is not None
+    assert gateway.smtp.password == Secret("hush")
+    assert gateway.smtp.password.reveal() == "hush"
+
+
+def test_without_a_section_the_defaults_hold(tmp_path: Path) -> None:
+    gateway = loaded(tmp_path, ONE_SPACE).gateway
+    assert gateway == GatewayConfig(data=tmp_path / ".moot")
+
+
+def test_paths_in_a_file_are_taken_from_where_the_file_stands(tmp_path: Path) -> None:
+    gateway = loaded(tmp_path, "gateway: {data: d, log: {file: logs/x}}\n" + ONE_SPACE).gateway
+    assert gateway.data == tmp_path / "d"
+    assert gateway.log.file == tmp_path / "logs/x"
+
+
+@pytest.mark.parametrize(
+    ("word", "mode"), [("on", "on"), ("off", "off"), ("strict", "strict"), ("{mode: off}", "off")]
+)
+def test_the_journal_is_one_word_or_a_section(tmp_path: Path, word: str, mode: str) -> None:
+    """YAML reads a bare on as true."""
+    assert loaded(tmp_path, f"gateway: {{journal: {word}}}\n" + ONE_SPACE).gateway.journal.mode == mode
+
+
+@pytest.mark.parametrize(
+    ("gateway", "fault"),
+    [
+        ("prot: 1", "gateway.prot: unknown key; did you mean port?"),
+        ("frobnicate: 1", "gateway.frobnicate: unknown key; known are admin_tokens, "),
+        ("port: '80'", "gateway.port: expected `int`, got `str`"),
+        ("port: 65536", "gateway.port: expected `int` <= 65535"),
+        ("port: true", "gateway.port: expected `int`, got `bool`"),
+        ("join_seconds: 0", "gateway.join_seconds: "),
+        ("join_seconds: .nan", "gateway.join_seconds: "),
+        ("join_seconds: .inf", "gateway.join_seconds: "),
+        ("outbox_bytes: -1", "gateway.outbox_bytes: "),
+        ("host: ''", "gateway.host: "),
+        ("data: 3", "gateway.data: expected a path"),
+        ("allowed_hosts: x", "gateway.allowed_hosts: expected `array"),
+        ("allowed_hosts: [x, 1]", "gateway.allowed_hosts[1]: expected `str`"),
+        ("journal: loud", "gateway.journal: must be one of off, on, strict"),
+        ("journal: {mode: loud}", "gateway.journal.mode: must be one of off, on, strict"),
+        ("journal: {sync: 1}", "gateway.journal.sync: unknown key"),
+        ("log: {level: trace}", "gateway.log.level: must be one of debug, error, info, warning"),
+        ("log: []", "gateway.log: must be a mapping"),
+        ("http: {injct: true}", "gateway.http.injct: unknown key; did you mean inject?"),
+        ("smtp: {host: h}", "gateway.smtp.from: is missing"),
+        ("smtp: {host: h, from: f, password: p}", "gateway.smtp.password: never in a file"),
+        ("smtp: {host: h, from: f, password_env: PW}", "gateway.smtp.password_env: a password without"),
+        ("smtp: {host: h, from: f, user: u, password_env: PW}", "the environment variable PW is not set"),
+        ("admin_tokens: [x]", "gateway.admin_tokens: must be a mapping"),
+        ("admin_tokens: {root: hunter2}", "gateway.admin_tokens.root: must be a mapping"),
+        ("admin_tokens: {root: {token_env: NONE}}", "gateway.admin_tokens.root.token_env: the environment"),
+        ("admin_tokens: {root: {token: a, token_env: B}}", "gateway.admin_tokens.root: has to hold"),
+        (
+            "admin_tokens: {root: {tokn: a}}",
+            "gateway.admin_tokens.root.tokn: unknown key; did you mean token?",
+        ),
+        ("admin_tokens: {a b: {token: a}}", "gateway.admin_tokens.a b: a participant id has"),
+        ("admin_tokens: {a: {token: x}, b: {token: x}}", "gateway.admin_tokens.b: the same token"),
+        ("1: 2", "gateway: the key 1 is not text"),
+        ("port: 1, port: 2", "line 1, column 20: not valid YAML: a key stands twice"),
+    ],
+)
+def test_a_mistake_names_its_path(tmp_path: Path, gateway: str, fault: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        loaded(tmp_path, f"gateway: {{{gateway}}}\n{ONE_SPACE}")
+    assert str(raised.value).startswith(f"{tmp_path / 'moot.yaml'}: ")
+    assert fault in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+# The environment and the command line
+
+
+def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path: Path) -> None:
+    path = written(tmp_path, "gateway: {port: 1, host: a, join_seconds: 2}\n" + ONE_SPACE)
+    environ = {"MOOT_GATEWAY__PORT": "9000", "MOOT_GATEWAY__HOST": "b", "PORT": "3"}
+    assert load(path, environ=environ).gateway.port == 9000
+    gateway = load(path, environ=environ, port=0, host="::1", data=tmp_path / "d").gateway
+    assert (gateway.port, gateway.host, gateway.join_seconds) == (0, "::1", 2)
+    assert gateway.data == tmp_path / "d"
+
+
+def test_data_on_the_command_line_is_taken_from_where_the_process_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, ONE_SPACE)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load(path, environ=NO_ENVIRONMENT, data=Path("d")).gateway.data == tmp_path / "elsewhere" / "d"
+
+
+def variables(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
+    for field in msgspec.structs.fields(struct):
+        inner = [t for t in (field.type, *getattr(field.type, "__args__", ())) if isinstance(t, type)]
+        nested = [t for t in inner if issubclass(t, msgspec.Struct)]
+        if nested:
+            yield from variables(nested[0], f"{prefix}{field.encode_name.upper()}__")
+        elif field.encode_name not in ("admin_tokens", "password"):
+            yield f"{prefix}{field.encode_name.upper()}"
+
+
+VALUES: dict[str, Any] = {
+    "ALLOWED_HOSTS": "[x]",
+    "ALLOWED_ORIGINS": "[x]",
+    "JOURNAL__MODE": "strict",
+    "LOG__LEVEL": "debug",
+    "LOG__FORMAT": "json",
+    "SMTP__PASSWORD_ENV": "PW",
+    "HOST": "h",
+    "DATA": "d",
+    "SMTP__HOST": "h",
+    "SMTP__FROM": "f",
+    "SMTP__USER": "u",
+    "LOG__FILE": "f",
+    "ALLOW_QUERY_TOKEN": "true",
+    "SMTP__STARTTLS": "false",
+} | {f"HTTP__{name}": "false" for name in ("INJECT", "POLL", "ADMIN", "METRICS")}
+
+
+def test_every_setting_has_a_variable(tmp_path: Path) -> None:
+    names = list(variables(GatewayConfig, ""))
+    environ = {f"MOOT_GATEWAY__{name}": VALUES.get(name, "21") for name in names} | {"PW": "p"}
+    environ["MOOT_GATEWAY__ADMIN_TOKENS__ROOT__TOKEN_ENV"] = "PW"
+    gateway = loaded(tmp_path, ONE_SPACE, **environ).gateway
+    plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""))
+    assert [name for name, differs in differing(gateway, plain) if not differs] == []
+
+
+def test_a_variable_changes_one_value_of_a_section(tmp_path: Path) -> None:
+    text = "gateway: {journal: {mode: off, retain: 3}}\n" + ONE_SPACE
+    journal = loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL__MODE="strict").gateway.journal
+    assert (journal.mode, journal.retain) == ("strict", 3)
+    text = "gateway: {journal: off}\n" + ONE_SPACE
+    journal = loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL__RETAIN="3").gateway.journal
+    assert (journal.mode, journal.retain) == ("off", 3)
+    assert loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL="on").gateway.journal.mode == "on"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "fault"),
+    [
+        ("MOOT_GATEWAY__PROT", "1", "MOOT_GATEWAY__PROT: no such setting; did you mean MOOT_GATEWAY__PORT?"),
+        ("MOOT_GATEWAY__JOURNAL__MODUS", "1", "did you mean MOOT_GATEWAY__JOURNAL__MODE?"),
+        ("MOOT_GATEWAY__PORT__X", "1", "MOOT_GATEWAY__PORT__X: no such setting"),
+        ("MOOT_GATEWAY__", "1", "MOOT_GATEWAY__: no such setting"),
+        ("MOOT_GATEWAY__PORT", "", "MOOT_GATEWAY__PORT: is empty"),
+        ("MOOT_GATEWAY__PORT", "abc", "gateway.port: expected `int`, got `str` (set by MOOT_GATEWAY__PORT)"),
+        ("MOOT_GATEWAY__PORT", "[", "MOOT_GATEWAY__PORT: line "),
+        ("MOOT_GATEWAY__JOURNAL__MODE", "x", "(set by MOOT_GATEWAY__JOURNAL__MODE)"),
+    ],
+)
+def test_a_mistake_in_the_environment_names_the_variable(
+    tmp_path: Path, variable: str, value: str, fault: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        loaded(tmp_path, ONE_SPACE, **{variable: value})
+    assert fault in str(raised.value)
+
+
+def test_a_mistake_on_the_command_line_names_the_option(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"gateway.port: .* \(set by --port\)"):
+        load(written(tmp_path, ONE_SPACE), environ=NO_ENVIRONMENT, port=70_000)
+
+
+def test_a_variable_with_one_underscore_too_few_is_noted(tmp_path: Path) -> None:
+    notes = loaded(tmp_path, ONE_SPACE, MOOT_GATEWAY_PORT="1", MOOT_ADMIN_TOKEN="x").notes
+    assert notes == (
+        "MOOT_GATEWAY_PORT: not read; settings are named MOOT_GATEWAY__NAME, with two underscores",
+    )
+
+
+# Host and Origin (D-84)
+
+
+def test_by_default_only_this_machine_and_the_host_itself_are_answered() -> None:
+    assert GatewayConfig().hosts(8080) == {"localhost:8080", "127.0.0.1:8080", "[::1]:8080"}
+    assert GatewayConfig(host="0.0.0.0").hosts(8080) == GatewayConfig().hosts(8080)  # noqa: S104
+    assert GatewayConfig(host="::").hosts(8080) == GatewayConfig().hosts(8080)
+    assert "10.0.0.5:81" in GatewayConfig(host="10.0.0.5").hosts(81)
+    assert "[fe80::1]:81" in GatewayConfig(host="fe80::1").hosts(81)
+    assert GatewayConfig().origins(8080) == {
+        "http://localhost:8080",
+        "http://127.0.0.1:8080",
+        "http://[::1]:8080",
+    }
+
+
+def test_the_port_of_http_is_left_out_as_browsers_leave_it_out() -> None:
+    assert {"localhost", "localhost:80"} <= GatewayConfig().hosts(80)
+    assert "http://localhost" in GatewayConfig().origins(80)
+
+
+def test_listed_hosts_and_origins_stand_in_place_of_the_default() -> None:
+    gateway = GatewayConfig(
+        allowed_hosts=("Moot.example", "other:8443", "[::1]"), allowed_origins=("https://Moot.example/",)
+    )
+    assert gateway.hosts(80) == {"moot.example", "moot.example:80", "other:8443", "[::1]", "[::1]:80"}
+    assert gateway.origins(80) == {"https://moot.example"}
+    assert GatewayConfig(allowed_hosts=()).hosts(80) == frozenset()
