@@ -28,7 +28,7 @@ test: lint
 	$(BIN)/pytest -n $(JOBS) --cov --cov-report=term --cov-fail-under=95
 
 run: $(VENV)/installed
-	$(BIN)/moot demo
+	$(BIN)/moot demo --live
 
 bench: $(VENV)/installed
 	$(BIN)/python -m bench

@@ -22,6 +22,9 @@ from moot.protocol.operation import Operation
 from moot.space.config import Limits
 from tools.shown import ROOT, shown
 
+_JOURNAL = [
+    ["journal", *action, "--help"] for action in ([], ["tail"], ["show"], ["search"], ["export"], ["verify"])
+]
 _NOTE = "Written by `make docs` from the code; do not edit."
 
 
@@ -121,7 +124,7 @@ def close_codes_page() -> str:
 
 def commands_page() -> str:
     parts = ["# Commands", _NOTE]
-    for arguments in (["--help"], ["demo", "--help"], ["conformance", "--help"]):
+    for arguments in (["--help"], ["demo", "--help"], ["conformance", "--help"], *_JOURNAL):
         parts.append(f"## `moot {' '.join(arguments)}`\n\n```\n{_printed(arguments).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
 

@@ -41,6 +41,7 @@ _NAMED = re.compile(
     r"""(token|authorization|password|secret|cookie)(["']?\s*[:=]\s*["']?)(?!\[redacted\])[^\s"'&,;}\])]+""",
     re.IGNORECASE,
 )
+_JWT = re.compile(r"\beyJ[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
 # What `secrets.token_urlsafe(32)` makes has 43 of these, of both cases; a hash has one.
 _LONG = re.compile(r"[A-Za-z0-9_-]{40,}")
 _SECRET_FACT = re.compile(r"token$|authorization|password|secret|cookie", re.IGNORECASE)
@@ -80,6 +81,7 @@ def redacted(text: str) -> str:
     """The text without anything that looks like a bearer token, a password or a long random secret."""
     text = _BEARER.sub(rf"\1 {_BLOT}", text)
     text = _NAMED.sub(rf"\1\2{_BLOT}", text)
+    text = _JWT.sub(_BLOT, text)
     return _LONG.sub(_blot_if_random, text)
 
 

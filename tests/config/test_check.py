@@ -65,6 +65,9 @@ def test_a_mistake_is_raised_as_serve_would_raise_it(tmp_path: Path) -> None:
         check(written(tmp_path, "spaces: {lab: {x: 1}}"), environ=NO_ENVIRONMENT)
 
 
+ALICE = "participants: {a: {tokens: [t], profile: full}}"
+
+
 @pytest.mark.parametrize(
     ("text", "note"),
     [
@@ -77,29 +80,29 @@ def test_a_mistake_is_raised_as_serve_would_raise_it(tmp_path: Path) -> None:
             "space lab: a: the capability 'system/*' does nothing: only the gateway says that",
         ),
         (
-            "spaces: {lab: {access: public, anonymous: [chat], participants: {a: {tokens: [t], profile: full}}}}",
+            "spaces: {lab: {access: public, anonymous: [chat], " + ALICE + "}}",
             "space lab: public: whoever reaches the gateway comes in as a guest",
         ),
         ("spaces: {lab: {}}", "space lab: has no participants"),
         (
-            "spaces: {lab: {delegation: unrestricted, participants: {a: {tokens: [t], profile: full}}}}",
+            "spaces: {lab: {delegation: unrestricted, " + ALICE + "}}",
             "space lab: members may hand on rights that they do not hold (delegation: unrestricted)",
         ),
         (
-            "{gateway: {host: 0.0.0.0}, spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}}",
+            "{gateway: {host: 0.0.0.0}, spaces: {lab: {" + ALICE + "}}}",
             "gateway.host: listens on 0.0.0.0, but only requests that name this machine itself are answered;"
             " list other names under allowed_hosts",
         ),
         (
-            "{gateway: {allow_query_token: true}, spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}}",
+            "{gateway: {allow_query_token: true}, spaces: {lab: {" + ALICE + "}}}",
             "gateway.allow_query_token: tokens in URLs end up in logs and histories",
         ),
         (
-            "{gateway: {body_bytes: 9}, spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}}",
+            "{gateway: {body_bytes: 9}, spaces: {lab: {" + ALICE + "}}}",
             "gateway.body_bytes: smaller than max_bytes of a space (1048576), so HTTP takes less",
         ),
         (
-            "{gateway: {admin_tokens: {r: {token: t}}}, spaces: {lab: {participants: {a: {tokens: [t], profile: full}}}}}",
+            "{gateway: {admin_tokens: {r: {token: t}}}, spaces: {lab: {" + ALICE + "}}}",
             "gateway.admin_tokens.r: a participant has the same token and so the same powers",
         ),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from moot.config import GatewayConfig, Secret, SmtpConfig, hash_token, load
+from moot.config import (
+    GatewayConfig,
+    HttpConfig,
+    JournalConfig,
+    LogConfig,
+    Secret,
+    SmtpConfig,
+    hash_token,
+    load,
+)
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, loaded, written
 
@@ -63,6 +73,19 @@ def test_every_key_of_the_gateway_is_read(tmp_path: Path) -> None:
     assert gateway.smtp is not None
     assert gateway.smtp.password == Secret("hush")
     assert gateway.smtp.password.reveal() == "hush"
+
+
+def test_no_mail_is_none_at_all(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "gateway: {smtp: null}\n" + ONE_SPACE).gateway.smtp is None
+
+
+@pytest.mark.parametrize("section", [GatewayConfig, JournalConfig, SmtpConfig, LogConfig, HttpConfig])
+def test_every_setting_says_why_above_itself(section: type[msgspec.Struct]) -> None:
+    """The reference page is written from these comments."""
+    lines = inspect.getsource(section).splitlines()
+    for name in section.__struct_fields__:
+        index = next(i for i, line in enumerate(lines) if line.startswith(f"    {name}: "))
+        assert lines[index - 1].startswith("    # "), name
 
 
 def test_without_a_section_the_defaults_hold(tmp_path: Path) -> None:
@@ -240,6 +263,7 @@ def test_by_default_only_this_machine_and_the_host_itself_are_answered() -> None
     assert GatewayConfig().hosts(8080) == {"localhost:8080", "127.0.0.1:8080", "[::1]:8080"}
     assert GatewayConfig(host="0.0.0.0").hosts(8080) == GatewayConfig().hosts(8080)  # noqa: S104
     assert GatewayConfig(host="::").hosts(8080) == GatewayConfig().hosts(8080)
+    assert "moot.example:81" in GatewayConfig(host="Moot.example").hosts(81)
     assert "10.0.0.5:81" in GatewayConfig(host="10.0.0.5").hosts(81)
     assert "[fe80::1]:81" in GatewayConfig(host="fe80::1").hosts(81)
     assert GatewayConfig().origins(8080) == {

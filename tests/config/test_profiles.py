@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 from moot.config import BUILT_IN, TokenGrant, hash_token
-from moot.conformance.pure import CountingMint
+from moot.conformance.pure import PureDriver
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import Rights, read_capabilities
-from moot.space.config import SessionId
-from moot.space.effects import Answer
-from moot.space.roster import Options
 from moot.space.space import Space
 from tests.config.files import lab, loaded
 
@@ -116,11 +113,11 @@ def test_in_mcpx_a_profile_is_the_list_that_mcpx_prints(profile: str, strings: s
 @pytest.mark.requirement("MEW-4.1-19")
 def test_the_welcome_shows_the_patterns_behind_a_profile(tmp_path: Path) -> None:
     settings = lab(tmp_path, "participants: {agent: {profile: read-only, tokens: [t]}}")
-    space = Space(settings.config)
-    effects = space.join(SessionId("s"), "agent", "mew", Options(), 0.0, CountingMint())
-    welcome = next(effect.notice for effect in effects if isinstance(effect, Answer))
-    assert welcome.kind == "system/welcome"
-    assert welcome.payload["you"]["capabilities"] == [right.original for right in BUILT_IN["read-only"]]
+    driver = PureDriver({})
+    driver.space = Space(settings.config)
+    welcome = driver.join("agent", {})["agent"][0]
+    assert welcome["kind"] == "system/welcome"
+    assert welcome["payload"]["you"]["capabilities"] == [right.original for right in BUILT_IN["read-only"]]
 
 
 def test_own_profiles_stand_beside_the_built_in_ones(tmp_path: Path) -> None:

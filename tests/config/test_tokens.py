@@ -123,6 +123,17 @@ def test_what_is_no_token_file_is_refused(tmp_path: Path) -> None:
         loaded(tmp_path, NO_TOKENS)
 
 
+def test_a_token_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(tmp_path, NO_TOKENS)
+    file = tmp_path / ".moot/tokens/alice.token"
+    if os.geteuid() == 0:
+        os.chown(file, 1, -1)
+        loaded(tmp_path, NO_TOKENS)  # the superuser reads for others
+    monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        loaded(tmp_path, NO_TOKENS)
+
+
 def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(

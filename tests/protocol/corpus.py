@@ -58,7 +58,8 @@ class Refusal(NamedTuple):
 
 
 def _chat(**members: Json) -> bytes:
-    return text("mew", "chat", **members)
+    # With a payload, or the decoder's quick way would not come into it.
+    return text("mew", "chat", **({"payload": {"text": "hi"}} | members))
 
 
 def _in_payload(value: bytes) -> bytes:

@@ -255,6 +255,13 @@ def test_the_third_level_of_a_chat_becomes_its_format(kind: str, payload: Json, 
         assert told(dialect.encode(envelope))["payload"] == expected
 
 
+def test_a_format_is_neither_overwritten_nor_taken_from_a_vendors_kind() -> None:
+    contradicting = read("m3p", "chat.message.markdown", payload={"format": "plain"})
+    assert told(MEW.encode(contradicting))["payload"] == {"format": "plain"}
+    vendor = read("mew", "chat.message.markdown", payload={})
+    assert told(MCPX.encode(vendor))["payload"] == {}
+
+
 # What legacy connections read.
 
 

@@ -33,6 +33,13 @@ def test_text_that_readers_could_disagree_on_is_refused_with_its_reason(refusal:
     assert refusal.says in caught.value.message
 
 
+def test_a_fault_is_placed_by_characters_in_text_and_by_bytes_where_there_is_none() -> None:
+    with pytest.raises(InvalidJson, match="at character 6"):
+        jsontext.parse('{"éü":}'.encode())
+    with pytest.raises(InvalidJson, match="at byte 4"):
+        jsontext.parse('{"é'.encode() + b"\xff")
+
+
 @FEW
 @given(values)
 def test_compact_and_spaced_text_of_a_value_are_read_as_that_value(value: Json) -> None:

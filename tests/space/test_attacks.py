@@ -1,7 +1,8 @@
 """What a clever member tries against the proposal ledger and against other members' answers.
 
 Every test is one attempt; the docstring names the rule that stops it. Rights and names are attacked in
-`test_attacks_rights`, presence and streams in `test_attacks_presence`.
+`test_attacks_rights`, presence and streams in `test_attacks_presence`, memory and time in
+`test_attacks_load`.
 """
 
 from __future__ import annotations

@@ -78,6 +78,11 @@ RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[
         lambda d: grant(d, "mcp/proposal"),
         lambda d: grant(d, "mcp/proposal", "mcp/withdraw"),
     ),
+    "granted_capabilities": (
+        1,
+        lambda d: grant(d, "mcp/proposal"),
+        lambda d: grant(d, "mcp/withdraw"),
+    ),
     "invited_participants": (1, lambda d: invite(d, "dora"), lambda d: invite(d, "emil")),
 }
 

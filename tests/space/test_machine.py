@@ -212,7 +212,7 @@ class SpaceMachine(RuleBasedStateMachine):
 
 TestSpaceMachine = SpaceMachine.TestCase
 TestSpaceMachine.settings = settings(
-    max_examples=EXAMPLES or 30,
+    max_examples=EXAMPLES or 40,
     stateful_step_count=40,
     derandomize=not EXAMPLES,
     deadline=None,

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+from moot.cli.terminal import printable
 from moot.conformance.manifest import load_manifest
 from moot.conformance.pure import PureDriver
+from moot.conformance.remote import run_all
 from moot.conformance.runner import Failed, run_vector
-from moot.conformance.vectors import load_vectors
+from moot.conformance.vectors import Vector, load_vectors
+from moot.conformance.verdicts import LEVELS, Outcome, by_row, report, summary
+from moot.conformance.wire import Address
+from moot.errors import UsageError
+
+Vectors = Iterable[tuple[str, Vector]]
 
 
 def add_commands(commands: Any) -> None:
@@ -17,45 +26,109 @@ def add_commands(commands: Any) -> None:
         "conformance",
         help="run the conformance vectors and report by requirement id",
         description="Runs every conformance vector against the space state machine of this installation "
-        "(no socket involved) and reports which requirement rows they show.",
+        "(no socket involved), or, with a URL, over WebSockets against any MEW gateway that runs there, and "
+        "reports which requirement rows they show. A gateway is asked with one token whose participant may "
+        "do everything ({kind: *}): it invites the people of each vector under fresh names and removes them "
+        "again, in a space where nobody else is. Vectors that need more than inviting (settings of the "
+        "space, other dialects, the gateway's clock) are told as not runnable.",
     )
-    parser.add_argument(
-        "--only", metavar="ID", help="only vectors that show this row, or rows that start with it"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object a vector, one a line")
+    add = parser.add_argument
+    add("url", nargs="?", metavar="URL", help="a gateway that runs, such as http://localhost:8080")
+    add("--token-file", type=Path, metavar="FILE", help="with a URL: the file that holds the token")
+    add("--space", metavar="NAME", help="with a URL: the space (default: the one the gateway chooses)")
+    add("--only", metavar="ID", help="only vectors that show this row, or rows that start with it")
+    add("--json", action="store_true", help="one JSON object a vector, one a line")
     parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    manifest = load_manifest()
-    shown: set[str] = set()
-    failed = passed = 0
+    if chosen.url is None:
+        if chosen.token_file is not None or chosen.space is not None:
+            raise UsageError("--token-file and --space go with the URL of a gateway")
+        return _pure(_wanted(chosen.only), as_json=chosen.json)
+    if chosen.token_file is None:
+        raise UsageError("--token-file FILE is missing: the token of a participant that may do everything")
+    address, token = Address(chosen.url), _token(chosen.token_file)
+    running = run_all(address, token, _wanted(chosen.only), space=chosen.space)
+    return _remote(running, as_json=chosen.json)
+
+
+def _wanted(only: str | None) -> Iterator[tuple[str, Vector]]:
     for source, vector in load_vectors():
-        if chosen.only and not any(row == chosen.only or row.startswith(chosen.only) for row in vector.rows):
-            continue
-        fault = None
+        if only is None or any(row.startswith(only) for row in vector.rows):
+            yield source, vector
+
+
+# On the space of this installation
+
+
+def _pure(vectors: Vectors, *, as_json: bool) -> int:
+    manifest = load_manifest()
+    outcomes = list(_told(_played(vectors), as_json=as_json))
+    if not as_json:
+        shown = {id for outcome in outcomes if outcome.verdict == "passed" for id in outcome.vector.rows}
+        for outcome in outcomes:
+            if outcome.verdict == "failed":
+                print(f"FAILED {outcome.source}: {outcome.words}")
+        for level in LEVELS:
+            rows = [id for id in shown if id in manifest and manifest[id].level == level]
+            print(f"{level:8} {len(rows):4} rows shown")
+        failed = _failed(outcomes)
+        print(f"{len(outcomes) - failed} passed, {failed} failed")
+    return 1 if _failed(outcomes) else 0
+
+
+def _played(vectors: Vectors) -> Iterator[Outcome]:
+    for source, vector in vectors:
         try:
             run_vector(vector, PureDriver(vector.space))
         except Failed as difference:
-            fault = str(difference)
-            failed += 1
+            yield Outcome(source, vector, "failed", str(difference))
         else:
-            passed += 1
-            shown.update(vector.rows)
-        if chosen.json:
+            yield Outcome(source, vector, "passed")
+
+
+# On a gateway that runs somewhere
+
+
+def _remote(running: Iterable[Outcome], *, as_json: bool) -> int:
+    outcomes = list(_told(running, as_json=as_json))
+    ran = [outcome for outcome in outcomes if outcome.verdict != "not runnable"]
+    if not as_json:
+        for line in report(by_row(outcomes, load_manifest())):
+            print(printable(line))
+        print(summary(outcomes))
+        if not ran:
+            print("nothing was run, so nothing is shown")
+    return 1 if _failed(outcomes) or not ran else 0
+
+
+def _token(file: Path) -> str:
+    try:
+        token = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UsageError(f"{file}: cannot be read: {fault}") from None
+    if not token.isascii() or not token.isprintable() or not token:
+        raise UsageError(f"{file}: holds no token")
+    return token
+
+
+# Both
+
+
+def _failed(outcomes: Iterable[Outcome]) -> int:
+    return sum(outcome.verdict == "failed" for outcome in outcomes)
+
+
+def _told(outcomes: Iterable[Outcome], *, as_json: bool) -> Iterator[Outcome]:
+    for outcome in outcomes:
+        if as_json:
             row = {
-                "vector": vector.name,
-                "file": source,
-                "rows": vector.rows,
-                "passed": fault is None,
-                "fault": fault,
+                "vector": outcome.vector.name,
+                "file": outcome.source,
+                "rows": outcome.vector.rows,
+                "passed": None if outcome.verdict == "not runnable" else outcome.verdict == "passed",
+                "fault": outcome.words,
             }
-            print(json.dumps(row))
-        elif fault:
-            print(f"FAILED {source}: {fault}")
-    if not chosen.json:
-        for level in ("MUST", "SHOULD", "MAY", "implied"):
-            rows = [id for id in shown if id in manifest and manifest[id].level == level]
-            print(f"{level:8} {len(rows):4} rows shown")
-        print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+            print(json.dumps(row), flush=True)
+        yield outcome

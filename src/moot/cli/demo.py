@@ -1,4 +1,4 @@
-"""`moot demo`: a scripted space in the terminal. No socket is opened: the gateway comes with `moot serve`."""
+"""`moot demo`: a scripted space in the terminal; `moot demo --live`: a real one on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import time
 from typing import Any
 
 import orjson
+import uvloop
 
+from moot.cli.live import run_live
 from moot.conformance.pure import PureDriver
 from moot.protocol.operation import Json
 
@@ -120,13 +122,20 @@ def add_commands(commands: Any) -> None:
         "demo",
         help="watch a scripted space: a proposal, a decision, a grant, a pause",
         description="Plays a short script through a real space and prints what each member hears. "
-        "It is a script in this terminal: no socket is opened and no tool is run.",
+        "It is a script in this terminal: no socket is opened and no tool is run. With --live it is a real "
+        "gateway, a tool that writes a file, and an agent whose proposals you approve or reject.",
     )
-    parser.add_argument("--delay", type=float, default=0.0, metavar="SECONDS", help="pause between the steps")
+    add = parser.add_argument
+    add("--delay", type=float, default=0.0, metavar="SECONDS", help="pause between the steps")
+    add("--live", action="store_true", help="a real gateway with a tool and an agent; you decide")
+    add("--port", type=int, default=8080, help="with --live: listen here (default 8080; 0: any)")
     parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
+    if chosen.live:
+        uvloop.run(run_live(chosen.port))
+        return 0
     print("A scripted space in this terminal: three members, no sockets. ◀ is what a member heard.\n")
     driver = PureDriver(_SPACE)
     for name in _SPACE["participants"]:

@@ -19,7 +19,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-Paths = Path | None
+File = Path | None
 Names = tuple[str, ...] | None
 
 JournalMode = Literal["strict", "on", "off"]
@@ -97,7 +97,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     # `text` is for people, `json` for machines: one object a line.
     format: LogFormat = "text"
     # Where lines go; without a file, to stderr.
-    file: Paths = None
+    file: File = None
     # 16 MiB: an editor still opens it.
     file_bytes: Positive = 16 << 20
     # Older files kept beside the current one: 96 MiB in all.

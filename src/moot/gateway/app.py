@@ -130,9 +130,17 @@ class Gateway:
         for path in settings.output_logs.values():
             self._add_output(host, path)
         self.doors.hosts[name] = host
+        self._admit(name, settings)
+        log.info("space open", extra={"space": name, "replayed": played})
+
+    def _admit(self, name: str, settings: SpaceSettings) -> None:
         self.doors.access[name] = settings.access
         self.doors.admitted[name] = settings.admit
-        log.info("space open", extra={"space": name, "replayed": played})
+        self.doors.limited[name] = {
+            token: tuple((right.notation, right.original) for right in grant.capabilities)
+            for token, grant in settings.tokens.items()
+            if grant.capabilities is not None
+        }
 
     def _with_url(self, name: str, config: SpaceConfig) -> SpaceConfig:
         """Invitees are told where to connect (MEW 3.6.6), unless the configuration says it itself."""
@@ -167,8 +175,7 @@ class Gateway:
                 notes.append(f"space {name} is new: restart to open it")
                 continue
             host.reload(self._with_url(name, settings.config))
-            self.doors.access[name] = settings.access
-            self.doors.admitted[name] = settings.admit
+            self._admit(name, settings)
         notes += [
             f"space {name} is gone from the configuration: restart to close it"
             for name in self.doors.hosts
@@ -209,7 +216,7 @@ class Gateway:
                         "participant_id": session.member.id,
                         "space": host.name,
                         "dialect": session.dialect,
-                        "capabilities": [c.original for c in session.member.rights.capabilities],
+                        "capabilities": [c.original for c in session.rights.capabilities],
                         "connected_at": rfc3339(host.connected_at(session.id)),
                     }
                 )

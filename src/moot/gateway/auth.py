@@ -10,6 +10,8 @@ import msgspec
 
 from moot.gateway.host import SpaceHost
 from moot.gateway.mint import hash_token
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Notation
 
 
 class Denied(msgspec.Struct, frozen=True):
@@ -25,6 +27,8 @@ class Identity(msgspec.Struct, frozen=True):
     host: SpaceHost
     name: str
     guest: bool = False
+    # What the token carries, if that is less than all of the participant's rights.
+    limited_to: tuple[tuple[Notation, Json], ...] | None = None
 
 
 Access = Literal["private", "restricted", "public"]
@@ -38,6 +42,8 @@ class Doors:
         self.access: dict[str, Access] = {}
         # Under `restricted`, invited participants come in only if they are listed here.
         self.admitted: dict[str, frozenset[str]] = {}
+        # By space and hash of the token: the rights that it carries, where that is not all of them.
+        self.limited: dict[str, Mapping[str, tuple[tuple[Notation, Json], ...]]] = {}
         self.admin_tokens: Mapping[str, str] = {}
         self._guests = 0
 
@@ -65,7 +71,7 @@ class Doors:
         if name is not None:
             if self._is_kept_out(host, name):
                 return Denied(403, "this space admits only the participants that it lists")
-            return Identity(host, name)
+            return Identity(host, name, limited_to=self.limited.get(host.name, {}).get(hashed))
         if any(other.space.admits(hashed) for other in self.hosts.values()):
             return Denied(403, "this token is for another space")
         return Denied(401, "unknown token")

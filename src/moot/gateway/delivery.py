@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -17,13 +17,17 @@ from moot.protocol.payloads import Notice
 from moot.space.config import SessionId
 from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, Mail, Result
 
+# A notice is spelled when somebody asks for it; so much most of them take.
+_NOTICE_BYTES: Final = 512
 
-class Heard(msgspec.Struct, frozen=True):
+
+class Heard(msgspec.Struct, frozen=True, gc=False):
     """One message of the past. `members`: who was to hear it; None: every member."""
 
     at: float
     effect: Deliver
     members: frozenset[str] | None
+    size: int
 
 
 class Past:
@@ -35,22 +39,19 @@ class Past:
         self._most_bytes = size
         self._bytes = 0
 
-    def add(self, heard: Heard) -> None:
-        self._heard.append(heard)
-        self._bytes += _size(heard)
-        while self._heard and (len(self._heard) > self._messages or self._bytes > self._most_bytes):
-            self._bytes -= _size(self._heard.popleft())
+    def add(self, at: float, effect: Deliver, members: frozenset[str] | None) -> None:
+        message, heard = effect.message, self._heard
+        size = _NOTICE_BYTES if isinstance(message, Notice) else len(message.raw)
+        heard.append(Heard(at, effect, members, size))
+        self._bytes += size
+        while len(heard) > self._messages or self._bytes > self._most_bytes:
+            self._bytes -= heard.popleft().size
 
     def since(self, moment: float, member: str) -> Iterator[Heard]:
         """What this member was to hear strictly after a moment, oldest first."""
         for heard in self._heard:
             if heard.at > moment and (heard.members is None or member in heard.members):
                 yield heard
-
-
-def _size(heard: Heard) -> int:
-    message = heard.effect.message
-    return len(message.raw) if isinstance(message, Envelope | Frame) else 512
 
 
 class Line(msgspec.Struct, gc=False):
@@ -83,21 +84,23 @@ class Delivery:
         # Called with every message in MEW's spelling, for members that are files (output_log).
         self.on_envelope: Callable[[bytes], None] | None = None
         # The audience that was looked up last: most messages go to the same one.
-        self._sessions: Sequence[SessionId] = ()
+        # None, not (): an empty tuple is everybody's, and a message to nobody would find the last audience.
+        self._sessions: Sequence[SessionId] | None = None
         self._audience: list[Outbox] = []
         self._dialects: tuple[DialectName, ...] = ()
+        self._only_dialect: DialectName | None = None
         self._heard_by: frozenset[str] | None = None
         self.delivered = 0
 
     def attach(self, session: SessionId, line: Line) -> None:
         self.lines[session] = line
-        self._sessions = ()
+        self._sessions = None
 
     def detach(self, session: SessionId) -> None:
         line = self.lines.pop(session, None)
         if line is not None:
             line.outbox.detach()
-        self._sessions = ()
+        self._sessions = None
 
     def carry_out(self, effects: Iterable[Effect], now: float) -> list[Result]:
         """Do what the space asked for; what it says to a caller without a socket comes back."""
@@ -130,19 +133,26 @@ class Delivery:
             self._look_up(sessions)
         message = effect.message
         if self._audience:
-            lanes: dict[str, bytes | None] = {dialect: _frame(effect, dialect) for dialect in self._dialects}
-            self._outgoing.broadcast(self._audience, lanes)
+            if isinstance(message, Envelope) and message.dialect == self._only_dialect:
+                # Most spaces speak one dialect: the sender's own bytes for everybody.
+                self._outgoing.append(self._audience, message.dialect, framed(message.raw))
+            else:
+                for dialect in self._dialects:
+                    frame = _frame(effect, dialect)
+                    if frame is not None:
+                        self._outgoing.append(self._audience, dialect, frame)
             self.delivered += len(self._audience)
         if message.__class__ is not Frame:
             if self.on_envelope is not None:
                 self.on_envelope(_spelled(effect, "mew") or b"")
-            self._past.add(Heard(now, effect, self._heard_by))
+            self._past.add(now, effect, self._heard_by)
 
     def _look_up(self, sessions: Sequence[SessionId]) -> None:
         lines = [line for id in sessions if (line := self.lines.get(id)) is not None]
         self._sessions = sessions
         self._audience = [line.outbox for line in lines]
         self._dialects = tuple(dict.fromkeys(line.dialect for line in lines))
+        self._only_dialect = self._dialects[0] if len(self._dialects) == 1 else None
         to_all = sessions is self._everyone()
         self._heard_by = None if to_all else frozenset(line.member for line in lines)
 
@@ -153,7 +163,7 @@ class Delivery:
         raw = DIALECTS[line.dialect].encode_notice(effect.notice)
         if raw is not None:
             self._outgoing.send(line.outbox, framed(raw))
-        self._past.add(Heard(now, Deliver((), effect.notice), frozenset({line.member})))
+        self._past.add(now, Deliver((), effect.notice), frozenset({line.member}))
 
 
 def _frame(effect: Deliver, dialect: DialectName) -> bytes | None:

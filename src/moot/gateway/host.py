@@ -23,14 +23,14 @@ import orjson
 from moot.errors import MalformedEnvelope, Refused
 from moot.gateway.delivery import Delivery
 from moot.gateway.mint import FreshMint
-from moot.gateway.records import ACCEPTED, members, replay, with_envelope
+from moot.gateway.records import ACCEPTED, members, replay, speaker, spoken, with_envelope
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 from moot.protocol.frames import read_frame
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space.config import SessionId, SpaceConfig
-from moot.space.effects import Answer, Effect, Result, Token
+from moot.space.effects import Answer, Deliver, Effect, Result, Token
 from moot.space.roster import Options
 from moot.space.space import Space
 from moot.store.database import Database
@@ -68,6 +68,8 @@ class SpaceHost:
         self.refused = 0
         self.received = 0
         self.snapshot_records = 10_000
+        # The space's time; whoever runs vectors has it stand still.
+        self.clock: Callable[[], float] = time.time
         self._database = database
         self._folder = folder
         self._strict = settings.mode == "strict"
@@ -76,6 +78,8 @@ class SpaceHost:
         self._timer_at: float | None = None
         self._unwritten = settings.mode == "off"
         self._connected_at: dict[SessionId, float] = {}
+        self._speakers: dict[SessionId, bytes] = {}
+        self._mint = FreshMint()
         self._snapshot_at = 0
         self._committed = 0
         self._sessions = 0
@@ -147,6 +151,7 @@ class SpaceHost:
         effects = self.space.join(session, who, dialect, options, now, mint)
         attach()
         self._connected_at[session] = now
+        self._speakers[session] = speaker(session, who, dialect)
         facts: dict[str, Json] = {"options": msgspec.to_builtins(options)}
         number = self._record("join", now, mint, session=session, who=who, dialect=dialect, **facts)
         self._carry_out(effects, number, now)
@@ -155,6 +160,7 @@ class SpaceHost:
         """A connection ended."""
         self.delivery.detach(session)
         self._connected_at.pop(session, None)
+        self._speakers.pop(session, None)
         known = self.space.state.roster.sessions.get(session)
         if known is not None:
             self._step(
@@ -166,8 +172,11 @@ class SpaceHost:
 
     def receive(self, session: SessionId, dialect: DialectName, data: bytes, *, binary: bool) -> None:
         """One message from a socket: an envelope, or a stream frame."""
-        now = self._clock()
+        now = self.clock()
         space = self.space
+        if session not in space.state.roster.sessions:
+            # The space has let go of it; the close that says so still waits for the disk.
+            return
         if data and data[0] == _HASH:
             self._frame(session, data, binary, now)
             return
@@ -179,23 +188,15 @@ class SpaceHost:
         except MalformedEnvelope as refusal:
             self.refuse(session, refusal, len(data))
             return
-        mint = FreshMint()
+        mint = self._mint
+        if mint.ids or mint.tokens:
+            # Most envelopes draw nothing, so that one mint does for many.
+            mint = self._mint = FreshMint()
         effects = space.receive(session, envelope, now, mint)
         out = _outcome(effects)
         self.received += 1
-        who = space_member(space, session)
-        head = members(
-            "receive",
-            now,
-            mint,
-            session=session,
-            who=who,
-            dialect=dialect,
-            out=out,
-            kind=envelope.wire_kind or envelope.kind,
-            id=envelope.id,
-        )
-        number = self.journal.append(with_envelope(head, data))
+        record = b"" if self._unwritten else spoken(now, self._speakers[session], envelope, out, mint, data)
+        number = self.journal.append(record)
         self._carry_out(effects, number, now, waits=envelope.kind in _CHANGES_RIGHTS and out == ACCEPTED)
 
     def refuse(self, session: SessionId, refusal: Refused, size: int) -> None:
@@ -217,7 +218,9 @@ class SpaceHost:
         effects = self.space.frame(session, frame, now, FreshMint())
         self._carry_out(effects, self.journal.next_number - 1, now)
 
-    async def post(self, who: str, dialect: DialectName, body: bytes) -> list[Result] | Answer:
+    async def post(
+        self, who: str, dialect: DialectName, body: bytes, options: Options
+    ) -> list[Result] | Answer:
         """An envelope over HTTP, up the same ladder (D-40). A refusal is the answer it would have been."""
         now, mint, session = self._clock(), FreshMint(), self.new_session()
         space = self.space
@@ -225,11 +228,12 @@ class SpaceHost:
         envelope = DIALECTS[dialect].decode(
             body, config.limits.envelope, accept_protocols=config.accept_protocols
         )
-        space.join(session, who, dialect, Options(injected=True), now, mint)
+        space.join(session, who, dialect, options, now, mint)
         effects = space.receive(session, envelope, now, mint)
         effects += space.leave(session, now, mint)
         out = _outcome(effects)
         facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": envelope.id}
+        facts["options"] = msgspec.to_builtins(options)
         head = members("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         number = self.journal.append(with_envelope(head, body))
         if out != ACCEPTED:
@@ -341,10 +345,10 @@ class SpaceHost:
     # Time
 
     def _clock(self) -> float:
-        return time.time()
+        return self.clock()
 
     def _set_timer(self) -> None:
-        when = self.space.next_deadline()
+        when = self.space.state.next_deadline()
         if when == self._timer_at:
             return
         if self._timer is not None:
@@ -371,7 +375,7 @@ def space_member(space: Space, session: SessionId) -> str:
 
 def _outcome(effects: list[Effect]) -> str:
     """`accepted`, or the code that the sender was answered with: a refusal is always the first effect."""
-    if effects:
+    if effects and effects[0].__class__ is not Deliver:
         first = effects[0]
         if isinstance(first, Answer) and first.notice.kind == "system/error":
             return str(first.notice.payload["error"])

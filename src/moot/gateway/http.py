@@ -28,6 +28,7 @@ from moot.protocol.envelope import DialectName, rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.effects import Answer, Result
+from moot.space.roster import Options
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +197,8 @@ class Endpoints:
         body = await _body(request, self.settings.body_bytes)
         if body is None:
             return _denied(Denied(413, f"a body has at most {self.settings.body_bytes} bytes"))
-        outcome = await identity.host.post(identity.name, _dialect(request, body), body)
+        options = Options(injected=True, limited_to=identity.limited_to)
+        outcome = await identity.host.post(identity.name, _dialect(request, body), body, options)
         if isinstance(outcome, Answer):
             payload = dict(outcome.notice.payload)
             shown = orjson.loads(DIALECTS["mew"].encode_notice(outcome.notice) or b"{}").get(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-import orjson
+from orjson import dumps
 
 from moot.gateway.mint import FreshMint, ReplayMint
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import DialectName
+from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import SessionId, SpaceConfig
@@ -24,6 +24,7 @@ from moot.space.space import Space
 ACCEPTED: Final = "accepted"
 # Unescaped line ends stand only between JSON tokens; a record is one line.
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+_WAS_ACCEPTED: Final = b',"out":"accepted","raw":'
 
 
 class StoredInput(msgspec.Struct):
@@ -56,7 +57,7 @@ def members(input: str, now: float, mint: FreshMint, **facts: Json) -> bytes:
         fields["mint"] = mint.ids
     if mint.tokens:
         fields["tokens"] = mint.tokens
-    return orjson.dumps(fields)[1:-1]
+    return dumps(fields)[1:-1]
 
 
 def with_envelope(head: bytes, raw: bytes) -> bytes:
@@ -64,6 +65,27 @@ def with_envelope(head: bytes, raw: bytes) -> bytes:
     if b"\n" in raw or b"\r" in raw:
         raw = raw.translate(_ONE_LINE)
     return head + b',"raw":' + raw
+
+
+def speaker(session: SessionId, who: str, dialect: DialectName) -> bytes:
+    """What the records of one session's envelopes have in common, spelled once, for `spoken`."""
+    facts = {"in": "receive", "session": session, "who": who, "dialect": dialect}
+    return b"," + dumps(facts)[1:-1] + b',"kind":'
+
+
+def spoken(now: float, speaker: bytes, envelope: Envelope, out: str, mint: FreshMint, raw: bytes) -> bytes:
+    """The inside of the record of an envelope from a socket; a busy space writes little else."""
+    outcome = _WAS_ACCEPTED
+    if out != ACCEPTED or mint.ids or mint.tokens:
+        outcome = b',"out":%b,"mint":%b,"tokens":%b,"raw":' % (
+            dumps(out),
+            dumps(mint.ids),
+            dumps(mint.tokens),
+        )
+    if b"\n" in raw or b"\r" in raw:
+        raw = raw.translate(_ONE_LINE)
+    kind = dumps(envelope.wire_kind or envelope.kind)
+    return b"".join((b'"t":', dumps(now), speaker, kind, b',"id":', dumps(envelope.id), outcome, raw))
 
 
 def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
@@ -76,7 +98,7 @@ def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
         case "receive":
             return _heard_again(space, record, session, now, mint)
         case "post":
-            space.join(session, record.who, record.dialect, Options(injected=True), now, mint)
+            space.join(session, record.who, record.dialect, record.options, now, mint)
             effects = _heard_again(space, record, session, now, mint)
             return effects + space.leave(session, now, mint)
         case "join":

@@ -39,6 +39,8 @@ from moot.space.roster import Options
 log = logging.getLogger(__name__)
 
 _SUBPROTOCOLS: Final[Mapping[str, DialectName]] = {"mew.v0.4": "mew", "mcpx.v0.1": "mcpx", "mcpx.m3p": "m3p"}
+# D-20: what clients call the id that they propose in a join.
+_ID_KEYS: Final = ("participantId", "participant", "participant_id", "from")
 _PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
 
 
@@ -105,6 +107,8 @@ class Socket:
         self._outbox = Outbox(self.dialect, reception.settings.outbox, self._too_slow)
         self._join_timer: asyncio.TimerHandle | None = None
         self._errors_drained = 0.0
+        # After a header handshake existing clients still send a join: as the first frame it is no news.
+        self._may_repeat_join = identity is not None
 
     # What the connection calls
 
@@ -125,8 +129,10 @@ class Socket:
         if host is None or session is None:
             self._read_join(data)
             return
-        if self._is_late_join(data):
-            return
+        if self._may_repeat_join:
+            self._may_repeat_join = False
+            if _is_join(data):
+                return
         host.receive(session, self.dialect, data, binary=binary)
 
     def closed(self) -> None:
@@ -149,8 +155,7 @@ class Socket:
     def _join(self, identity: Identity, options: Options) -> None:
         host = identity.host
         session = host.new_session()
-        if identity.guest:
-            options = msgspec.structs.replace(options, anonymous=True)
+        options = msgspec.structs.replace(options, anonymous=identity.guest, limited_to=identity.limited_to)
         self._outbox.lane = self.dialect
 
         def attach() -> None:
@@ -206,22 +211,15 @@ class Socket:
         options = self._wish.options
         if routing in ("all", "directed"):
             options = msgspec.structs.replace(options, routing=routing)
+        said = {"from": fields.get("from")} | dict(body)
+        proposed = next((said[key] for key in _ID_KEYS if isinstance(said.get(key), str)), None)
+        if proposed:
+            # D-19: a runtime id; existing clients give their own name, which proposes nothing.
+            options = msgspec.structs.replace(options, runtime_id=proposed)
         return (
             token if isinstance(token, str) and token else None,
             space if isinstance(space, str) else None,
             options,
-        )
-
-    def _is_late_join(self, data: bytes) -> bool:
-        """A join after joining changes nothing; existing clients send one after a header handshake."""
-        if len(data) > 4096 or b"join" not in data:
-            return False
-        try:
-            fields = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            return False
-        return isinstance(fields, dict) and (
-            (fields.get("type") == "join" and "kind" not in fields) or fields.get("kind") == "system/join"
         )
 
     # Ending
@@ -245,6 +243,19 @@ class Socket:
         log.info("slow", extra={"session": self.session, "behind": how_far})
         self._outbox.detach()
         self.close(TRY_AGAIN, f"reading too slowly: {how_far}")
+
+
+def _is_join(data: bytes) -> bool:
+    if len(data) > 4096 or b"join" not in data:
+        return False
+    try:
+        fields = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(fields, dict) and (
+        (fields.get("type") == "join" and "kind" not in fields)
+        or fields.get("kind") in ("system/join", "system.join")
+    )
 
 
 def _is_door(path: str) -> bool:

@@ -11,7 +11,7 @@ seconds. Past any of them it is told why and closed; nobody else waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -133,17 +133,15 @@ class Outgoing:
         self._dirty: dict[Outbox, None] = {}
         self._scheduled = False
 
-    def broadcast(self, audience: Sequence[Outbox], lanes: Mapping[str, bytes | None]) -> None:
-        """One message to many; a lane whose spelling is None hears nothing."""
+    def append(self, audience: Sequence[Outbox], lane: str, frame: bytes) -> None:
+        """One message to all of an audience that are on this lane; the others hear nothing of it."""
         batch = self._batch
         if batch is None or batch.audience is not audience:
-            self._seal()
-            batch = self._batch = Batch(audience)
-        for lane, frame in lanes.items():
-            if frame is not None:
-                batch.lanes.setdefault(lane, []).append(frame)
-        if not self._scheduled:
-            self._schedule()
+            batch = self._begin(audience)
+        frames = batch.lanes.get(lane)
+        if frames is None:
+            frames = batch.lanes[lane] = []
+        frames.append(frame)
 
     def send(self, outbox: Outbox, frame: bytes) -> None:
         """One message to one connection, after everything that was said before it."""
@@ -161,6 +159,13 @@ class Outgoing:
         now = self._loop.time()
         for outbox in dirty:
             outbox.flush(now)
+
+    def _begin(self, audience: Sequence[Outbox]) -> Batch:
+        self._seal()
+        if not self._scheduled:
+            self._schedule()
+        batch = self._batch = Batch(audience)
+        return batch
 
     def _seal(self) -> None:
         batch, self._batch = self._batch, None

@@ -47,9 +47,9 @@ def read_frame(raw: bytes, *, binary: bool, max_bytes: int) -> Frame:
         if not binary:
             raw.decode("utf-8")
         stream_id = raw[1:end].decode("utf-8")
-    except UnicodeDecodeError as fault:
+    except UnicodeDecodeError:
         what = "a frame's stream_id" if binary else "a text frame"
-        raise InvalidEnvelope(f"{what} must be valid UTF-8, which ends at byte {fault.start}") from None
+        raise InvalidEnvelope(f"{what} must be valid UTF-8") from None
     if not stream_id or not stream_id.isprintable():
         raise InvalidEnvelope("a frame's stream_id must be non-empty and printable")
     return Frame(stream_id, raw, binary)

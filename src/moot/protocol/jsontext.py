@@ -98,7 +98,7 @@ def _parse_exactly(raw: bytes) -> Json:
     except RecursionError:
         raise _too_deep() from None
     except json.JSONDecodeError as fault:
-        raise InvalidJson(f"not JSON: {fault.msg} at byte {fault.pos}") from None
+        raise InvalidJson(f"not JSON: {fault.msg} at character {fault.pos}") from None
     if nests_deeper(value, MAX_DEPTH):
         raise _too_deep()
     if _SURROGATE_ESCAPE.search(raw) and _has_lone_surrogate(value):

@@ -50,6 +50,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     grants_per_member: int = 256
     # Capabilities in one grant or invitation.
     capabilities_per_grant: int = 64
+    # Granted capabilities of one member in all: each is held against others whenever rights change.
+    granted_capabilities: int = 512
     # Participants that were invited, not configured.
     invited_participants: int = 1_000
     # D-26: time for last words after a shutdown.

@@ -7,6 +7,7 @@ can never keep each other's grants alive. When a support falls, everything that 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -72,29 +73,41 @@ class Grants:
         return found
 
     def drop_unsupported(self, static: Held) -> list[Grant]:
-        """Remove every granted capability without a chain to a static right; returns what fell, as grants."""
+        """Remove every granted capability without a chain to a static right; returns what fell, as grants.
+
+        Support spreads from the static rights: whoever gains some may support what they granted. Each right
+        is held against each of its granter's rights once.
+        """
+        pending: dict[Name, list[tuple[str, Capability]]] = {}
+        for grant in self.by_id.values():
+            waiting = pending.setdefault(grant.granter, [])
+            waiting += [(grant.id, capability) for capability in grant.capabilities]
         supported: dict[str, list[Capability]] = {id: [] for id in self.by_id}
-        pending = {id: list(grant.capabilities) for id, grant in self.by_id.items()}
-        known: dict[Name, list[Capability]] = {}
-        progress = True
-        while progress:
-            progress = False
-            for id, capabilities in pending.items():
-                grant = self.by_id[id]
-                holds = known.setdefault(grant.granter, list(static(grant.granter)))
-                for capability in [c for c in capabilities if covered_by(c, holds)]:
-                    capabilities.remove(capability)
+        gained = deque((name, list(static(name))) for name in pending)
+        while gained:
+            name, rights = gained.popleft()
+            equal, still_waiting = set(rights), []
+            passed_on: dict[Name, list[Capability]] = {}
+            for id, capability in pending.get(name, ()):
+                if capability in equal or covered_by(capability, rights):
                     supported[id].append(capability)
-                    known.setdefault(grant.recipient, list(static(grant.recipient))).append(capability)
-                    progress = True
-        fallen = [
-            msgspec.structs.replace(self.by_id[id], capabilities=tuple(lost))
-            for id, lost in pending.items()
-            if lost
+                    passed_on.setdefault(self.by_id[id].recipient, []).append(capability)
+                else:
+                    still_waiting.append((id, capability))
+            pending[name] = still_waiting
+            gained += passed_on.items()
+        fallen: dict[str, list[Capability]] = {}
+        for lost in pending.values():
+            for id, capability in lost:
+                fallen.setdefault(id, []).append(capability)
+        dropped = [
+            msgspec.structs.replace(grant, capabilities=tuple(fallen[grant.id]))
+            for grant in self.by_id.values()
+            if grant.id in fallen
         ]
-        for grant in fallen:
+        for grant in dropped:
             self.keep(grant.id, [c for c in self.by_id[grant.id].capabilities if c in supported[grant.id]])
-        return fallen
+        return dropped
 
     def save(self) -> list[Json]:
         return [

@@ -110,7 +110,7 @@ def climb(state: State, session: Session, envelope: Envelope, now: float, mint: 
         to = state.resolved(envelope.to) if state.roster.aliases else envelope.to
         if envelope.dialect == "mew" and kind != "mcp/response":
             agreed = True
-            if not member.rights.allow(kind, envelope.payload, to):
+            if not session.rights.allow(kind, envelope.payload, to):
                 _check_obliged(state, session, envelope, now)
         else:
             agreed = _check_claims(state, session, envelope, to, now)
@@ -223,7 +223,7 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
         if state.config.kind_validation != "lazy":
             raise
         agreed = False
-    rights, payload, claim = session.member.rights, envelope.payload, envelope.claim
+    rights, payload, claim = session.rights, envelope.payload, envelope.claim
     if not all(
         rights.allow(envelope.kind, payload, to, asked=asked, claim=claim, agreed=agreed) for asked in every
     ):
@@ -314,7 +314,7 @@ def _error(
     payload = payloads.error(
         refusal,
         attempted_kind=envelope.wire_kind or envelope.kind,
-        capabilities=session.member.rights.capabilities,
+        capabilities=session.rights.capabilities,
     )
     ids = [about] if about else []
     notice = state.notice("system/error", payload, now, mint, to=[session.member.id], correlation_id=ids)

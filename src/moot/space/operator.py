@@ -77,7 +77,7 @@ class Operator:
             raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
         if not member.kicked:
             raise InvalidOperation(f"{name} was not removed")
-        member.kicked = False
+        member.kicked = member.anonymous = False
         token = mint.token()
         member.credentials = (token.hash,)
         state.refresh(member)

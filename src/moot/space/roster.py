@@ -15,7 +15,7 @@ import msgspec
 from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, UsageError
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
-from moot.protocol.patterns import Capability, Rights, read_capability
+from moot.protocol.patterns import Capability, Notation, Rights, covered_by, read_capability
 from moot.space.config import Name, ParticipantConfig, SessionId
 from moot.space.throttle import Throttle
 from moot.space.window import Record
@@ -39,6 +39,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False
     runtime_id: str | None = None
     anonymous: bool = False
+    # MEW 5.1: a token may carry less than all of its participant's rights; pairs of notation and capability.
+    limited_to: tuple[tuple[Notation, Any], ...] | None = None
     # An HTTP post: speaks and is answered, but is not present and hears nothing (D-40).
     injected: bool = False
 
@@ -145,15 +147,25 @@ class Member:
 class Session:
     """One connection of a member."""
 
-    __slots__ = ("closing_at", "dialect", "id", "member", "options")
+    __slots__ = ("closing_at", "dialect", "id", "limit", "member", "options", "rights")
 
     def __init__(self, id: SessionId, member: Member, dialect: DialectName, options: Options) -> None:
         self.id = id
         self.member = member
         self.dialect = dialect
         self.options = options
+        self.limit = None if options.limited_to is None else load_capabilities(options.limited_to)
+        self.rights = NO_RIGHTS
+        self.refresh()
         # D-26: when a shut-down session is closed; None while it lives. A post is no way round a shutdown.
         self.closing_at: float | None = member.shut_down if options.injected else None
+
+    def refresh(self) -> None:
+        """What this session may do: all that its member may, or as much of it as its token carries."""
+        held = self.member.rights
+        if self.limit is not None:
+            held = Rights([right for right in self.limit if covered_by(right, held.capabilities)])
+        self.rights = held
 
     @property
     def directed(self) -> bool:

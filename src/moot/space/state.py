@@ -45,7 +45,7 @@ class State:
         self.journal_able = True
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
         self._scheduled = 0
-        self._most_deadlines = 1_024
+        self._most_deadlines = 256
         self._everyone: tuple[SessionId, ...] | None = None
         # Everyone, while all of them hear everything that is relayed; None when that has to be looked at.
         self.alike: tuple[SessionId, ...] | None = None
@@ -67,6 +67,8 @@ class State:
         if tuple(held) == member.rights.capabilities:
             return False
         member.rights = Rights(held)
+        for session in member.sessions.values():
+            session.refresh()
         return True
 
     def let_grants_fall(self) -> list[Member]:
@@ -191,15 +193,15 @@ class State:
 
     def welcome(self, member: Member, sessions: Iterable[SessionId], now: float, mint: Mint) -> list[Effect]:
         """MEW 3.8.1, to some of a member's sessions: on joining, and whenever its rights change."""
-        payload = payloads.welcome(
-            self.shown(member),
-            [self.shown(other) for other in self.roster.present() if other is not member],
-            [self.shown_stream(stream) for stream in self.streams.open.values()],
-        )
-        return [
-            Answer(session, self.notice("system/welcome", payload, now, mint, to=[member.id]))
-            for session in sessions
-        ]
+        others = [self.shown(other) for other in self.roster.present() if other is not member]
+        streams = [self.shown_stream(stream) for stream in self.streams.open.values()]
+        effects: list[Effect] = []
+        for session in sessions:
+            held = self.roster.sessions[session].rights.capabilities
+            you = payloads.member(member.id, name=member.name, capabilities=held)
+            payload = payloads.welcome(you, others, streams)
+            effects.append(Answer(session, self.notice("system/welcome", payload, now, mint, to=[member.id])))
+        return effects
 
     def welcome_again(self, members: Iterable[Member], now: float, mint: Mint) -> list[Effect]:
         """D-88: an updated welcome goes to all sockets of each member."""
@@ -274,7 +276,7 @@ class State:
         if len(self._deadlines) > self._most_deadlines:
             self._deadlines = [entry for entry in self._deadlines if self._is_live(*entry)]
             heapq.heapify(self._deadlines)
-            self._most_deadlines = 2 * len(self._deadlines) + 1_024
+            self._most_deadlines = 2 * len(self._deadlines) + 256
 
     def _is_live(self, when: float, _: int, what: Deadline, key: str) -> bool:
         """Whether a deadline still stands for something, and for that thing's own time."""

@@ -47,10 +47,11 @@ class Window:
         return self.recent.get(id) or self.pinned.get(id)
 
     def remember(self, id: str, record: Record) -> None:
-        self.recent[id] = record
-        self._order.append(id)
-        if len(self._order) > self.size:
-            del self.recent[self._order.popleft()]
+        recent, order = self.recent, self._order
+        recent[id] = record
+        order.append(id)
+        if len(order) > self.size:
+            del recent[order.popleft()]
 
     def resize(self, size: int) -> None:
         self.size = size

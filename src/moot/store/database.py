@@ -1,4 +1,4 @@
-"""Snapshots of spaces and small facts, in one SQLite file (`DATA/moot.db`), durable when a call is done.
+"""Snapshots of spaces and small facts, in one SQLite file (`DATA/moot.sqlite`), durable when a call is done.
 
 A snapshot is the state of a space and the number of the last journal record that it covers; restart is the
 newest snapshot and the records behind it (D-41). The connection lives in one thread, in which the calls

@@ -113,19 +113,22 @@ class Index:
     def open(cls, folder: Path, *, create: bool = True) -> Index | None:
         """The index of the journal in this folder; None when there is none and none can be made."""
         path = folder.parent / "index.db"
-        if not path.exists():
-            if not create or not os.access(folder.parent, os.W_OK):
-                return None
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        if not create and not path.exists():
+            return None
         try:
-            return cls(folder, _connect(path))
-        except sqlite3.DatabaseError:
-            if not create or not os.access(path, os.W_OK):
+            try:
+                return cls(folder, _connect(path))
+            except sqlite3.OperationalError:
+                # Locked for long, or not ours to write.
                 return None
-            # Not a database, or not one of ours: it holds nothing that the journal does not.
-            path.unlink()
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-            return cls(folder, _connect(path))
+            except sqlite3.DatabaseError:
+                if not create:
+                    return None
+                # Not a database: it holds nothing that the journal does not.
+                path.unlink()
+                return cls(folder, _connect(path))
+        except OSError:
+            return None
 
     def close(self) -> None:
         self._database.close()
@@ -262,6 +265,7 @@ class Index:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600))
     database = sqlite3.connect(path, timeout=2.0, isolation_level=None)
     try:
         # Losing the index costs nothing but time, so it never waits for the disk.

@@ -73,6 +73,7 @@ class Journal:
 
     next_number: int  # of the next record
     durable: int  # of the last record that is on disk
+    recorded: int  # the last record that a restart would find; what a snapshot may say that it covers
     able: bool  # False from the fault of a write or fsync until all that was kept is on disk
     on_health: Callable[[bool], None] | None = None
 
@@ -117,7 +118,7 @@ class _Unwritten(Journal):
 
     def __init__(self, folder: Path) -> None:
         self.next_number = find_tail(folder, mend=False).head.number
-        self.durable = self.next_number - 1
+        self.durable = self.recorded = self.next_number - 1
         self.able = True
         self._loop = asyncio.get_running_loop()
 
@@ -134,7 +135,7 @@ class _Written(Journal):
     def __init__(self, settings: JournalSettings, writer: Writer) -> None:
         self.settings = settings
         self.next_number = writer.head.number
-        self.durable = writer.head.number - 1
+        self.durable = self.recorded = writer.head.number - 1
         self.able = True
         self._writer = writer
         self._space = writer.folder.resolve().parent.name
@@ -303,7 +304,7 @@ class _Written(Journal):
     def _advance(self, last: int) -> None:
         while self._unsynced and self._unsynced[0].last <= last:
             self._unsynced_bytes -= len(self._unsynced.popleft().text)
-        self.durable = last
+        self.durable = self.recorded = last
         while self._waiting and self._waiting[0][0] <= last:
             # Each in its own step of the loop: a fault in one is not the others' or ours.
             self._loop.call_soon(self._waiting.popleft()[1])
@@ -314,6 +315,8 @@ class _Written(Journal):
         self._state = "failed"
         if self.able:
             self._stop_being_able(str(fault))
+        else:
+            log.debug("journal still cannot be written", extra={"space": self._space, "why": str(fault)})
         if self._retry_timer is None:
             self._retry_timer = self._loop.call_later(self.settings.retry_seconds, self._retry)
 

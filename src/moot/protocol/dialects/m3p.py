@@ -2,7 +2,7 @@
 
 A kind of the table is known by its first two levels; only some take a third. Other kinds are carried
 over by writing the first slash as a dot. A kind that this would turn into another one, or into none, is
-written whole behind `mcpx.ext.`, and only such a kind: every kind has one spelling (chat has three).
+written whole behind `mcpx.ext.`, and only such a kind, so that no vendor's kind has two spellings.
 """
 
 from __future__ import annotations

@@ -21,15 +21,15 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
     recipient = _recipient(state, envelope)
     if recipient is granter:
         raise InvalidOperation("nobody grants to themselves")
-    capabilities = _capabilities(envelope.payload, session)
-    check_handed_on(state, granter, capabilities)
+    capabilities = _capabilities(state, envelope.payload, session)
+    check_handed_on(state, session, capabilities)
 
     def check_limits() -> None:
         limits = state.limits
-        if len(capabilities) > limits.capabilities_per_grant:
+        held = len(state.grants.held(recipient.name))
+        if held + len(capabilities) > limits.granted_capabilities:
             raise ResourceLimit(
-                f"more than {limits.capabilities_per_grant} capabilities in one grant",
-                limit="capabilities_per_grant",
+                f"{recipient.name} was granted {held} capabilities already", limit="granted_capabilities"
             )
         if len(state.grants.to(recipient.name)) >= limits.grants_per_member:
             raise ResourceLimit(
@@ -57,12 +57,12 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
 
 
 def check_handed_on(
-    state: State, granter: Member, capabilities: Sequence[Capability], also: Sequence[Capability] = ()
+    state: State, session: Session, capabilities: Sequence[Capability], also: Sequence[Capability] = ()
 ) -> None:
     """MEW 3.6.8: nobody hands on what they do not hold; `also` is what anyone may hand on."""
     if state.config.delegation == "unrestricted":
         return
-    held = [*granter.rights.capabilities, *also]
+    held = [*session.rights.capabilities, *also]
     for capability in capabilities:
         if not covered_by(capability, held):
             raise CapabilityViolation(
@@ -77,11 +77,11 @@ def prepare_revoke(state: State, session: Session, envelope: Envelope) -> Act:
     recipient = _recipient(state, envelope)
     grant_id = envelope.payload.get("grant_id")
     if grant_id is not None:
-        kept = _without_grant(state, revoker, recipient, grant_id)
+        kept = _without_grant(state, session, recipient, grant_id)
         patterns: tuple[Capability, ...] = ()
     else:
-        patterns = _capabilities(envelope.payload, session)
-        kept = _without_matching(state, revoker, recipient, patterns)
+        patterns = _capabilities(state, envelope.payload, session)
+        kept = _without_matching(state, session, recipient, patterns)
 
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         for grant, capabilities in kept:
@@ -107,14 +107,14 @@ def prepare_revoke(state: State, session: Session, envelope: Envelope) -> Act:
 
 
 def _without_grant(
-    state: State, revoker: Member, recipient: Member, grant_id: Json
+    state: State, session: Session, recipient: Member, grant_id: Json
 ) -> list[tuple[Grant, list[Capability]]]:
     grant = state.grants.by_id.get(grant_id) if isinstance(grant_id, str) else None
     if grant is None:
         raise InvalidRequest(f"no grant {grant_id!r}: it never was or is gone already", grant_id=grant_id)
     if grant.recipient != recipient.name:
         raise InvalidRequest(f"grant {grant_id!r} was not given to {recipient.name}", grant_id=grant_id)
-    if not _may_revoke(state, revoker, grant, grant.capabilities):
+    if not _may_revoke(state, session, grant, grant.capabilities):
         raise Unauthorized(
             "only the granter, whoever their right came from, or a holder of the same right revokes it"
         )
@@ -122,14 +122,14 @@ def _without_grant(
 
 
 def _without_matching(
-    state: State, revoker: Member, recipient: Member, patterns: Sequence[Capability]
+    state: State, session: Session, recipient: Member, patterns: Sequence[Capability]
 ) -> list[tuple[Grant, list[Capability]]]:
     """D-18: every granted capability that a pattern covers goes, from all grants this revoker may touch."""
     kept: list[tuple[Grant, list[Capability]]] = []
     forbidden = False
     for grant in state.grants.to(recipient.name):
         matched = [c for c in grant.capabilities if any(covers(pattern, c) for pattern in patterns)]
-        allowed = [c for c in matched if _may_revoke(state, revoker, grant, [c])]
+        allowed = [c for c in matched if _may_revoke(state, session, grant, [c])]
         forbidden = forbidden or len(allowed) < len(matched)
         if allowed:
             kept.append((grant, [c for c in grant.capabilities if c not in allowed]))
@@ -140,11 +140,9 @@ def _without_matching(
     return kept
 
 
-def _may_revoke(state: State, revoker: Member, grant: Grant, rights: Sequence[Capability]) -> bool:
-    held = revoker.rights.capabilities
-    return all(
-        covered_by(right, held) or revoker.name in state.grants.ancestors(grant, right) for right in rights
-    )
+def _may_revoke(state: State, session: Session, grant: Grant, rights: Sequence[Capability]) -> bool:
+    held, name = session.rights.capabilities, session.member.name
+    return all(covered_by(right, held) or name in state.grants.ancestors(grant, right) for right in rights)
 
 
 def _recipient(state: State, envelope: Envelope) -> Member:
@@ -159,8 +157,12 @@ def _recipient(state: State, envelope: Envelope) -> Member:
     return member
 
 
-def _capabilities(payload: Payload, session: Session) -> tuple[Capability, ...]:
+def _capabilities(state: State, payload: Payload, session: Session) -> tuple[Capability, ...]:
     values = payload.get("capabilities")
     if not isinstance(values, list) or not values:
         raise InvalidRequest("payload.capabilities must be a non-empty list of capabilities")
+    most = state.limits.capabilities_per_grant
+    if len(values) > most:
+        # Before they are read: a megabyte of patterns takes seconds.
+        raise ResourceLimit(f"more than {most} capabilities at once", limit="capabilities_per_grant")
     return read_capabilities(values, place=session.dialect)

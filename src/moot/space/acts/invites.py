@@ -22,7 +22,6 @@ from moot.space.window import Record
 
 
 def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
-    inviter = session.member
     invitee = logical_name(envelope.payload.get("participant_id"))
     email = envelope.payload.get("email")
     if email is not None and (not isinstance(email, str) or "@" not in email or not email.isprintable()):
@@ -46,7 +45,7 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
             )
         try:
             capabilities = read_capabilities(values, place=session.dialect)
-            check_handed_on(state, inviter, capabilities, state.config.invite_baseline)
+            check_handed_on(state, session, capabilities, state.config.invite_baseline)
         except Refused as refusal:
             # D-23: the answer to an invite is its ack, also when it fails; nothing was registered.
             failed = payloads.invite_ack("error", invitee, error=refusal.code, message=refusal.message)
@@ -75,6 +74,10 @@ def _admit(
     lent = tuple(c for c in capabilities if c not in own)
     member = Member(invitee, own)
     member.invited_by = inviter.name
+    earlier = state.roster.members.get(invitee)
+    if earlier is not None:
+        # So that a reload of the same configuration gives nothing back that the kick took (D-24).
+        member.configured = earlier.configured
     token = mint.token()
     member.credentials = (token.hash,)
     state.roster.add(member)
@@ -147,8 +150,9 @@ def remove_member(state: State, member: Member, reason: str, now: float, mint: M
     for proposal in state.ledger.open_of(member.name):
         state.settle_proposal(proposal, "withdrawn", None)
     for proposal in state.ledger.all_open():
-        if member.name in proposal.approved_by:
-            proposal.approved_by.remove(member.name)
+        for names in (proposal.approved_by, proposal.rejected_by):
+            if member.name in names:
+                names.remove(member.name)
     state.forget_obligations(member.name)
     effects += close_streams_of(state, member.name, "owner_removed", now, mint)
     effects += drop_writer(state, member, "removed", now, mint)

@@ -25,9 +25,11 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
     named = state.ledger.named_in(tuple(envelope.correlation_id))
     if envelope.kind == "moot/approve" and not named:
         raise InvalidRequest("an approval must correlate to a proposal of this space")
+    # Once for all that are named: it reads the whole body.
+    body = fingerprint(envelope.raw) if envelope.kind == "mcp/request" and named else ""
     for proposal in named:
         if envelope.kind == "mcp/request":
-            _check_fulfilment(state, session, envelope, proposal, now)
+            _check_fulfilment(state, session, envelope, proposal, body, now)
         elif envelope.kind == "mcp/withdraw":
             if proposal.proposer != session.member.name:
                 raise Unauthorized("only its proposer withdraws a proposal", proposal_id=proposal.id)
@@ -50,12 +52,12 @@ def _check_open(proposal: Proposal, now: float) -> None:
 
 
 def _check_fulfilment(
-    state: State, session: Session, envelope: Envelope, proposal: Proposal, now: float
+    state: State, session: Session, envelope: Envelope, proposal: Proposal, body: str, now: float
 ) -> None:
     _check_open(proposal, now)
     if state.config.separation and proposal.proposer == session.member.name:
         raise Unauthorized("in this space nobody fulfils their own proposal", proposal_id=proposal.id)
-    if fingerprint(envelope.raw) != proposal.fingerprint:
+    if body != proposal.fingerprint:
         raise ProposalMismatch(
             "method or params differ from what was proposed: to run something else, send a request without "
             "this correlation",
@@ -124,7 +126,7 @@ def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
 def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
-            if session.member.name not in proposal.rejected_by:
+            if proposal.state == "open" and session.member.name not in proposal.rejected_by:
                 proposal.rejected_by.append(session.member.name)
         return []
 

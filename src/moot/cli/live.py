@@ -1,0 +1,182 @@
+"""The live demo: a gateway on this machine, a tool, an agent that may only propose, and you to decide.
+
+The tool and the agent are real members: they hold tokens and connect over WebSocket like anybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import yaml
+from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+
+from moot import logs
+from moot.config import load
+from moot.errors import UsageError
+from moot.gateway.app import Gateway
+from moot.protocol.operation import Json
+
+_SPACE: Final[Json] = {
+    "participants": {
+        "you": {"capabilities": [{"kind": "*"}]},
+        "agent": {"profile": "proposal-only"},
+        "notes": {"capabilities": [{"kind": "chat"}]},
+    }
+}
+_PROPOSE_SECONDS: Final = 20.0
+
+
+class Guest(WSListener):
+    """One member of the demo, over a real WebSocket."""
+
+    def __init__(self, hear: Callable[[Guest, dict[str, Any]], None]) -> None:
+        self._hear = hear
+        self._transport: WSTransport | None = None
+        self._sent = 0
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+
+    def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
+        if frame.msg_type == WSMsgType.TEXT:
+            self._hear(self, orjson.loads(frame.get_payload_as_bytes()))
+
+    def say(self, kind: str, payload: Json, **more: Json) -> None:
+        if self._transport is not None and not self._transport.is_disconnected:
+            self._transport.send(WSMsgType.TEXT, orjson.dumps({"kind": kind, "payload": payload} | more))
+
+    def leave(self) -> None:
+        if self._transport is not None:
+            self._transport.disconnect()
+
+
+async def _connect(gateway: Gateway, token: Path, hear: Callable[[Guest, dict[str, Any]], None]) -> Guest:
+    url = f"{gateway.url.replace('http', 'ws', 1)}/ws?space=demo"
+    headers = [("Authorization", f"Bearer {token.read_text().strip()}")]
+    _, guest = await ws_connect(lambda: Guest(hear), url, extra_headers=headers)
+    assert isinstance(guest, Guest)  # noqa: S101  # what the factory made
+    return guest
+
+
+def _notes(folder: Path) -> Callable[[Guest, dict[str, Any]], None]:
+    """A tool server with one tool, which writes a note into a real file. It acts only when named (D-81)."""
+
+    def hear(guest: Guest, envelope: dict[str, Any]) -> None:
+        if envelope["kind"] != "mcp/request" or "notes" not in envelope.get("to", []):
+            return
+        body = envelope["payload"]
+        answer: dict[str, Json] = {"jsonrpc": "2.0", "id": body.get("id")}
+        if body.get("method") == "tools/list":
+            schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+            tool = {"name": "write_note", "description": "Append a line to notes.md", "inputSchema": schema}
+            answer["result"] = {"tools": [tool]}
+        elif body.get("method") == "tools/call" and body.get("params", {}).get("name") == "write_note":
+            text = str(body["params"].get("arguments", {}).get("text", ""))
+            with (folder / "notes.md").open("a", encoding="utf-8") as file:
+                file.write(text.replace("\n", " ") + "\n")
+            answer["result"] = {"content": [{"type": "text", "text": f"written to {folder / 'notes.md'}"}]}
+        else:
+            answer["error"] = {"code": -32601, "message": "the only tool here is write_note"}
+        guest.say("mcp/response", answer, to=[envelope["from"]], correlation_id=[envelope["id"]])
+
+    return hear
+
+
+def _agent(envelopes: asyncio.Queue[dict[str, Any]]) -> Callable[[Guest, dict[str, Any]], None]:
+    return lambda _guest, envelope: envelopes.put_nowait(envelope)
+
+
+async def _work(agent: Guest, heard: asyncio.Queue[dict[str, Any]]) -> None:
+    """Propose, wait until somebody decides, think of the next thing."""
+    for number in range(1, 1_000_000):
+        call: Json = {
+            "method": "tools/call",
+            "params": {"name": "write_note", "arguments": {"text": f"note {number} by the agent"}},
+        }
+        id = f"proposal-{number}"
+        agent.say("mcp/proposal", call, id=id, to=["notes"])
+        while True:
+            envelope = await heard.get()
+            about = envelope.get("correlation_id", [])
+            if envelope["kind"] in ("mcp/reject", "mcp/response") and (
+                id in about or envelope["kind"] == "mcp/response"
+            ):
+                break
+        await asyncio.sleep(_PROPOSE_SECONDS)
+
+
+def _timeline(_guest: Guest, envelope: dict[str, Any]) -> None:
+    payload = envelope.get("payload", {})
+    if envelope["kind"] == "system/presence":
+        what = f"{payload['participant']['id']}: {payload['event']}"
+    elif "params" in payload:
+        what = orjson.dumps(payload["params"]).decode()
+    else:
+        what = str(payload.get("result") or payload.get("reason") or payload.get("text") or "")
+    if envelope["kind"] != "system/welcome":
+        print(f"  {envelope['from']:15} {envelope['kind']:18} {what}"[:150], flush=True)
+
+
+async def run_live(port: int) -> None:
+    """Run the demo until Ctrl-C."""
+    logs.set_up("warning", "text", None)
+    with tempfile.TemporaryDirectory(prefix="moot-demo-") as place:
+        folder = Path(place)
+        file = folder / "moot.yaml"
+        file.write_text(yaml.safe_dump({"spaces": {"demo": _SPACE}}), "utf-8")
+        file.chmod(0o600)
+        gateway = await _started(file, port)
+        tokens = gateway.configuration.spaces["demo"].token_files
+        _explain(gateway, tokens["you"], folder)
+        heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        ears = {"you": _timeline, "notes": _notes(folder), "agent": _agent(heard)}
+        guests = {name: await _connect(gateway, tokens[name], hear) for name, hear in ears.items()}
+        working = asyncio.create_task(_work(guests["agent"], heard))
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        try:
+            await stop.wait()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await gateway.stop()
+            print("stopped; the demo left nothing behind")
+
+
+async def _started(file: Path, port: int) -> Gateway:
+    """On the port asked for, or on any that is free: a demo should not fail for that."""
+    try:
+        gateway = Gateway(load(file, environ={}, port=port))
+        await gateway.start()
+    except UsageError as fault:
+        if not port:
+            raise
+        print(f"{fault}\nTaking a free port instead.\n")
+        return await _started(file, 0)
+    return gateway
+
+
+def _explain(gateway: Gateway, token: Path, folder: Path) -> None:
+    url = f"{gateway.url}/participants/you/messages"
+    curl = f'curl -sS -H "Authorization: Bearer $(cat {token})" -H "Content-Type: application/json"'
+    call = '{"method":"tools/call","params":{"name":"write_note","arguments":{"text":"note 1 by the agent"}}}'
+    fulfil = f'{{"kind":"mcp/request","to":["notes"],"correlation_id":["proposal-1"],"payload":{call}}}'
+    reject = (
+        '{"kind":"mcp/reject","to":["agent"],"correlation_id":["proposal-1"],"payload":{"reason":"unsafe"}}'
+    )
+    print(
+        f"moot gateway listening on {gateway.url}\n\n"
+        "A demo space: `notes` is a tool, `agent` may only propose, you decide. Below is what all see.\n\n"
+        f"approve the first proposal (type it in another terminal):\n  {curl} {url} \\\n    -d '{fulfil}'\n"
+        f"or reject it:\n  {curl} {url} \\\n    -d '{reject}'\n"
+        f"what the tool wrote: cat {folder / 'notes.md'}\n"
+        "Ctrl-C stops it.\n",
+        flush=True,
+    )

@@ -1,0 +1,370 @@
+"""A gateway in one's hand: started from settings, with clients that remember all they heard.
+
+    async with lab(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
+        alice, bob = await room.join("alice"), await room.join("bob")
+        await bob.say("chat", {"text": "hi"})
+        await alice.hear("chat")
+
+Every wait has a bound. `fence` tells that nothing more is under way to a client: the gateway keeps one order
+per space, so what was said before the fence was heard before its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import httpx
+import orjson
+import uvloop
+import websockets
+import yaml
+from websockets.asyncio.client import ClientConnection, connect
+
+from moot.config import load
+from moot.gateway.app import Gateway
+from moot.protocol.operation import Json
+
+P = ParamSpec("P")
+
+# Long enough for a busy machine; nothing here should take a tenth of it.
+PATIENCE = 10.0
+ROOT = "t-root"
+ALL_DIALECTS = ["mew", "mcpx", "m3p"]
+CALL: dict[str, Json] = {"method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "a"}}}
+
+_numbers = itertools.count(1)
+
+
+def on_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Run a test on the loop that the product runs on, within a minute."""
+
+    async def bounded(*args: P.args, **kwargs: P.kwargs) -> None:
+        async with asyncio.timeout(60):
+            await test(*args, **kwargs)
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        uvloop.run(bounded(*args, **kwargs))
+
+    return run
+
+
+def fresh_id() -> str:
+    return f"e-{next(_numbers)}"
+
+
+def participants(**rights: Sequence[Json] | Mapping[str, Json]) -> dict[str, Json]:
+    """Participants with the token `t-NAME` each; a list is their capabilities, a mapping their settings."""
+    return {
+        name: {"tokens": [f"t-{name}"]}
+        | (
+            dict(given)
+            if isinstance(given, Mapping)
+            else {"capabilities": [{"kind": each} if isinstance(each, str) else each for each in given]}
+        )
+        for name, given in rights.items()
+    }
+
+
+class Closed(Exception):
+    """The connection ended while somebody waited for a message."""
+
+    def __init__(self, code: int | None, reason: str | None) -> None:
+        super().__init__(f"closed {code} {reason}")
+        self.code = code
+        self.reason = reason
+
+
+class Client:
+    """One WebSocket. `heard` is everything that came, in order: envelopes parsed, stream frames as they are."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.heard: list[Any] = []
+        self._news = asyncio.Condition()
+        self._next = 0
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                message = await self.socket.recv()
+                is_frame = isinstance(message, bytes) or message.startswith("#")
+                async with self._news:
+                    self.heard.append(message if is_frame else orjson.loads(message))
+                    self._news.notify_all()
+        except websockets.ConnectionClosed:
+            async with self._news:
+                self._news.notify_all()
+
+    # Speaking
+
+    async def send(self, message: Json) -> None:
+        """Bytes and text as they are, anything else as JSON."""
+        raw = message if isinstance(message, bytes | str) else orjson.dumps(message).decode()
+        await self.socket.send(raw)
+
+    async def say(
+        self,
+        kind: str,
+        payload: Json = None,
+        *,
+        id: str | None = None,
+        to: Sequence[str] = (),
+        about: Sequence[str] = (),
+        **more: Json,
+    ) -> str:
+        """Send an envelope; returns its id."""
+        said = fields(kind, payload, id=id, to=to, about=about) | more
+        await self.send(said)
+        return str(said["id"])
+
+    async def ask(self, kind: str, payload: Json = None, **more: Any) -> dict[str, Any]:
+        """Send an envelope and wait for what comes of it: its echo, or the answer about it."""
+        id = await self.say(kind, payload, **more)
+        return await self.hear(lambda message: message["id"] == id or id in about_of(message))
+
+    async def refused(self, kind: str, payload: Json = None, **more: Any) -> str | None:
+        """The code that the answer refuses with, None when it was accepted."""
+        return refusal_in(await self.ask(kind, payload, **more))
+
+    # Hearing
+
+    async def hear(self, what: str | Callable[[dict[str, Any]], bool] | None = None) -> Any:
+        """The next message of this kind (or for which this holds); those before it are passed over."""
+        while True:
+            message = await self.next()
+            if isinstance(message, str | bytes):
+                continue
+            if what is None or (message["kind"] == what if isinstance(what, str) else what(message)):
+                return message
+
+    async def hear_frame(self) -> str | bytes:
+        """The next stream frame."""
+        while True:
+            message = await self.next()
+            if isinstance(message, str | bytes):
+                return message
+
+    async def next(self) -> Any:
+        """The next message, whatever it is; raises Closed when none will come."""
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(lambda: self._next < len(self.heard) or self._reader.done())
+        if self._next == len(self.heard):
+            raise Closed(self.socket.close_code, self.socket.close_reason)
+        self._next += 1
+        return self.heard[self._next - 1]
+
+    async def fence(self) -> list[Any]:
+        """Everything that was heard since the last `fence` or `hear`, and nothing is left on its way."""
+        id = fresh_id()
+        # Refused whoever sends it and whatever they hold, so every member can ask.
+        await self.send({"id": id, "kind": "system/fence", "payload": {}})
+        start = self._next
+        await self.hear(lambda message: id in about_of(message))
+        return self.heard[start : self._next - 1]
+
+    def kinds(self) -> list[str]:
+        return [message["kind"] for message in self.heard if isinstance(message, dict)]
+
+    # Ending
+
+    async def closed(self) -> tuple[int | None, str | None]:
+        """Wait until the gateway has ended this connection."""
+        async with asyncio.timeout(PATIENCE):
+            await self.socket.wait_closed()
+            await self._reader
+        return self.socket.close_code, self.socket.close_reason
+
+    async def leave(self) -> None:
+        await self.socket.close()
+        await self._reader
+
+
+def fields(
+    kind: str,
+    payload: Json = None,
+    *,
+    id: str | None = None,
+    to: Sequence[str] = (),
+    about: Sequence[str] = (),
+) -> dict[str, Json]:
+    """An envelope as a client that leaves the rest to the gateway writes it."""
+    said: dict[str, Json] = {"id": id or fresh_id(), "kind": kind, "payload": payload or {}}
+    if to:
+        said["to"] = list(to)
+    if about:
+        said["correlation_id"] = list(about)
+    return said
+
+
+def about_of(message: Mapping[str, Any]) -> list[str]:
+    """What a message correlates to, in any dialect."""
+    about = message.get("correlation_id", [])
+    return [about] if isinstance(about, str) else about
+
+
+def refusal_in(message: Mapping[str, Any]) -> str | None:
+    is_error = message["kind"] in ("system/error", "system.error")
+    return str(message["payload"]["error"]) if is_error else None
+
+
+class Lab:
+    """A running gateway, its HTTP client and the clients that joined it."""
+
+    def __init__(self, gateway: Gateway, folder: Path) -> None:
+        self.gateway = gateway
+        self.folder = folder
+        self.url = gateway.url
+        self.port = gateway.port
+        self.ws = gateway.url.replace("http://", "ws://")
+        self.http = httpx.AsyncClient(base_url=gateway.url, trust_env=False, timeout=PATIENCE)
+        self._clients: list[Client] = []
+
+    async def open(
+        self,
+        where: str = "/ws",
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        subprotocols: Sequence[str] | None = None,
+    ) -> Client:
+        """A WebSocket at this path and query; raises websockets.InvalidStatus when there is none."""
+        sent = dict(headers or {})
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        socket = await connect(
+            self.ws + where,
+            additional_headers=sent,
+            subprotocols=[websockets.Subprotocol(name) for name in subprotocols or ()] or None,
+            proxy=None,
+            compression=None,
+            ping_interval=None,
+            max_size=None,
+            max_queue=None,
+        )
+        client = Client(socket)
+        self._clients.append(client)
+        return client
+
+    async def join(self, name: str, query: str = "", *, space: str = "lab") -> Client:
+        """Come in with a header; the welcome and one's own presence are heard already."""
+        client = await self.open(f"/ws?space={space}{query}", token=f"t-{name}")
+        await client.fence()
+        return client
+
+    async def status(self, where: str, **options: Any) -> int:
+        """The HTTP status with which an upgrade is refused."""
+        try:
+            await self.open(where, **options)
+        except websockets.InvalidStatus as refusal:
+            return refusal.response.status_code
+        return 101
+
+    async def post(
+        self, name: str, envelope: Json, *, token: str | None = None, **params: str
+    ) -> httpx.Response:
+        body = envelope if isinstance(envelope, bytes) else orjson.dumps(envelope)
+        headers = {"Authorization": f"Bearer {token or f't-{name}'}", "Content-Type": "application/json"}
+        where = f"/participants/{name}/messages"
+        return await self.http.post(where, content=body, headers=headers, params=params)
+
+    async def poll(self, name: str, **params: str) -> Any:
+        headers = {"Authorization": f"Bearer t-{name}"}
+        answer = await self.http.get(f"/participants/{name}/messages", headers=headers, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def admin(self, method: str, where: str, body: Json = None, **params: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {ROOT}"}
+        json = body if method == "POST" else None
+        return await self.http.request(method, f"/admin/{where}", json=json, headers=headers, params=params)
+
+    def journal(self, space: str = "lab") -> Path:
+        return self.gateway.config.data / "spaces" / space / "journal"
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.leave()
+        await self.http.aclose()
+
+
+def write_config(folder: Path, settings: Json, name: str = "moot.yaml") -> Path:
+    path = folder / name
+    path.write_text(yaml.safe_dump(settings, sort_keys=False), "utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def space_settings(people: Json, **rules: Json) -> dict[str, Json]:
+    return {"dialects": ALL_DIALECTS, "participants": people} | rules
+
+
+def gateway_settings(spaces: Mapping[str, Json], **gateway: Json) -> dict[str, Json]:
+    common: dict[str, Json] = {"port": 0, "data": "data", "admin_tokens": {"root": {"token": ROOT}}}
+    return {"gateway": common | gateway, "spaces": dict(spaces)}
+
+
+@asynccontextmanager
+async def lab(
+    folder: Path,
+    people: Json | None = None,
+    *,
+    rules: Mapping[str, Json] | None = None,
+    spaces: Mapping[str, Json] | None = None,
+    file: Path | None = None,
+    **gateway: Json,
+) -> AsyncIterator[Lab]:
+    """A gateway with one space `lab` of these people under these rules, or with the spaces given."""
+    if file is None:
+        chosen = spaces or {"lab": space_settings(people or participants(alice=["*"]), **(rules or {}))}
+        file = write_config(folder, gateway_settings(chosen, **gateway))
+        running = Gateway(load(file, environ={}))
+    else:
+        running = Gateway(load(file, environ={}, port=0))
+    async with AsyncExitStack() as stack:
+        await running.start()
+        stack.push_async_callback(running.stop)
+        room = Lab(running, folder)
+        stack.push_async_callback(room.close)
+        yield room
+
+
+class Stage:
+    """One gateway for all tests of a module, on a loop that turns only while one of them runs."""
+
+    def __init__(self, folder: Path, spaces: Mapping[str, Json], **gateway: Json) -> None:
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self._lab = lab(folder, spaces=spaces, **gateway)
+        self.room = self._runner.run(self._lab.__aenter__())
+
+    def run(self, test: Coroutine[Any, Any, None]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(60):
+                await test
+
+        self._runner.run(bounded())
+
+    def close(self) -> None:
+        self._runner.run(self._lab.__aexit__(None, None, None))
+        self._runner.close()
+
+
+async def soon(holds: Callable[[], bool], within: float = PATIENCE) -> None:
+    """Wait until something holds that no message tells of."""
+    async with asyncio.timeout(within):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+async def healthy(room: Lab, status: str) -> None:
+    """Wait until /health says so."""
+    async with asyncio.timeout(PATIENCE):
+        while (await room.http.get("/health")).json()["status"] != status:
+            await asyncio.sleep(0.01)

@@ -1,0 +1,224 @@
+"""`moot conformance URL`: any gateway, one token; here our own, as the process that `moot serve` starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moot.cli import main
+from moot.conformance.live import LiveDriver
+from moot.conformance.manifest import Row
+from moot.conformance.pure import PureDriver
+from moot.conformance.remote import refreshed, why_not
+from moot.conformance.runner import run_vector
+from moot.conformance.vectors import Vector, load_vectors
+from moot.conformance.verdicts import Outcome, by_row, report
+from moot.conformance.wire import Address
+from moot.protocol.operation import Json
+
+VECTORS = list(load_vectors())
+RUNNABLE = [vector for _, vector in VECTORS if why_not(vector) is None]
+
+ROOT: Json = {"root": {"tokens": ["t-root-of-everything"], "capabilities": [{"kind": "*"}]}}
+GUEST: Json = {"guest": {"tokens": ["t-guest"], "capabilities": []}}
+SPACES: Json = {
+    "default": {"participants": ROOT},
+    # Two rules broken on purpose: pauses bind nobody, and violations are told to all.
+    "lax": {"participants": ROOT, "enforce_pause": False, "violation_notice": True},
+    "busy": {"participants": ROOT | GUEST},
+}
+
+
+class Served:
+    """A gateway process, and the file with a token that may do everything."""
+
+    def __init__(self, url: str, token_file: Path) -> None:
+        self.url = url
+        self.token_file = str(token_file)
+
+    def run(self, *options: str) -> int:
+        return main(["conformance", self.url, "--token-file", self.token_file, *options])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    config = folder / "moot.yaml"
+    config.write_text(json.dumps({"gateway": {"port": 0, "data": "data"}, "spaces": SPACES}), "utf-8")
+    config.chmod(0o600)
+    token_file = folder / "root.token"
+    token_file.write_text("t-root-of-everything\n", "utf-8")
+    log = folder / "log"
+    command = [sys.executable, "-m", "moot.cli", "serve", str(config)]
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,  # noqa: S603
+    ):
+        watch = threading.Timer(30, process.kill)
+        watch.start()
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        found = next((match for line in lines if (match := re.search(r"listening on (\S+)", line))), None)
+        watch.cancel()
+        assert found is not None, log.read_text("utf-8")
+        yield Served(found[1], token_file)
+        process.terminate()
+        assert process.wait(10) == 0
+    assert "Traceback" not in log.read_text("utf-8")
+
+
+def test_our_own_gateway_passes_all_that_can_be_run_by_inviting(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert served.run() == 0
+    told = capsys.readouterr().out
+    left = len(VECTORS) - len(RUNNABLE)
+    assert told.endswith(f"vectors: {len(RUNNABLE)} passed, 0 failed, {left} not runnable\n")
+    assert len(RUNNABLE) >= 280
+    headings = re.findall(r"^(\w+): (\d+) passed, (\d+) failed, (\d+) not runnable$", told, re.MULTILINE)
+    assert [heading[0] for heading in headings] == ["MUST", "SHOULD", "MAY", "implied", "vectors"]
+    assert all(int(passed) and failed == "0" for _, passed, failed, _ in headings)
+    assert re.search(r"^  passed +MEW-4.1-1 ", told, re.MULTILINE)
+    assert re.search(r"^  not runnable +\S+ .*\n +needs a space with its own dialects$", told, re.MULTILINE)
+
+
+def test_a_space_can_be_asked_again_and_by_name(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names and ids are fresh each time, and whoever was invited is removed again."""
+    for _ in range(2):
+        assert served.run("--only", "MEW-3.6.7", "--json", "--space", "default") == 0
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert any(line["passed"] for line in lines)
+        assert all(line["passed"] is not False for line in lines)
+        assert all(line["fault"] for line in lines if line["passed"] is None)
+
+
+def test_a_gateway_that_differs_fails_and_is_told_where(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert served.run("--space", "lax", "--only", "MEW-3.9.1") == 1
+    told = capsys.readouterr().out
+    assert re.search(r"^  FAILED +MEW-3.9.1-4 ", told, re.MULTILINE)
+    assert re.search(r"^ +a pause is the member's, .*: step 2: ", told, re.MULTILINE)
+    assert re.search(r"vectors: \d+ passed, [1-9]\d* failed", told)
+
+
+def test_a_space_with_others_in_it_is_left_alone(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    guest = LiveDriver(Address(served.url), {"guest": "t-guest"}, space="busy")
+    guest.join("guest", {})
+    assert served.run("--space", "busy") == 1
+    assert "guest is in this space" in capsys.readouterr().err
+    guest.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--space", "nowhere"], "does not let us in"),
+        (["--token-file", "{wrong}"], "does not let us in"),
+        (["--token-file", "{empty}"], "holds no token"),
+        (["--token-file", "{missing}"], "cannot be read"),
+    ],
+)
+def test_what_keeps_a_run_from_starting_is_said(
+    served: Served, options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: tmp_path / name for name in ("wrong", "empty", "missing")}
+    files["wrong"].write_text("t-nobody")
+    files["empty"].write_text("\n")
+    assert served.run(*(option.format(**files) for option in options)) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_run_that_shows_nothing_is_no_success(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert served.run("--only", "M3P-1") == 1
+    assert "nothing was run" in capsys.readouterr().out
+
+
+def test_nobody_listening_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    token = tmp_path / "token"
+    token.write_text("t")
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        assert main(["conformance", url, "--token-file", str(token)]) == 1
+    assert "refused" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["http://localhost:1"], "--token-file FILE is missing"),
+        (["--space", "lab"], "go with the URL"),
+        (["gopher://localhost", "--token-file", __file__], "no address of a gateway"),
+        (["http://localhost:port", "--token-file", __file__], "no address of a gateway"),
+    ],
+)
+def test_a_call_that_cannot_work_is_explained(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("t")
+    assert main(["conformance", *(str(token) if each == __file__ else each for each in arguments)]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_vector_with_other_names_and_ids_tells_the_same_story() -> None:
+    for vector in RUNNABLE:
+        story = refreshed(vector, "-7f")
+        run_vector(story, PureDriver(story.space))
+        assert all(name.endswith("-7f") for name in story.space["participants"])
+        ids = {step.send["id"] for step in story.steps if step.send and isinstance(step.send.get("id"), str)}
+        assert all(id.endswith("-7f") for id in ids if id)
+
+
+@pytest.mark.parametrize(
+    ("space", "join", "reason"),
+    [
+        ({"participants": {"a": []}, "limits": {}}, None, "needs a space with its own limits"),
+        ({"participants": {"a": {"exclusive": True}}}, None, "needs a participant with exclusive"),
+        ({"participants": {"a": ["mcp/request:tools/*"]}}, None, "notation of another dialect"),
+        ({"participants": {"a": []}}, [{"a": {"dialect": "m3p"}}], "needs members that speak m3p"),
+    ],
+)
+def test_what_inviting_cannot_bring_about_is_not_run(space: Json, join: Json, reason: str) -> None:
+    found = why_not(Vector("x", [], [], space, join))
+    assert found is not None
+    assert reason in found
+
+
+def test_a_row_has_failed_if_one_of_its_vectors_has() -> None:
+    rows = {
+        id: Row(level=level, who=["gateway"], room="space", words=f"words of {id}")
+        for id, level in (("A", "MUST"), ("B", "MUST"), ("C", "MAY"), ("D", "MAY"))
+    }
+    outcomes = [
+        Outcome("file", Vector("one", ["A", "B"], []), "passed"),
+        Outcome("file", Vector("two", ["A"], []), "failed", "two: step 1: silence"),
+        Outcome("file", Vector("three", ["B", "C"], []), "not runnable", "needs a clock"),
+    ]
+    verdicts = by_row(outcomes, rows)
+    assert [(each.id, each.verdict, each.why) for each in verdicts] == [
+        ("A", "failed", ("two: step 1: silence",)),
+        ("B", "passed", ()),
+        ("C", "not runnable", ("needs a clock",)),
+    ]
+    lines = [" ".join(line.split()) for line in report(verdicts)]
+    assert lines == [
+        "MUST: 1 passed, 1 failed, 0 not runnable",
+        "FAILED A words of A",
+        "two: step 1: silence",
+        "passed B words of B",
+        "",
+        "MAY: 0 passed, 0 failed, 1 not runnable",
+        "not runnable C words of C",
+        "needs a clock",
+        "",
+    ]

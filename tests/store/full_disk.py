@@ -1,0 +1,132 @@
+"""`python -m tests.store.full_disk SCENARIO FOLDER`: a process whose files may not grow for a while.
+
+The limit on the size of files (RLIMIT_FSIZE) acts as a full disk does: a write takes a part, the next fails.
+Python ignores SIGXFSZ, so the write says so instead of ending the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import sys
+from pathlib import Path
+
+from moot.store.journal import KEEP_RECORDS, Journal, JournalSettings
+from tests.store.paper import PATIENCE, durable, health_of, opened, segments, texts, x
+
+SETTINGS = JournalSettings(retry_seconds=0.001, segment_bytes=2_000_000)
+
+
+def allow(size: int) -> None:
+    """How large a file may get; -1 lifts the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size if size >= 0 else hard, hard))
+
+
+class Retries(logging.Handler):
+    """Hears of every retry that failed."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.failed = asyncio.Event()
+        log = logging.getLogger("moot.store.journal")
+        log.setLevel(logging.DEBUG)
+        log.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.DEBUG:
+            self.failed.set()
+
+
+async def recovers(folder: Path) -> None:
+    """Full in the middle of a record; what was kept is written in order when there is room again."""
+    async with opened(folder, SETTINGS) as journal:
+        told, retries = health_of(journal), Retries()
+        await durable(journal, journal.append(x(0)))
+        allow(segments(folder)[0].stat().st_size + 1_234)
+        for i in range(1, 51):
+            journal.append(x(i))
+        assert await told.get() is False
+        assert not journal.able
+        assert journal.durable == 0 + 1
+        assert segments(folder)[0].stat().st_size == resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        order: list[int] = []
+        for i in range(51, 61):
+            journal.when_durable(journal.append(x(i)), lambda i=i: order.append(i))  # type: ignore[misc]
+        retries.failed.clear()
+        await retries.failed.wait()
+        assert not journal.able
+        allow(-1)
+        assert await told.get() is True
+        assert journal.able
+        assert order == list(range(51, 61))
+        await durable(journal, journal.append(x(61)))
+        assert told.empty()
+    assert texts(folder) == list(range(62))
+
+
+async def cannot_begin_a_segment(folder: Path) -> None:
+    """No room for the first record of a new segment."""
+    async with opened(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
+        told, retries = health_of(journal), Retries()
+        await durable(journal, journal.append(x(0)))
+        allow(0)
+        journal.append(x(1))
+        assert await told.get() is False
+        await retries.failed.wait()
+        journal.append(x(2))
+        allow(-1)
+        assert await told.get() is True
+        await durable(journal, journal.next_number - 1)
+    assert texts(folder) == [0, 1, 2]
+
+
+async def runs_out_of_memory_too(folder: Path) -> None:
+    """Beyond the bound one record stands for those that found no room; vital ones find some."""
+    async with opened(folder, SETTINGS) as journal:
+        told = health_of(journal)
+        allow(0)
+        journal.append(x(0))
+        assert await told.get() is False
+        for i in range(1, KEEP_RECORDS):
+            assert journal.append(x(i)) == i + 1
+        lost = {journal.append(x("no room")) for _ in range(7)}
+        assert lost == {KEEP_RECORDS + 1}
+        assert journal.append(x("vital"), vital=True) == KEEP_RECORDS + 2
+        assert journal.append(x("no room")) == KEEP_RECORDS + 3
+        allow(-1)
+        assert await told.get() is True
+        await durable(journal, journal.append(x("again")))
+    found = texts(folder)
+    assert found[:KEEP_RECORDS] == list(range(KEEP_RECORDS))
+    assert found[KEEP_RECORDS:] == ["lost", "vital", "lost", "again"]
+    counts = [line for line in segments(folder)[-1].read_bytes().splitlines() if b'"count":' in line]
+    assert [b'"count":7,' in counts[0], b'"count":1,' in counts[1]] == [True, True]
+
+
+async def closes_without_room(folder: Path) -> None:
+    """Closing tries once more, and then ends."""
+    journal = Journal.open(folder, SETTINGS)
+    told = health_of(journal)
+    allow(0)
+    journal.append(x(0))
+    assert await told.get() is False
+    await journal.close()
+    assert journal.durable == 0
+    allow(-1)
+    journal = Journal.open(folder, SETTINGS)
+    told = health_of(journal)
+    allow(0)
+    journal.append(x(1))
+    assert await told.get() is False
+    allow(-1)
+    await journal.close()
+    assert journal.durable == 1
+    assert texts(folder) == [1]
+
+
+if __name__ == "__main__":
+    scenarios = (recovers, cannot_begin_a_segment, runs_out_of_memory_too, closes_without_room)
+    (chosen,) = [scenario for scenario in scenarios if scenario.__name__ == sys.argv[1]]
+    asyncio.run(asyncio.wait_for(chosen(Path(sys.argv[2])), PATIENCE))

@@ -1,0 +1,105 @@
+"""Journals for tests: members, a journal that is opened and closed, what stands in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+
+from moot.protocol.operation import Json
+from moot.store.journal import Journal, JournalSettings
+from moot.store.records import read_records
+
+# Every wait of a test ends, one way or the other.
+PATIENCE = 30.0
+SMALL = JournalSettings(segment_bytes=400, retry_seconds=0.001)
+
+
+def folder_in(tmp_path: Path, space: str = "lab") -> Path:
+    return tmp_path / "spaces" / space / "journal"
+
+
+def members(fields: dict[str, Json]) -> bytes:
+    return orjson.dumps(fields)[1:-1]
+
+
+def said(id: str, who: str = "alice", *, t: float = 1.0, out: str = "accepted", **envelope: Json) -> bytes:
+    """A record of an envelope, as the gateway writes it."""
+    fields = {"kind": "chat", **envelope}
+    raw = {"protocol": "mew/v0.4", "id": id, "from": who, **fields}
+    head = {
+        "t": t,
+        "in": "receive",
+        "session": "s1",
+        "who": who,
+        "out": out,
+        "kind": fields["kind"],
+        "id": id,
+    }
+    return members({**head, "raw": raw})
+
+
+@asynccontextmanager
+async def opened(folder: Path, settings: JournalSettings | None = None) -> AsyncIterator[Journal]:
+    journal = Journal.open(folder, settings or JournalSettings())
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield journal
+    finally:
+        await journal.close()
+
+
+def write(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
+    """A journal with these records, one tick each, closed again."""
+
+    async def run() -> None:
+        async with opened(folder, settings) as journal:
+            for record in records:
+                await durable(journal, journal.append(record))
+
+    asyncio.run(run())
+
+
+async def durable(journal: Journal, number: int) -> None:
+    done = asyncio.Event()
+    journal.when_durable(number, done.set)
+    await done.wait()
+
+
+def health_of(journal: Journal) -> asyncio.Queue[bool]:
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    journal.on_health = told.put_nowait
+    return told
+
+
+def texts(folder: Path) -> list[Json]:
+    """The `x` of every record, for tests that write numbers and words."""
+    return [record.fields.get("x", record.fields.get("in")) for record in read_records(folder)]
+
+
+def x(value: Json) -> bytes:
+    return members({"x": value})
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"))
+
+
+def descriptor_of(path: Path) -> int:
+    """The descriptor under which this process has a file open."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}") == str(path.resolve()):
+                return int(name)
+        except FileNotFoundError:
+            continue
+    raise AssertionError(f"{path} is not open")
+
+
+def edit(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Tamper with the lines of a segment."""
+    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))

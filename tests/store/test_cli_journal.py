@@ -1,0 +1,223 @@
+"""`moot journal` as a user types it."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from moot.cli import main
+from moot.cli.terminal import printable, printable_json
+from moot.store.database import Database
+from moot.store.journal import JournalSettings
+from tests.store.crash_soak import ROOT
+from tests.store.paper import edit, folder_in, members, said, segments, write
+
+ATTACK = "\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \u2066x\u2069 \x9b31m \u200b \ud7ff \U000e0041"
+RECORDS = [
+    members({"t": 1_760_000_000.0, "in": "join", "session": "s1", "who": "agent", "out": "accepted"}),
+    said("p1", "agent", t=1_760_000_001.5, kind="mcp/proposal", payload={"method": "tools/call"}),
+    said("f1", "alice", t=1_760_000_002.0, kind="mcp/request", correlation_id=["p1", "gone"], to=["files"]),
+    said("r1", "files", t=1_760_000_003.0, kind="mcp/response", correlation_id=["f1"]),
+    said("e1", "agent", t=1_760_000_004.0, kind="mcp/request", out="capability_violation"),
+    said("=1+1", "mallory", t=1_760_000_005.0, payload={"text": ATTACK, "long": "x" * 300}),
+    members({"t": 1e30, "in": "admin", "who": "root", "by": "root"}),
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write(folder_in(tmp_path), RECORDS)
+    return tmp_path
+
+
+def run(data: Path, capsys: pytest.CaptureFixture[str], action: str, *arguments: str, code: int = 0) -> str:
+    assert main(["journal", action, "--data", str(data), *arguments]) == code
+    captured = capsys.readouterr()
+    return captured.out if code == 0 or captured.out else captured.err
+
+
+def test_tail_shows_the_last_records_one_a_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(data, capsys, "tail").splitlines()
+    assert len(lines) == 7
+    assert "2025-10-09T08:53:22.000Z  alice  mcp/request  f1  to files  about p1, gone" in lines[2]
+    assert "refused: capability_violation" in lines[4]
+    assert lines[5].endswith("…")
+    assert '{"by":"root"}' in lines[6]
+    assert [line.split()[0] for line in run(data, capsys, "tail", "-n", "2").splitlines()] == ["6", "7"]
+    assert run(data, capsys, "tail", "-n", "0") == ""
+
+
+def test_tail_as_json_is_what_was_journaled(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = [json.loads(line) for line in run(data, capsys, "tail", "--json").splitlines()]
+    assert told == [json.loads(line) for line in segments(folder_in(data))[0].read_text().splitlines()]
+
+
+def test_follow_prints_what_comes(data: Path) -> None:
+    arguments = ["journal", "tail", "--data", str(data), "-n1", "--follow", "--json"]
+    child = subprocess.Popen([sys.executable, "-m", "moot.cli", *arguments], stdout=subprocess.PIPE, cwd=ROOT)  # noqa: S603
+    assert child.stdout is not None
+    with child.stdout as told:
+        try:
+            assert json.loads(told.readline())["n"] == 7
+            for id in ("new1", "new2"):
+                write(folder_in(data), [said(id)], JournalSettings(segment_bytes=50))
+                assert json.loads(told.readline())["id"] == id
+        finally:
+            child.kill()
+            child.wait()
+
+
+def test_nothing_that_a_peer_wrote_reaches_the_terminal_as_a_command(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["tail"], ["tail", "--json"], ["show", "6"], ["show", "6", "--json"], ["search"]):
+        told = run(data, capsys, arguments[0], *arguments[1:])
+        for line in told.splitlines():
+            assert line.isprintable(), arguments
+        assert "\\u202e" in told or "…" in told
+
+
+def test_what_is_harmless_is_shown_as_it_is() -> None:
+    assert printable("Grüße, 世界\u3000ok\u00a0!") == "Grüße, 世界\u3000ok\u00a0!"
+    assert printable("a\nb\x1b[m\u202e\U000e0041") == "a\\nb\\x1b[m\\u202e\\U000e0041"
+    text = '{"a":"\U000e0041\x7f\u202e é"}'
+    assert printable_json(text.encode()) == '{"a":"\\udb40\\udc41\\u007f\\u202e é"}'
+    assert json.loads(printable_json(text.encode())) == json.loads(text)
+    assert printable_json(b'{\t"a"\r:\n1}') == '{ "a" : 1}'
+
+
+def test_show_tells_what_a_record_correlates_to_and_what_to_it(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = run(data, capsys, "show", "f1")
+    assert '"session": "s1"' in told
+    assert "correlates to:       2  " in told
+    assert "correlates to: gone (not in this journal)" in told
+    assert "correlated by:       4  " in told
+    assert run(data, capsys, "show", "3") == told
+    rows = [json.loads(line) for line in run(data, capsys, "show", "f1", "--json").splitlines()]
+    assert [(name, row["n"]) for line in rows for name, row in line.items()] == [
+        ("record", 3),
+        ("correlates_to", 2),
+        ("correlated_by", 4),
+    ]
+
+
+def test_show_shows_every_record_of_an_id(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder_in(data), [said("f1", "bob", out="duplicate_id"), said("2024")])
+    told = run(data, capsys, "show", "f1")
+    assert "duplicate_id" in told
+    assert told.count('"session": "s1"') == 2
+    assert '"n": 9' in run(data, capsys, "show", "2024")
+    assert "no record 'nothing'" in run(data, capsys, "show", "nothing", code=1)
+
+
+def test_a_damaged_index_says_what_to_do(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(data, capsys, "show", "f1")
+    path = folder_in(data).parent / "index.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
+    assert "Delete it" in run(data, capsys, "show", "f1", code=1)
+    path.unlink()
+    assert "about p1" in run(data, capsys, "show", "f1")
+
+
+def test_search_takes_all_its_conditions_together(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def found(*arguments: str) -> list[int]:
+        lines = run(data, capsys, "search", "--json", *arguments).splitlines()
+        return [json.loads(line)["n"] for line in lines]
+
+    assert found() == [1, 2, 3, 4, 5, 6, 7]
+    assert found("--kind", "mcp/*", "--from", "agent") == [2, 5]
+    assert found("--outcome", "capability_violation") == [5]
+    assert found("--id", "r1") == [4]
+    assert found("--about", "f1") == [4]
+    assert found("--text", "TOOLS/call") == [2]
+    assert found("--since", "2025-10-09T08:53:22Z", "--until", "1760000003") == [3, 4]
+    assert found("--since", "2025-10-09", "--until", "2025-10-10") == [1, 2, 3, 4, 5, 6]
+    assert found("--since", "1h") == [7]
+    assert "agent" in run(data, capsys, "search", "--kind", "join")
+
+
+def test_a_time_that_is_none_is_a_mistake_in_the_call(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(data, capsys, "search", "--since", "yesterday")
+    assert "2026-01-31" in capsys.readouterr().err
+
+
+def test_export_writes_the_lines_as_they_are(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = data / "out.jsonl"
+    assert "7 records" in run(data, capsys, "export", str(file))
+    assert file.read_bytes() == segments(folder_in(data))[0].read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "exists" in run(data, capsys, "export", "--jsonl", str(file), code=1)
+    assert "cannot write" in run(data, capsys, "export", str(data / "no" / "folder"), code=1)
+
+
+def test_export_as_a_table_runs_no_formula(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = data / "out.csv"
+    run(data, capsys, "export", "--csv", str(file))
+    rows = list(csv.DictReader(io.StringIO(file.read_text("utf-8"), newline="")))
+    assert [row["number"] for row in rows] == [str(number) for number in range(1, 8)]
+    assert rows[5]["id"] == "'=1+1"
+    assert json.loads(rows[5]["payload"])["text"] == ATTACK
+    assert (rows[2]["correlation_id"], rows[2]["to"], rows[2]["out"]) == ("p1 gone", "files", "accepted")
+
+
+def test_export_to_the_standard_output_is_nothing_but_the_records(data: Path) -> None:
+    command = [sys.executable, "-m", "moot.cli", "journal", "export", "--data", str(data), "-"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60, cwd=ROOT)  # noqa: S603
+    assert done.stdout == segments(folder_in(data))[0].read_bytes()
+
+
+def test_verify_exits_with_1_and_names_the_place(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """D-85."""
+    assert run(data, capsys, "verify") == "lab: 7 records, 1 to 7: the chain holds\n"
+    path = segments(folder_in(data))[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    assert "no whole record yet" in run(data, capsys, "verify")
+    path.write_bytes(whole)
+    edit(path, lambda lines: [*lines[:2], *lines[3:]])
+    told = run(data, capsys, "verify", code=1)
+    assert "broken at 000000000001.jsonl line 3: removed: record 3 is missing" in told
+    assert "2 records before it hold" in told
+
+
+def test_verify_notices_that_the_end_was_cut_off_behind_a_snapshot(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def save() -> None:
+        database = Database.open(data / "moot.sqlite")
+        await database.save_snapshot("lab", 7, b"{}")
+        await database.close()
+
+    asyncio.run(save())
+    assert "the chain holds" in run(data, capsys, "verify")
+    edit(segments(folder_in(data))[0], lambda lines: lines[:-1])
+    assert "ends with record 6, but a snapshot covers record 7" in run(data, capsys, "verify", code=1)
+
+
+def test_the_space_has_to_be_named_when_there_are_several(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder_in(data, "den"), [said("other")])
+    assert "choose one with --space (den, lab)" in run(data, capsys, "tail", code=1)
+    assert "other" in run(data, capsys, "tail", "--space", "den")
+    assert "there is den, lab" in run(data, capsys, "tail", "--space", "no", code=1)
+    assert run(data, capsys, "verify").count("the chain holds") == 2
+    assert run(data, capsys, "verify", "--space", "den").count("the chain holds") == 1
+
+
+def test_no_journal_says_where_it_looked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--data" in run(tmp_path, capsys, "tail", code=1)
+    folder_in(tmp_path).mkdir(parents=True)
+    assert run(tmp_path, capsys, "tail") == ""
+    assert run(tmp_path, capsys, "verify") == "lab: 0 records: the chain holds\n"

@@ -1,0 +1,121 @@
+"""Snapshots and small facts."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from moot.errors import UsageError
+from moot.store.database import Database, Snapshot, covered_position
+
+
+def with_database(path: Path, story: Callable[[Database], Awaitable[None]]) -> None:
+    async def run() -> None:
+        database = Database.open(path)
+        await story(database)
+        await database.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_the_newest_snapshot_of_a_space_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "moot.sqlite"
+
+    async def save(database: Database) -> None:
+        assert await database.load_snapshot("lab") is None
+        await database.save_snapshot("lab", 5, b'{"a":1}')
+        await database.save_snapshot("lab", 9, b'{"a":2}')
+        await database.save_snapshot("den", 7, b"{}")
+
+    async def load(database: Database) -> None:
+        assert await database.load_snapshot("lab") == Snapshot(9, b'{"a":2}')
+        assert await database.load_snapshot("lab", at_most=8) == Snapshot(5, b'{"a":1}')
+        assert await database.load_snapshot("lab", at_most=4) is None
+        assert await database.load_snapshot("den") == Snapshot(7, b"{}")
+
+    with_database(path, save)
+    with_database(path, load)
+    assert covered_position(path, "lab") == 9
+    assert covered_position(path, "other") == 0
+    assert covered_position(tmp_path / "none", "lab") == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_three_snapshots_are_kept_and_none_beyond_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "moot.sqlite"
+
+    async def story(database: Database) -> None:
+        await database.save_snapshot("den", 1, b"")
+        for position in (1, 2, 3, 4, 5):
+            await database.save_snapshot("lab", position, b"%d" % position)
+        await database.save_snapshot("lab", 4, b"anew")
+
+    with_database(path, story)
+    with closing(sqlite3.connect(path)) as look:
+        rows = look.execute("SELECT space, position FROM snapshots ORDER BY 1, 2").fetchall()
+    assert rows == [("den", 1), ("lab", 3), ("lab", 4)]
+
+
+def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "moot.sqlite"
+
+    async def save(database: Database) -> None:
+        await database.save_snapshot("lab", 1, b"one")
+        await database.save_snapshot("lab", 2, b"two")
+
+    async def load(database: Database) -> None:
+        assert await database.load_snapshot("lab") == Snapshot(1, b"one")
+
+    with_database(path, save)
+    with closing(sqlite3.connect(path)) as look, look:
+        look.execute("UPDATE snapshots SET state = x'00' WHERE position = 2")
+    with_database(path, load)
+
+
+def test_facts_are_kept_replaced_listed_and_forgotten(tmp_path: Path) -> None:
+    async def story(database: Database) -> None:
+        await database.put("lab", "token/a_1", b"x")
+        await database.put("lab", "token/a_1", b"y")
+        await database.put("lab", "tokenXa", b"z")
+        await database.put("den", "token/b", b"")
+        assert await database.get("lab", "token/a_1") == b"y"
+        assert await database.get("lab", "none") is None
+        assert await database.items("lab", "token/") == {"token/a_1": b"y"}
+        assert await database.items("lab") == {"token/a_1": b"y", "tokenXa": b"z"}
+        await database.put("lab", "token/a_1", None)
+        assert await database.items("lab", "token/") == {}
+
+    with_database(tmp_path / "moot.sqlite", story)
+
+
+def test_calls_are_carried_out_in_the_order_in_which_they_are_made(tmp_path: Path) -> None:
+    async def story(database: Database) -> None:
+        for position in range(1, 20):
+            database.save_snapshot("lab", position, b"%d" % position)
+        assert await database.load_snapshot("lab") == Snapshot(19, b"19")
+
+    with_database(tmp_path / "moot.sqlite", story)
+
+
+def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "moot.sqlite"
+    path.write_bytes(b"this is not a database" * 100)
+    with pytest.raises(UsageError, match="move it away"):
+        Database.open(path)
+    with pytest.raises(UsageError, match="cannot read"):
+        covered_position(path, "lab")
+    path.unlink()
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    with pytest.raises(UsageError, match="version 99"):
+        Database.open(path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot use"):
+        Database.open(tmp_path / "file" / "moot.sqlite")

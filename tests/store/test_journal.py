@@ -1,0 +1,261 @@
+"""Writing a journal: numbers, order, durability, segments, retention, going on after an end."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from moot.errors import UsageError
+from moot.store.journal import Journal, JournalSettings
+from moot.store.records import read_records, verify
+from moot.store.segments import remove_segments
+from tests.store.paper import PATIENCE, SMALL, durable, folder_in, opened, said, segments, texts, write, x
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="journals live on POSIX")
+
+
+def test_records_are_numbered_from_one_and_chained_from_the_name_of_the_space(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    write(folder, [x("a"), x("b")])
+    first, second = segments(folder)[0].read_bytes().splitlines()
+    one = hashlib.sha256(b'lab{"n":1,"x":"a"}').hexdigest()
+    two = hashlib.sha256(one.encode() + b'{"n":2,"x":"b"}').hexdigest()
+    assert first == b'{"n":1,"x":"a","h":"%b"}' % one.encode()
+    assert second == b'{"n":2,"x":"b","h":"%b"}' % two.encode()
+
+
+def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    write(folder, [x(1), x(2)])
+    write(folder, [x(3)])
+    assert texts(folder) == [1, 2, 3]
+    assert verify(folder).count == 3
+    assert len(segments(folder)) == 1
+
+
+def test_files_and_folders_are_for_the_owner_only(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    write(folder, [x(1)])
+    assert stat.S_IMODE(segments(folder)[0].stat().st_mode) == 0o600
+    for path in (folder, folder.parent, folder.parent.parent):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_records_of_one_tick_are_written_together_and_called_back_in_order(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with opened(folder_in(tmp_path)) as journal:
+            told: list[int] = []
+            done = asyncio.Event()
+            numbers = [journal.append(x(i)) for i in range(5)]
+            assert journal.next_number == 6
+            assert journal.durable == 0
+            for number in reversed(numbers):
+                journal.when_durable(number, lambda number=number: told.append(number))  # type: ignore[misc]
+            journal.when_durable(numbers[-1], done.set)
+            await done.wait()
+            assert told == [1, 2, 3, 4, 5]
+            assert journal.durable == journal.recorded == 5
+            again = asyncio.Event()
+            journal.when_durable(3, again.set)
+            assert not again.is_set()
+            await again.wait()
+
+    asyncio.run(run())
+
+
+def test_records_become_durable_though_nobody_waits_for_them(tmp_path: Path) -> None:
+    """D-41: within `sync_seconds` or `sync_records`; both ways."""
+
+    async def run(settings: JournalSettings, count: int) -> None:
+        folder = folder_in(tmp_path, f"lab-{count}")
+        async with opened(folder, settings) as journal:
+            for i in range(count):
+                journal.append(x(i))
+            while journal.durable < count:
+                await asyncio.sleep(0)
+
+    asyncio.run(run(JournalSettings(sync_seconds=0.001), 1))
+    asyncio.run(run(JournalSettings(sync_seconds=3600, sync_records=3), 3))
+
+
+def test_a_fault_in_one_callback_does_not_keep_the_others(tmp_path: Path) -> None:
+    async def run() -> None:
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, facts: faults.append(facts["exception"]))
+
+        def stumble() -> None:
+            raise ZeroDivisionError
+
+        async with opened(folder_in(tmp_path)) as journal:
+            number = journal.append(x(1))
+            journal.when_durable(number, stumble)
+            await durable(journal, number)
+        assert [type(fault) for fault in faults] == [ZeroDivisionError]
+
+    asyncio.run(run())
+
+
+def test_line_ends_between_the_members_of_an_envelope_do_not_break_a_line(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    write(folder, [b'"raw":{\n "id":\r\n"e\\n1"}', x(2)])
+    first, second = read_records(folder)
+    assert first.fields["raw"] == {"id": "e\n1"}
+    assert first.envelope == b'{  "id":\r "e\\n1"}'
+    assert second.envelope is None
+    assert verify(folder).ok
+
+
+def test_a_full_segment_is_followed_by_one_that_is_named_by_its_first_record(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    write(folder, [x(i) for i in range(1, 21)], SMALL)
+    paths = segments(folder)
+    assert len(paths) > 3
+    for path in paths:
+        first = path.read_bytes().partition(b",")[0]
+        assert first == b'{"n":%d' % int(path.stem)
+    assert texts(folder) == list(range(1, 21))
+    assert verify(folder).count == 20
+
+
+def test_a_backlog_is_written_step_by_step_in_order(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+
+    async def run() -> None:
+        async with opened(folder, JournalSettings(segment_bytes=50_000)) as journal:
+            for i in range(6_000):
+                journal.append(x(i))
+
+    asyncio.run(run())
+    assert texts(folder) == list(range(6_000))
+    assert verify(folder).ok
+
+
+def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    settings = JournalSettings(segment_bytes=50, retain_segments=2)
+
+    async def run() -> None:
+        async with opened(folder, settings) as journal:
+            for i in range(1, 11):
+                await durable(journal, journal.append(x(i)))
+            assert len(segments(folder)) == 10
+            journal.covered(0)
+            journal.covered(4)
+            await durable(journal, journal.append(x(11)))
+            assert [int(path.stem) for path in segments(folder)] == [5, 6, 7, 8, 9, 10, 11]
+            journal.covered(11)
+            await durable(journal, journal.append(x(12)))
+            # The two newest of those that there were stay, and the new one.
+            assert [int(path.stem) for path in segments(folder)] == [10, 11, 12]
+
+    asyncio.run(run())
+    verdict = verify(folder)
+    assert (verdict.ok, verdict.first, verdict.last) == (True, 10, 12)
+    write(folder, [x(13)], settings)
+    assert texts(folder) == [10, 11, 12, 13]
+    assert verify(folder).ok
+
+
+def test_without_retention_nothing_goes(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+
+    async def run() -> None:
+        async with opened(folder, SMALL) as journal:
+            for i in range(20):
+                await durable(journal, journal.append(x(i)))
+            journal.covered(20)
+
+    asyncio.run(run())
+    assert len(texts(folder)) == 20
+
+
+def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    write(folder, [x(i) for i in range(1, 7)], JournalSettings(segment_bytes=50))
+    kept = {path: path.read_bytes() for path in segments(folder)}
+    remove_segments(folder, 4)
+    for path, text in kept.items():
+        path.write_bytes(text)
+    assert texts(folder) == [5, 6]
+    assert verify(folder).ok
+    write(folder, [x(7)])
+    assert [int(path.stem) for path in segments(folder)] == [5, 6]
+    assert verify(folder).ok
+
+
+def test_a_removal_that_fails_is_a_warning_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = folder_in(tmp_path)
+
+    async def run() -> None:
+        async with opened(folder, JournalSettings(segment_bytes=50, retain_segments=1)) as journal:
+            for i in range(3):
+                await durable(journal, journal.append(x(i)))
+            (folder / "removed.json.new").mkdir()
+            journal.covered(3)
+            await durable(journal, journal.append(x(3)))
+
+    asyncio.run(run())
+    assert "could not be removed" in caplog.text
+    assert texts(folder) == [0, 1, 2, 3]
+
+
+def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    off = JournalSettings(mode="off")
+
+    async def run(expected: int) -> None:
+        async with opened(folder, off) as journal:
+            number = journal.append(x(1))
+            assert number == journal.durable == expected
+            assert journal.recorded == expected - 1
+            await durable(journal, number)
+            journal.covered(number)
+            assert journal.able
+
+    asyncio.run(run(1))
+    assert not folder.exists()
+    write(folder, [x(1), x(2)])
+    asyncio.run(run(3))
+    assert texts(folder) == [1, 2]
+
+
+def test_a_journal_has_one_writer(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+
+    async def run() -> None:
+        async with opened(folder):
+            with pytest.raises(UsageError, match="another process writes"):
+                Journal.open(folder, JournalSettings())
+        async with opened(folder) as journal:
+            journal.append(said("e1"))
+
+    asyncio.run(run())
+
+
+def test_a_closed_journal_takes_no_more(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with opened(folder_in(tmp_path), SMALL) as journal:
+            pass
+        await journal.close()
+        journal.covered(1)
+        with pytest.raises(UsageError, match="closed"):
+            journal.append(x(1))
+
+    asyncio.run(run())
+
+
+def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "spaces").write_text("a file where a folder should be")
+
+    async def run() -> None:
+        with pytest.raises(UsageError, match="--data"):
+            Journal.open(folder_in(tmp_path), JournalSettings())
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))

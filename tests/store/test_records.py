@@ -1,0 +1,264 @@
+"""Reading a journal, whether its chain holds, and what a crash leaves at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from moot.errors import UsageError
+from moot.store.chain import Head, seal
+from moot.store.journal import Journal, JournalSettings
+from moot.store.records import (
+    Place,
+    follow_records,
+    last_records,
+    read_records,
+    record_at,
+    verify,
+)
+from tests.store.paper import SMALL, edit, folder_in, members, said, segments, texts, write, x
+
+
+def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 << 20) -> Path:
+    folder = folder_in(tmp_path)
+    write(folder, [x(i) for i in range(1, count + 1)], JournalSettings(segment_bytes=segment_bytes))
+    return folder
+
+
+def forged(lines: list[bytes]) -> list[bytes]:
+    """Line 3 with another content and a hash that fits it."""
+    text, _ = seal([x("forged")], Head(3, lines[1][-67:-3]))
+    return [*lines[:2], text, *lines[3:]]
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "line", "words"),
+    [
+        (lambda lines: [*lines[:2], *lines[3:]], "removed", 3, "record 3 is missing"),
+        (lambda lines: [*lines[:2], *lines[5:]], "removed", 3, "record 3 to 5 is missing"),
+        (lambda lines: lines[1:], "removed", 1, "record 1 is missing"),
+        (lambda lines: [*lines[:2], lines[2].replace(b'x":3', b'x":4'), *lines[3:]], "changed", 3, ""),
+        (lambda lines: [*lines[:2], lines[2][:-9] + b'000000"}\n', *lines[3:]], "changed", 3, ""),
+        (forged, "changed", 4, "or the one before it"),
+        (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "reordered", 2, "record 3 stands where"),
+        (lambda lines: [*lines[:4], lines[1], *lines[4:]], "reordered", 5, "record 2 stands where"),
+        (lambda lines: [*lines, lines[3]], "reordered", 13, "record 4 stands here again"),
+        (lambda lines: [*lines[:2], lines[2][:20] + b"\n", *lines[3:]], "truncated", 3, "cut short"),
+        (lambda lines: [*lines[:2], lines[2][:20] + lines[3], *lines[4:]], "changed", 3, "record 3 or"),
+        (lambda lines: [*lines[:2], b"\n", *lines[2:]], "truncated", 3, "cut short"),
+    ],
+)  # fmt: skip
+def test_tampering_shows_with_its_place(
+    tmp_path: Path, change: Callable[[list[bytes]], list[bytes]], what: str, line: int, words: str
+) -> None:
+    """D-85."""
+    folder = journal_of(tmp_path)
+    assert verify(folder).ok
+    edit(segments(folder)[0], change)
+    verdict = verify(folder)
+    assert verdict.problem is not None
+    assert verdict.problem[:3] == (what, "000000000001.jsonl", line)
+    assert words in verdict.problem.text
+    assert verdict.count == line - 1
+
+
+def test_a_segment_that_was_removed_or_cut_short_shows(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path, segment_bytes=200)
+    first, second, third, *_ = segments(folder)
+    kept = second.read_bytes()
+    second.unlink()
+    problem = verify(folder).problem
+    assert problem is not None
+    assert (problem.what, problem.segment, problem.line) == ("removed", third.name, 1)
+    second.write_bytes(kept[: kept.index(b"\n") + 1])
+    problem = verify(folder).problem
+    assert problem is not None
+    assert (problem.what, problem.segment) == ("removed", third.name)
+    second.write_bytes(kept[:-5])
+    problem = verify(folder).problem
+    assert problem is not None
+    assert (problem.what, problem.segment) == ("truncated", second.name)
+    second.write_bytes(kept)
+    first.unlink()
+    problem = verify(folder).problem
+    assert problem is not None
+    assert (problem.what, problem.segment) == ("removed", second.name)
+
+
+def test_a_journal_under_another_space_does_not_fit(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path)
+    other = folder_in(tmp_path, "den")
+    other.parent.mkdir()
+    folder.rename(other)
+    assert not verify(other).ok
+
+
+def test_an_unfinished_last_line_is_not_there_yet(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path)
+    path = segments(folder)[0]
+    path.write_bytes(path.read_bytes()[:-10])
+    verdict = verify(folder)
+    assert (verdict.ok, verdict.count) == (True, 11)
+    assert verdict.torn > 0
+    assert texts(folder) == list(range(1, 12))
+    assert [record.number for record in last_records(folder, 2)] == [10, 11]
+
+
+def test_a_torn_end_is_cut_off_and_kept_wherever_the_crash_struck(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path, 4)
+    path = segments(folder)[0]
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    start = len(whole) - len(lines[-1]) - len(lines[-2])
+    for size in range(start, len(whole)):
+        path.write_bytes(whole[:size])
+        left = whole[:size].count(b"\n")
+        torn = whole[:size].rpartition(b"\n")[2]
+        write(folder, [x("next")])
+        assert texts(folder) == [*range(1, left + 1), "next"]
+        assert verify(folder).ok
+        cut = list(folder.glob("*.torn"))
+        assert [file.read_bytes() for file in cut] == ([torn] if torn else [])
+        for file in cut:
+            file.unlink()
+
+
+@pytest.mark.parametrize(
+    "rubbish", [b"\0" * 4096, b"\0" * 50 + b"\n", b'{"n":5,"x":5}\n', b"\xff\n\xff\n\n{"]
+)
+def test_rubbish_behind_the_last_record_is_a_torn_end(tmp_path: Path, rubbish: bytes) -> None:
+    folder = journal_of(tmp_path, 4)
+    with segments(folder)[0].open("ab") as file:
+        file.write(rubbish)
+    write(folder, [x(5)])
+    assert texts(folder) == [1, 2, 3, 4, 5]
+    assert verify(folder).ok
+    (torn,) = folder.glob("*.torn")
+    assert torn.read_bytes() == rubbish
+
+
+def test_a_last_record_that_does_not_fit_is_cut_off(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path, 4)
+    edit(segments(folder)[0], lambda lines: [*lines[:3], lines[3].replace(b'"x":4', b'"x":5')])
+    write(folder, [x("next")])
+    assert texts(folder) == [1, 2, 3, "next"]
+
+
+def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path, 6)
+    edit(segments(folder)[0], lambda lines: [*lines[:2], *lines[3:]])
+
+    async def run() -> None:
+        with pytest.raises(UsageError, match=r"000000000001\.jsonl line 3.*moot journal verify"):
+            Journal.open(folder, JournalSettings())
+
+    before = segments(folder)[0].read_bytes()
+    asyncio.run(run())
+    assert segments(folder)[0].read_bytes() == before
+
+
+def test_a_missing_segment_is_not_written_over(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path, segment_bytes=100)
+    segments(folder)[-2].unlink()
+
+    async def run() -> None:
+        with pytest.raises(UsageError, match="records before it are missing"):
+            Journal.open(folder, JournalSettings())
+
+    asyncio.run(run())
+
+
+def test_an_empty_last_segment_is_gone_on_with(tmp_path: Path) -> None:
+    """What a crash right after the start of a segment leaves."""
+    folder = journal_of(tmp_path, 4, segment_bytes=50)
+    (folder / "000000000005.jsonl").touch()
+    write(folder, [x(5)])
+    assert texts(folder) == [1, 2, 3, 4, 5]
+    assert verify(folder).ok
+
+
+def test_a_note_of_removal_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path)
+    (folder / "removed.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"removed\.json cannot be read"):
+        verify(folder)
+
+
+# Reading
+
+
+def test_reading_begins_after_any_record(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path, segment_bytes=200)
+    for after in range(14):
+        assert [record.number for record in read_records(folder, after)] == list(range(after + 1, 13))
+    for record in read_records(folder):
+        assert record_at(folder, record.place).line == record.line  # type: ignore[union-attr]
+        rest = read_records(folder, record.number, start=record.end)
+        assert [later.number for later in rest] == list(range(record.number + 1, 13))
+
+
+def test_the_last_records_are_read_from_the_end_over_segments(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path, segment_bytes=200)
+    for count in range(15):
+        found = last_records(folder, count)
+        assert [record.number for record in found] == list(range(1, 13))[max(0, 12 - count) :]
+        assert [record.place for record in found] == [
+            record.place for record in read_records(folder, max(0, 12 - count))
+        ]
+
+
+def test_long_records_are_read_whole_from_both_ends(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    long = "é" * 600_000
+    write(folder, [x("a"), x(long), members({"x": "c"}).replace(b":", b":\r"), x("d")])
+    assert texts(folder) == ["a", long, "c", "d"]
+    assert [record.fields["x"] for record in last_records(folder, 3)] == [long, "c", "d"]
+
+
+def test_following_waits_for_what_comes_next(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path, 2, segment_bytes=100)
+    waits: list[int] = []
+
+    def pause() -> None:
+        waits.append(1)
+        write(folder, [x(10 + len(waits))], SMALL)
+
+    found = follow_records(folder, 1, pause)
+    assert [next(found).fields["x"] for _ in range(4)] == [2, 11, 12, 13]
+
+
+def test_there_is_nothing_to_read_where_there_is_no_journal(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    assert list(read_records(folder)) == last_records(folder, 5) == []
+    assert verify(folder).ok
+    assert verify(folder).count == 0
+    assert record_at(folder, Place(1, 0)) is None
+
+
+def test_a_line_that_is_no_record_stops_reading_with_its_place(tmp_path: Path) -> None:
+    folder = journal_of(tmp_path)
+    edit(segments(folder)[0], lambda lines: [*lines[:2], b"what?\n", *lines[2:]])
+    with pytest.raises(UsageError, match="moot journal verify"):
+        list(read_records(folder))
+    with pytest.raises(UsageError, match="moot journal verify"):
+        last_records(folder, 11)
+    edit(segments(folder)[0], lambda lines: [*lines[:2], b'{"n":3,what?\n', *lines[3:]])
+    with pytest.raises(UsageError, match="record 3 is no record"):
+        texts(folder)
+
+
+def test_what_is_in_a_record_is_read_whatever_a_peer_wrote(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    raw = b'{"id":["x"],"correlation_id":[1,"a"],"x_correlation_ids":["a","b"]}'
+    odd = b'"t":"soon","in":"receive","who":7,"raw":' + raw
+    huge = b'"raw":{"n":' + b"9" * 400 + b',"s":"\\ud800"}'
+    write(folder, [odd, huge, said("e1", correlation_id="p1"), b'"in":"leave","raw":"text"'])
+    first, second, third, fourth = read_records(folder)
+    assert (first.time, first.word("who"), first.id, first.kind) == (0.0, "", "", "receive")
+    assert first.correlations == ["a", "b"]
+    assert second.fields["raw"] == {"n": int("9" * 400), "s": "?"}
+    assert (third.id, third.kind, third.time, third.correlations) == ("e1", "chat", 1.0, ["p1"])
+    assert fourth.said == {}
