@@ -53,6 +53,9 @@ class Peer:
     def drained(self) -> None:
         self._outbox.resume(asyncio.get_running_loop().time())
 
+    def flush(self) -> None:
+        """Nothing waits for a close here."""
+
 
 async def _nothing_else(_scope: object, _receive: object, _send: object) -> None:
     """HTTP is not answered."""

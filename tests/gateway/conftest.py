@@ -15,7 +15,7 @@ def _no_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]
     found = [
         record
         for when in ("setup", "call")
-        for record in caplog.get_records(when)  # type: ignore[arg-type]
+        for record in caplog.get_records(when)
         if record.exc_info or "Traceback" in record.getMessage()
     ]
     assert [f"{record.name}: {record.getMessage()} {record.exc_info}" for record in found] == []

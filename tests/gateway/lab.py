@@ -82,7 +82,7 @@ class Closed(Exception):
 
 
 class Client:
-    """One WebSocket. `heard` is everything that came, in order: envelopes parsed, stream frames as they are."""
+    """One WebSocket. `heard` is all that came, in order: envelopes parsed, stream frames as they are."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -128,7 +128,8 @@ class Client:
     async def ask(self, kind: str, payload: Json = None, **more: Any) -> dict[str, Any]:
         """Send an envelope and wait for what comes of it: its echo, or the answer about it."""
         id = await self.say(kind, payload, **more)
-        return await self.hear(lambda message: message["id"] == id or id in about_of(message))
+        answer: dict[str, Any] = await self.hear(lambda each: each["id"] == id or id in about_of(each))
+        return answer
 
     async def refused(self, kind: str, payload: Json = None, **more: Any) -> str | None:
         """The code that the answer refuses with, None when it was accepted."""

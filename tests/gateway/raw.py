@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 CONTINUATION: Final = 0x0
@@ -164,10 +164,8 @@ class RawClient:
 
     async def close(self) -> None:
         self.writer.transport.abort()
-        try:
+        with suppress(ConnectionError):
             await self.writer.wait_closed()
-        except ConnectionError:
-            pass
 
 
 @asynccontextmanager

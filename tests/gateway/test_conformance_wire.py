@@ -82,7 +82,7 @@ def test_silence_has_an_end() -> None:
         with pytest.raises(Unanswered, match="nothing was heard within"):
             wire.receive()
         driver = LiveDriver(address, {"a": "t"})
-        with pytest.raises(Unanswered, match="no answer within .* to an envelope under a false name"):
+        with pytest.raises(Unanswered, match=r"no answer within .* to an envelope under a false name"):
             driver.join("a", {})
         done.set()
         driver.close()

@@ -91,6 +91,7 @@ TWO_NEEDED: Final[dict[str, Json]] = {
     "quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 2}]
 }
 INVITE: Final[Json] = {"participant_id": "zoe"}
+USED: Final = fields("chat", id="c1")
 REQUEST: Final = fields("mcp/request", CALL, id="r1", to=["tool"])
 
 CASES: Final = [
@@ -128,7 +129,7 @@ CASES: Final = [
         before=said(("alice", fields("participant/pause", to=["agent"]))),
     ),
     # 5 duplicate
-    case("used id", CHAT | {"id": "c1"}, "duplicate_id", 409, before=said(("alice", fields("chat", id="c1")))),
+    case("used id", fields("chat", id="c1"), "duplicate_id", 409, before=said(("bob", USED))),
     # 6 reserved
     case("reserved system kind", fields("system/register"), "capability_violation", 400, sender="alice"),
     case("reserved stream kind", fields("stream/open"), "capability_violation", 403, sender="alice"),
@@ -233,7 +234,7 @@ CASES: Final = [
     case("a grant", fields("capability/grant", {"recipient": "tool", "capabilities": [{"kind": "chat"}]})),
     case("a stream", fields("stream/request", {"direction": "upload"}), sender="bob"),
     case("a kick", fields("space/kick", {"participant_id": "tool"}), sender="alice"),
-    case("an MCPx chat", {"protocol": "mcpx/v0.1", "id": "y1", "kind": "chat", "payload": {}}, dialect="mcpx"),
+    case("an MCPx chat", CHAT | {"protocol": "mcpx/v0.1"}, dialect="mcpx"),
     case("an m3p chat", {"id": "y2", "kind": "chat.message", "payload": {}}, dialect="m3p"),
 ]  # fmt: skip
 

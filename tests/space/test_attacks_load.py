@@ -77,14 +77,15 @@ def test_guests_who_come_and_go_under_ever_new_names_are_forgotten() -> None:
     lab.says("human", "mcp/proposal", CALL, id="open")
     lab.says("human", "mcp/proposal", CALL, id="over")
     lab.says("human", "mcp/withdraw", {}, about=["over"])
-    for number in range(1_000):
+    for number in range(2_500):
         name = f"guest-{number}"
         lab.enter(name, anonymous=True)
         for kind in ("mcp/proposal", "mcp/request", "stream/request", "vendor/x"):
             lab.says(name, kind, {"method": "x", "direction": "upload"}, to=["human"])
         lab.says(name, "mcp/reject", {}, about=["open", "over"])
         lab.leave(name)
-    assert largest_table(lab) <= 500
+    # Deadlines of what is over are cleared away a thousand at a time.
+    assert largest_table(lab) <= 1_600
     state = lab.space.state
     assert state.window.pinned.keys() == state.ledger.proposals.keys()
 

@@ -27,6 +27,8 @@ from moot.protocol.operation import Json
 
 _MARK: Final = "conformance-mark-"
 _NOBODY: Final = "conformance-nobody"
+# A little more, so that a clock of the other side agrees.
+_ERROR_SECONDS: Final = 1.05
 
 
 class Hands(msgspec.Struct, frozen=True):
@@ -72,6 +74,8 @@ class LiveDriver:
         self.tokens = dict(tokens)
         self._sessions: dict[str, Session] = {}
         self._posts: dict[str, Post] = {}
+        # Who was told of an error about which stream.
+        self._faulty: set[tuple[str, str]] = set()
         # Told apart from those of other drivers: some gateways keep them as messages.
         self._mark = f"{_MARK}{secrets.token_hex(4)}-"
         self._marks = 0
@@ -121,7 +125,21 @@ class LiveDriver:
         return self._settle(session)
 
     def frame(self, name: str, text: str) -> Heard:
-        return self.raw(name, text)
+        stream = (name, text[1:].partition("#")[0])
+        if stream in self._faulty:
+            # D-36: a second error about the same stream is told no sooner than a second later.
+            self._faulty.remove(stream)
+            self._let_pass(_ERROR_SECONDS)
+        heard = self.raw(name, text)
+        if any(message.get("kind", "").startswith("system") for message in heard.get(name, [])):
+            self._faulty.add(stream)
+        return heard
+
+    def _let_pass(self, seconds: float) -> None:
+        if self._hands is None:
+            time.sleep(seconds)
+        else:
+            self._hands.wait(seconds)
 
     def wait(self, seconds: float) -> Heard:
         self._in_our_hands().wait(seconds)

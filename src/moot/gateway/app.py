@@ -26,6 +26,7 @@ from moot.gateway.host import SpaceHost
 from moot.gateway.http import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
 from moot.gateway.outputs import OutputLog
+from moot.gateway.patience import Patience
 from moot.gateway.sockets import Reception, SocketSettings
 from moot.metrics import Registry
 from moot.net.http import Door, DoorLimits, http_protocol
@@ -118,13 +119,13 @@ class Gateway:
         config = self._with_url(name, settings.config)
         host = SpaceHost(name, config, folder, _journal_settings(self.config, settings), self._database)
         host.snapshot_records = self.config.snapshot_records
+        host.patience = Patience(self.config.errors_per_second)
         past = self._pasts[name] = Past(self.config.poll_window, self.config.poll_bytes)
         host.delivery = Delivery(
             Outgoing(asyncio.get_running_loop()),
             past,
             on_credential=_credential_noted(host),
             on_mail=self._mail_sender(name),
-            everyone=lambda: host.space.state.everyone(),
         )
         played = await host.start(config)
         for path in settings.output_logs.values():
@@ -229,6 +230,7 @@ class Gateway:
         for name, host in self.doors.hosts.items():
             gauge("moot_sessions", "joined sessions", read=_sessions_of(host), space=name)
             gauge("moot_received", "envelopes received", read=_received_by(host), space=name)
+            gauge("moot_refused", "envelopes refused", read=_refused_by(host), space=name)
             gauge("moot_journal_able", "whether the journal can be written", read=_able(host), space=name)
 
 
@@ -238,6 +240,10 @@ def _sessions_of(host: SpaceHost) -> Callable[[], float]:
 
 def _received_by(host: SpaceHost) -> Callable[[], float]:
     return lambda: host.received
+
+
+def _refused_by(host: SpaceHost) -> Callable[[], float]:
+    return lambda: host.refusals.total()
 
 
 def _able(host: SpaceHost) -> Callable[[], float]:

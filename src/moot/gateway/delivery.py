@@ -73,14 +73,12 @@ class Delivery:
         *,
         on_credential: Callable[[Credential], None],
         on_mail: Callable[[Mail], None],
-        everyone: Callable[[], Sequence[SessionId]],
     ) -> None:
         self.lines: dict[SessionId, Line] = {}
         self._outgoing = outgoing
         self._past = past
         self._on_credential = on_credential
         self._on_mail = on_mail
-        self._everyone = everyone
         # Called with every message in MEW's spelling, for members that are files (output_log).
         self.on_envelope: Callable[[bytes], None] | None = None
         # The audience that was looked up last: most messages go to the same one.
@@ -89,7 +87,7 @@ class Delivery:
         self._audience: list[Outbox] = []
         self._dialects: tuple[DialectName, ...] = ()
         self._only_dialect: DialectName | None = None
-        self._heard_by: frozenset[str] | None = None
+        self._heard_by: frozenset[str] = frozenset()
         self.delivered = 0
 
     def attach(self, session: SessionId, line: Line) -> None:
@@ -101,6 +99,10 @@ class Delivery:
         if line is not None:
             line.outbox.detach()
         self._sessions = None
+
+    def flush(self) -> None:
+        """Write now what waits for the end of the tick."""
+        self._outgoing.flush()
 
     def carry_out(self, effects: Iterable[Effect], now: float) -> list[Result]:
         """Do what the space asked for; what it says to a caller without a socket comes back."""
@@ -145,7 +147,7 @@ class Delivery:
         if message.__class__ is not Frame:
             if self.on_envelope is not None:
                 self.on_envelope(_spelled(effect, "mew") or b"")
-            self._past.add(now, effect, self._heard_by)
+            self._past.add(now, effect, self._heard_by if effect.private else None)
 
     def _look_up(self, sessions: Sequence[SessionId]) -> None:
         lines = [line for id in sessions if (line := self.lines.get(id)) is not None]
@@ -153,8 +155,7 @@ class Delivery:
         self._audience = [line.outbox for line in lines]
         self._dialects = tuple(dict.fromkeys(line.dialect for line in lines))
         self._only_dialect = self._dialects[0] if len(self._dialects) == 1 else None
-        to_all = sessions is self._everyone()
-        self._heard_by = None if to_all else frozenset(line.member for line in lines)
+        self._heard_by = frozenset(line.member for line in lines)
 
     def _answer(self, effect: Answer, now: float) -> None:
         line = self.lines.get(effect.session)

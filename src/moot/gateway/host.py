@@ -11,8 +11,9 @@ written, the space is told and refuses what must be audited (D-85); what it stil
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -20,12 +21,13 @@ from typing import Final
 import msgspec
 import orjson
 
-from moot.errors import MalformedEnvelope, Refused
+from moot.errors import MalformedEnvelope, Refused, UsageError
 from moot.gateway.delivery import Delivery
 from moot.gateway.mint import FreshMint
+from moot.gateway.patience import Patience
 from moot.gateway.records import ACCEPTED, members, replay, speaker, spoken, with_envelope
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import DialectName
+from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
@@ -36,6 +38,8 @@ from moot.space.space import Space
 from moot.store.database import Database
 from moot.store.journal import Journal, JournalSettings
 from moot.store.records import read_records
+
+log = logging.getLogger(__name__)
 
 # What gives or takes rights: seen by nobody before it is on disk.
 _CHANGES_RIGHTS: Final = frozenset(
@@ -65,9 +69,12 @@ class SpaceHost:
         self.space = Space(config)
         self.journal = journal
         self.delivery: Delivery
-        self.refused = 0
         self.received = 0
         self.snapshot_records = 10_000
+        # What malformed messages of one session are answered, and errors about one stream (D-36).
+        self.patience = Patience(10.0)
+        self._stream_patience = Patience(1.0)
+        self.refusals: Counter[str] = Counter()
         # The space's time; whoever runs vectors has it stand still.
         self.clock: Callable[[], float] = time.time
         self._database = database
@@ -98,7 +105,13 @@ class SpaceHost:
             self.space = Space.restore(config, orjson.loads(saved.state))
         played = 0
         for record in read_records(self._folder, after=position):
-            replay(self.space, record.line, config)
+            try:
+                replay(self.space, record.line, config)
+            except (Refused, UsageError) as fault:
+                # The configuration has changed since: whoever it no longer names cannot come in again.
+                log.warning(
+                    "not replayed", extra={"space": self.name, "record": record.number, "why": str(fault)}
+                )
             played += 1
         if saved is not None or played:
             self._step("restart", lambda now, mint: self.space.restart(now, mint))
@@ -195,17 +208,27 @@ class SpaceHost:
         effects = space.receive(session, envelope, now, mint)
         out = _outcome(effects)
         self.received += 1
+        if out != ACCEPTED:
+            data = self._refused(session, envelope, out, data)
         record = b"" if self._unwritten else spoken(now, self._speakers[session], envelope, out, mint, data)
         number = self.journal.append(record)
         self._carry_out(effects, number, now, waits=envelope.kind in _CHANGES_RIGHTS and out == ACCEPTED)
 
+    def _refused(self, session: SessionId, envelope: Envelope, code: str, raw: bytes) -> bytes:
+        """Count a refusal; what is journaled of it. A join holds a token, and no record ever does."""
+        self.refusals[code] += 1
+        log.info("refused", extra={"space": self.name, "session": session, "code": code})
+        return b"null" if envelope.kind.startswith("system") else raw
+
     def refuse(self, session: SessionId, refusal: Refused, size: int) -> None:
         """Answer something that never became an envelope; its bytes are not journaled, only that it came."""
         now, mint = self._clock(), FreshMint()
+        if session not in self.space.state.roster.sessions or not self.patience.answers(session, now):
+            return
         effects = self.space.refuse(session, refusal, now, mint)
         who = space_member(self.space, session)
         number = self._record("malformed", now, mint, session=session, who=who, out=refusal.code, size=size)
-        self.refused += 1
+        self.refusals[refusal.code] += 1
         self._carry_out(effects, number, now)
 
     def _frame(self, session: SessionId, data: bytes, binary: bool, now: float) -> None:
@@ -216,6 +239,10 @@ class SpaceHost:
             self.refuse(session, refusal, len(data))
             return
         effects = self.space.frame(session, frame, now, FreshMint())
+        if _outcome(effects) != ACCEPTED and not self._stream_patience.answers(
+            (session, frame.stream_id), now
+        ):
+            return
         self._carry_out(effects, self.journal.next_number - 1, now)
 
     async def post(
@@ -234,6 +261,8 @@ class SpaceHost:
         out = _outcome(effects)
         facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": envelope.id}
         facts["options"] = msgspec.to_builtins(options)
+        if out != ACCEPTED:
+            body = self._refused(session, envelope, out, body)
         head = members("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         number = self.journal.append(with_envelope(head, body))
         if out != ACCEPTED:
@@ -251,7 +280,7 @@ class SpaceHost:
         return self._known_since.get(name, 0.0)
 
     def credential_changed(self, name: str) -> None:
-        self._known_since.setdefault(name, self._clock())
+        self._known_since[name] = self._clock()
 
     def connected_at(self, session: SessionId) -> float:
         return self._connected_at.get(session, 0.0)
@@ -286,7 +315,9 @@ class SpaceHost:
         )
 
     def reload(self, config: SpaceConfig) -> None:
+        """Take a configuration over. The snapshot keeps what came of it: replay knows only the newest one."""
         self._step("reload", lambda now, mint: self.space.reload(config, now, mint))
+        self.save_snapshot()
 
     # The order of things
 

@@ -6,6 +6,7 @@ Every answer is JSON with a code and words. The ladder is the space's own; here 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -54,6 +55,12 @@ _CSP: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
+
+_HEADERS: Final = {
+    "Content-Security-Policy": _CSP,
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,24 +116,22 @@ class Endpoints:
             if denied is not None:
                 return _denied(denied)
             try:
-                response = await endpoint(request)
+                return await endpoint(request)
+            except _Denied as refusal:
+                return _denied(refusal.denied)
             except Refused as refusal:
                 return _refused(refusal.code, refusal.message, refusal.details, _kind_of(refusal))
             except Exception:
                 # A request's task: the peer gets no detail.
                 log.exception("a request could not be handled")
                 return _json(500, {"error": "internal", "message": "the gateway failed; its log says why"})
-            response.headers.setdefault("Content-Security-Policy", _CSP)
-            response.headers.setdefault("X-Content-Type-Options", "nosniff")
-            response.headers.setdefault("Cache-Control", "no-store")
-            return response
 
         return Route(path, guarded, methods=list(methods))
 
     # For everybody
 
     async def status_page(self, _: Request) -> Response:
-        return Response(STATUS_PAGE, media_type="text/html; charset=utf-8")
+        return Response(STATUS_PAGE, media_type="text/html; charset=utf-8", headers=_HEADERS)
 
     async def health(self, _: Request) -> Response:
         """D-85: `degraded` while a journal cannot be written."""
@@ -143,10 +148,11 @@ class Endpoints:
         )
 
     async def openapi(self, _: Request) -> Response:
-        return _json(200, openapi(self._version))
+        return _json(200, openapi(self._version, self.settings))
 
     async def metrics(self, _: Request) -> Response:
-        return PlainTextResponse(self._metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return PlainTextResponse(self._metrics(), media_type=kind, headers=_HEADERS)
 
     # For participants
 
@@ -191,9 +197,7 @@ class Endpoints:
     async def _post(self, request: Request, identity: Identity) -> Response:
         if not self.settings.inject:
             return _denied(Denied(404, "posting is turned off here: connect a WebSocket"))
-        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if content_type != "application/json":
-            return _denied(Denied(415, "send Content-Type: application/json"))
+        _check_json(request)
         body = await _body(request, self.settings.body_bytes)
         if body is None:
             return _denied(Denied(413, f"a body has at most {self.settings.body_bytes} bytes"))
@@ -222,16 +226,19 @@ class Endpoints:
             if raw is not None:
                 messages.append(orjson.Fragment(raw))
             latest = heard.at
-        return _json(200, {"messages": messages, "next": f"{latest:.6f}"})
+        return _json(200, {"messages": messages, "next": repr(latest)})
 
     # For administrators
 
     async def capabilities(self, request: Request) -> Response:
         host, admin = self._administered(request)
+        _check_json(request)
         body = await _object(request, self.settings.body_bytes)
         unknown = set(body) - {"add", "remove"}
         if unknown:
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; give add and remove")
+        if not all(isinstance(items, list) for items in body.values()):
+            raise InvalidRequest("add and remove are lists of capabilities")
         place: DialectName = "mcpx" if _all_strings(body) else "mew"
         add = read_capabilities(body.get("add", []), place=place)
         remove = read_capabilities(body.get("remove", []), place=place)
@@ -260,8 +267,23 @@ class Endpoints:
             raise Unauthorized("an administrator's token is needed")
         host = self.doors.space(request.query_params.get("space"))
         if isinstance(host, Denied):
-            raise InvalidRequest(host.message)
+            raise _Denied(host)
         return host, admin
+
+
+class _Denied(Exception):
+    """Carries an answer out of a function that has another one to give."""
+
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.message)
+        self.denied = denied
+
+
+def _check_json(request: Request) -> None:
+    """D-84: a form or plain text can be sent by any page without asking; JSON cannot."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise _Denied(Denied(415, "send Content-Type: application/json"))
 
 
 def _all_strings(body: Mapping[str, Json]) -> bool:
@@ -291,13 +313,15 @@ def _moment(text: str | None) -> float:
     if not text:
         return 0.0
     try:
-        return float(text)
+        moment = float(text)
     except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise InvalidRequest("since is a timestamp, or what `next` said before") from None
+        try:
+            moment = datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError):
+            moment = math.nan
+    if not math.isfinite(moment):
+        raise InvalidRequest("since is a timestamp, or what `next` said before")
+    return moment
 
 
 async def _body(request: Request, most: int) -> bytes | None:
@@ -344,7 +368,8 @@ def _refused(
     status = STATUS.get(code, 400)
     if detail == "reserved_kind" and kind.startswith("system"):
         status = 400  # D-10: as existing clients expect of system/register
-    body = {"error": code, "message": message} | dict(details)
+    attempted = {"attempted_kind": kind} if kind else {}
+    body = {"error": code, "message": message} | attempted | dict(details)
     response = _json(status, body)
     if "retry_after" in body:
         response.headers["Retry-After"] = str(max(1, round(float(body["retry_after"]))))
@@ -367,4 +392,4 @@ async def _not_allowed(_request: Request, _fault: Exception) -> Response:
 
 
 def _json(status: int, body: Json) -> Response:
-    return Response(orjson.dumps(body), status, media_type="application/json")
+    return Response(orjson.dumps(body), status, media_type="application/json", headers=_HEADERS)

@@ -13,7 +13,7 @@ from moot.space.effects import Token
 
 def hash_token(secret: str) -> str:
     """What is kept of a token."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class FreshMint:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from moot.protocol.operation import Json
 
@@ -62,6 +62,10 @@ def _parameter(name: str, place: str, words: str) -> Json:
 _SPACE: Final = _parameter("space", "query", "the space; may be left out when there is only one")
 _DIALECT: Final = _parameter("dialect", "query", "mew (default), mcpx or m3p")
 _ID: Final = _parameter("id", "path", "the participant's name or id")
+_ADMIN_DENIED: Final[Json] = {
+    "403": _answer("not an administrator", _ERROR),
+    "404": _answer("no such space or participant", _ERROR),
+}
 _DENIED: Final[Json] = {
     "401": _answer("no token", _ERROR),
     "403": _answer("wrong token, or not allowed", _ERROR),
@@ -69,8 +73,40 @@ _DENIED: Final[Json] = {
 }
 
 
-def openapi(version: str) -> Json:
-    """OpenAPI 3.1 of what this gateway answers."""
+class Offered(Protocol):
+    """Which endpoints there are."""
+
+    @property
+    def inject(self) -> bool: ...
+
+    @property
+    def poll(self) -> bool: ...
+
+    @property
+    def admin(self) -> bool: ...
+
+    @property
+    def metrics(self) -> bool: ...
+
+
+def openapi(version: str, offered: Offered) -> Json:
+    """OpenAPI 3.1 of what this gateway answers, and of nothing that is turned off."""
+    document = _everything(version)
+    paths = document["paths"]
+    messages = paths["/participants/{id}/messages"]
+    if not offered.poll:
+        del messages["get"]
+    if not offered.inject:
+        del messages["post"]
+    hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]
+    hidden += [] if offered.metrics else ["/metrics"]
+    hidden += [] if messages else ["/participants/{id}/messages"]
+    for path in hidden:
+        del paths[path]
+    return document
+
+
+def _everything(version: str) -> Json:
     secured: Json = [{"bearer": []}]
     return {
         "openapi": "3.1.0",
@@ -141,8 +177,9 @@ def openapi(version: str) -> Json:
                     "responses": {
                         "200": _answer("old and new capabilities"),
                         "400": _answer("bad body", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
                     }
-                    | _DENIED,
+                    | _ADMIN_DENIED,
                 }
             },
             "/admin/participants/{id}/restore": {
@@ -154,7 +191,7 @@ def openapi(version: str) -> Json:
                         "200": _answer("the token, shown once"),
                         "400": _answer("not removed", _ERROR),
                     }
-                    | _DENIED,
+                    | _ADMIN_DENIED,
                 }
             },
             "/admin/connections": {

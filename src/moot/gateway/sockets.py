@@ -77,7 +77,10 @@ class Reception:
         denied = self.browsers.check(upgrade.headers.get("host"), upgrade.headers.get("origin"))
         if denied is not None:
             return _refusal(denied)
-        parts = urlsplit(upgrade.path)
+        try:
+            parts = urlsplit(upgrade.path)
+        except ValueError:
+            return _refusal(Denied(400, "that is no path"))
         if not _is_door(parts.path):
             return _refusal(Denied(404, "WebSockets are at /, /ws and /participants/{id}/ws"))
         try:
@@ -149,6 +152,10 @@ class Socket:
 
     def drained(self) -> None:
         self._outbox.resume(asyncio.get_running_loop().time())
+
+    def flush(self) -> None:
+        if self.host is not None:
+            self.host.delivery.flush()
 
     # Joining
 
@@ -237,7 +244,7 @@ class Socket:
         raw = DIALECTS[self.dialect].encode_notice(notice)
         if raw is not None:
             self._connection.write(framed(raw))
-        self._connection.close(POLICY, message)
+        self._connection.close(TRY_AGAIN if code == "resource_limit" else POLICY, message)
 
     def _too_slow(self, how_far: str) -> None:
         log.info("slow", extra={"session": self.session, "behind": how_far})

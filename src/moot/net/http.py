@@ -59,6 +59,7 @@ def http_protocol(door: Door) -> type[HttpToolsProtocol]:
         _counted = False
         _timer: asyncio.TimerHandle | None = None
         _unread = 0
+        _header_bytes = 0
 
         def connection_made(self, transport: Any) -> None:
             peer = transport.get_extra_info("peername")
@@ -69,19 +70,35 @@ def http_protocol(door: Door) -> type[HttpToolsProtocol]:
                 transport.abort()
                 return
             self._counted = True
-            self._timer = self.loop.call_later(door.limits.header_seconds, self._too_late)
+            self._watch()
 
         def data_received(self, data: bytes) -> None:
             if self._timer is not None:
-                self._unread += len(data)
-                if self._unread > door.limits.header_bytes and b"\r\n\r\n" not in data:
+                end = data.find(b"\r\n\r\n")
+                self._unread += len(data) if end < 0 else end
+                if self._unread > door.limits.header_bytes:
                     self._stop_watching()
                     self.send_400_response("headers too large")
                     return
             super().data_received(data)
 
+        def on_message_begin(self) -> None:
+            # Each request on a kept connection has its own time and size for headers.
+            super().on_message_begin()
+            self._header_bytes = 0
+            if self._timer is None:
+                self._watch()
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            self._header_bytes += len(name) + len(value) + 4
+            super().on_header(name, value)
+
         def on_headers_complete(self) -> None:
             self._stop_watching()
+            if self._header_bytes > door.limits.header_bytes:
+                # All in one packet: counted only now.
+                self.send_400_response("headers too large")
+                return
             super().on_headers_complete()
 
         def handle_websocket_upgrade(self) -> None:
@@ -97,9 +114,9 @@ def http_protocol(door: Door) -> type[HttpToolsProtocol]:
                 door.leave(self._address)
             super().connection_lost(exc)
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
+        def _watch(self) -> None:
             self._unread = 0
+            self._timer = self.loop.call_later(door.limits.header_seconds, self._too_late)
 
         def _stop_watching(self) -> None:
             if self._timer is not None:

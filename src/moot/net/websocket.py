@@ -39,6 +39,8 @@ _picows_log.setLevel(logging.CRITICAL)
 
 # A close reason fits into a control frame together with its code (RFC 6455, 5.5).
 _MOST_REASON_BYTES: Final = 123
+# RFC 6455, 7.4.1, and the registry's later ones.
+_CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
 # How long a peer may take to answer our close before the socket is dropped.
 _CLOSE_SECONDS: Final = 2.0
 
@@ -85,6 +87,8 @@ class Handler(Protocol):
     def full(self) -> None: ...
 
     def drained(self) -> None: ...
+
+    def flush(self) -> None: ...
 
 
 Admit = Callable[[Upgrade], Refusal | Handler]
@@ -135,6 +139,10 @@ class Connection(WSListener):
             if self._fragments is None:
                 raise self._broken(WSCloseCode.PROTOCOL_ERROR, "a continuation of nothing")
             self._fragment(frame)
+        elif kind == WSMsgType.PING:
+            # Not by picows itself, which would answer before the reserved bits are looked at.
+            if not self._is_closing:
+                transport.send_pong(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
             self._peer_closes(transport, frame)
 
@@ -161,6 +169,7 @@ class Connection(WSListener):
         transport = self._transport
         if transport is None or self._is_closing:
             return
+        self.handler.flush()
         self._is_closing = True
         short = reason.encode()[:_MOST_REASON_BYTES].decode("utf-8", "ignore").encode()
         transport.send_close(cast("WSCloseCode", code), short)  # any number, also those of 4000 and up
@@ -171,7 +180,9 @@ class Connection(WSListener):
         return self._is_closing
 
     def _broken(self, code: WSCloseCode, reason: str) -> WSProtocolError:
-        """Nothing that follows is read; picows sends the close."""
+        """Nothing that follows is read; picows sends the close. What was said before still goes out."""
+        if not self._is_closing:
+            self.handler.flush()
         self._is_closing = True
         return WSProtocolError(code, reason)
 
@@ -206,9 +217,14 @@ class Connection(WSListener):
             self.close(WSCloseCode.INTERNAL_ERROR.value, "internal error")
 
     def _peer_closes(self, transport: WSTransport, frame: WSFrame) -> None:
+        # picows has refused codes below 3000 that may not be sent, but for these.
+        code = int(frame.get_close_code()) if frame.payload_size else 1000  # type: ignore[call-overload]
+        if not (code in _CLOSE_CODES or 3000 <= code < 5000):
+            raise self._broken(WSCloseCode.PROTOCOL_ERROR, f"close code {code} may not be sent")
         if not self._is_closing:
+            self.handler.flush()
             self._is_closing = True
-            transport.send_close(frame.get_close_code() or WSCloseCode.OK)
+            transport.send_close(cast("WSCloseCode", code))
         transport.disconnect()
 
 
@@ -277,7 +293,7 @@ def server_protocol(
                 limits.ping_seconds,
                 min(limits.ping_timeout, limits.ping_seconds),
                 WSAutoPingStrategy.PING_WHEN_IDLE,
-                True,
+                False,
                 limits.message_bytes,
                 None,
                 limits.read_buffer_bytes,

@@ -36,9 +36,7 @@ def context_of(method: str | None, payload: Payload) -> str | None:
     for path in CONTEXT_PATHS.get(method or "", ()):
         value: Json = payload
         for key in path:
-            if not isinstance(value, dict):
-                break
-            value = value.get(key)
+            value = value.get(key) if isinstance(value, dict) else None
         if isinstance(value, str):
             return value
     return None

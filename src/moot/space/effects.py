@@ -42,6 +42,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     message: Envelope | Notice | Frame
     operation: Operation | None = None
     proposer: str | None = None
+    # Meant for these sessions' members alone; otherwise for everybody, as far as a session wants to hear it.
+    private: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True):

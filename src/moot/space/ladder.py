@@ -164,11 +164,13 @@ def _accepted(
     if row.relayed:
         if state.roster.aliases and envelope.to:
             envelope = _readdressed(state, envelope)
+        private = not agreed
         if envelope.kind in _NARROWED:
             audience = _narrowed(state, session, envelope)
+            private = len(audience) < len(state.everyone())
         else:
             audience = state.audience(envelope, session, translated=agreed, proposer=proposer)
-        effects.append(Deliver(audience, envelope, operation, proposer))
+        effects.append(Deliver(audience, envelope, operation, proposer, private))
     if act is not None:
         effects += act.execute(record, now, mint)
     if not agreed:
@@ -296,7 +298,7 @@ def _refused(
             "attempted_kind": envelope.wire_kind or envelope.kind,
         }
         others = tuple(id for id in state.everyone() if id != session.id)
-        effects.append(Deliver(others, state.notice("system/error", payload, now, mint)))
+        effects.append(Deliver(others, state.notice("system/error", payload, now, mint), private=True))
     return effects
 
 

@@ -224,7 +224,8 @@ class Roster:
         member, wanted = session.member, session.options.runtime_id
         if session.id in self.sessions:
             raise UsageError(f"session {session.id} has joined already")
-        if len(member.sessions) >= most and not member.exclusive:
+        listening = sum(not other.options.injected for other in member.sessions.values())
+        if listening >= most and not member.exclusive and not session.options.injected:
             raise ResourceLimit(
                 f"{member.name} has {most} connections already: close one first", limit="sessions_per_member"
             )

@@ -96,7 +96,7 @@ def _admit(
     news = payloads.presence("invited", shown, invited_by=inviter.id, reason=reason)
     sessions = state.sessions_of(others)
     if sessions:
-        effects.append(Deliver(sessions, state.notice("system/presence", news, now, mint)))
+        effects.append(Deliver(sessions, state.notice("system/presence", news, now, mint), private=True))
     email = envelope.payload.get("email")
     if email:
         effects.append(Mail(email, invitee, inviter.name, token, url))
