@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
+import msgspec
+
 from moot import errors
 from moot.cli import main as moot_command
+from moot.config.gateway import GatewayConfig, HttpConfig, JournalConfig, LogConfig, SmtpConfig
 from moot.conformance import report
+from moot.gateway.pages import openapi
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX
 from moot.protocol.dialects.mcpx import Legacy
@@ -107,7 +111,7 @@ def _comments(source: str) -> Mapping[str, str]:
     above: list[str] = []
     for line in source.splitlines():
         text = line.strip()
-        field = re.match(r"(\w+): \w+ = [^#]*(?:#\s*(.*))?$", text)
+        field = re.match(r"(\w+): [^=#]+(?: = [^#]*)?(?:#\s*(.*))?$", text)
         if text.startswith("#"):
             above.append(text.lstrip("# "))
         elif field:
@@ -124,7 +128,13 @@ def close_codes_page() -> str:
 
 def commands_page() -> str:
     parts = ["# Commands", _NOTE]
-    for arguments in (["--help"], ["demo", "--help"], ["conformance", "--help"], *_JOURNAL):
+    for arguments in (
+        ["--help"],
+        ["serve", "--help"],
+        ["demo", "--help"],
+        ["conformance", "--help"],
+        *_JOURNAL,
+    ):
         parts.append(f"## `moot {' '.join(arguments)}`\n\n```\n{_printed(arguments).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
 
@@ -146,6 +156,51 @@ def _printed(arguments: list[str]) -> str:
     return output.getvalue()
 
 
+def gateway_page() -> str:
+    sections: dict[str, type[msgspec.Struct]] = {
+        "gateway": GatewayConfig,
+        "gateway.journal": JournalConfig,
+        "gateway.smtp": SmtpConfig,
+        "gateway.log": LogConfig,
+        "gateway.http": HttpConfig,
+    }
+    parts = [
+        "# Gateway settings",
+        f"{_NOTE} They stand under `gateway:` of a `moot.yaml`; `MOOT_GATEWAY__PORT=9000` in the environment "
+        "overrides one value.",
+    ]
+    for title, section in sections.items():
+        comments = _comments(inspect.getsource(section))
+        lines = [f"## `{title}`", "", "| setting | default | why |", "|---|---|---|"]
+        for field in msgspec.structs.fields(section):
+            shown = "required" if field.required else _default(field)
+            lines.append(f"| `{field.encode_name}` | {shown} | {comments.get(field.name, '')} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    if isinstance(value, msgspec.Struct):
+        return "see below"
+    return "–" if value is None or value == {} else f"`{value}`"
+
+
+def http_page() -> str:
+    parts = ["# HTTP", f"{_NOTE} A running gateway says the same at `/openapi.json`."]
+    for path, methods in openapi("", HttpConfig())["paths"].items():
+        for method, about in methods.items():
+            lines = [f"## `{method.upper()} {path}`", "", about["summary"].capitalize() + "."]
+            if "security" in about:
+                lines.append("Needs `Authorization: Bearer TOKEN`.")
+            lines += ["", "| status | when |", "|---|---|"]
+            lines += [
+                f"| {status} | {answer['description']} |" for status, answer in about["responses"].items()
+            ]
+            parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/conformance.md": lambda: report.page(shown()),
     "docs/reference/kinds.md": kinds_page,
@@ -153,6 +208,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/limits.md": limits_page,
     "docs/reference/close-codes.md": close_codes_page,
     "docs/reference/commands.md": commands_page,
+    "docs/reference/gateway.md": gateway_page,
+    "docs/reference/http.md": http_page,
 }
 
 

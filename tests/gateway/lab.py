@@ -290,6 +290,15 @@ class Lab:
     def journal(self, space: str = "lab") -> Path:
         return self.gateway.config.data / "spaces" / space / "journal"
 
+    async def clear(self) -> None:
+        """All clients leave, and the gateway has noticed."""
+        clients, self._clients = self._clients, []
+        for client in clients:
+            await client.leave()
+        async with asyncio.timeout(PATIENCE):
+            while clients and self.gateway.connections():
+                await asyncio.sleep(0.002)
+
     async def close(self) -> None:
         for client in self._clients:
             await client.leave()
@@ -346,9 +355,14 @@ class Stage:
         self.room = self._runner.run(self._lab.__aenter__())
 
     def run(self, test: Coroutine[Any, Any, None]) -> None:
+        """One test; whoever it let in has left when it is over."""
+
         async def bounded() -> None:
-            async with asyncio.timeout(60):
-                await test
+            try:
+                async with asyncio.timeout(60):
+                    await test
+            finally:
+                await self.room.clear()
 
         self._runner.run(bounded())
 

@@ -122,6 +122,24 @@ def test_a_full_segment_is_followed_by_one_that_is_named_by_its_first_record(tmp
     assert verify(folder).count == 20
 
 
+def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Path) -> None:
+    """Or an fsync of the new file would vouch for the end of the old one."""
+    folder = folder_in(tmp_path)
+
+    async def run() -> None:
+        settings = JournalSettings(segment_bytes=50, sync_seconds=3600, sync_records=1000)
+        async with opened(folder, settings) as journal:
+            journal.append(x(1))
+            await asyncio.sleep(0)
+            assert journal.durable == 0
+            journal.append(x(2))
+            while len(segments(folder)) < 2:
+                await asyncio.sleep(0)
+            assert journal.durable == 1
+
+    asyncio.run(run())
+
+
 def test_a_backlog_is_written_step_by_step_in_order(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
 

@@ -1,0 +1,363 @@
+"""How one gets in: with a header, or with a first frame that says who and where (D-20, D-21, D-22)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websockets
+
+from moot.protocol.operation import Json
+from tests.gateway.lab import Client, Lab, Stage, lab, on_loop, participants, refusal_in, space_settings
+
+PLACES = ["/", "/ws", "/participants/alice/ws", "/ws?space=lab"]
+FRAMES: dict[str, Json] = {
+    "type, participantId": {"type": "join", "participantId": "alice", "space": "lab", "token": "t-alice"},
+    "type, no id": {"type": "join", "space": "lab", "token": "t-alice"},
+    "type, no space": {"type": "join", "token": "t-alice"},
+    "kind, participantId": {
+        "kind": "system/join",
+        "payload": {"participantId": "alice", "space": "lab", "token": "t-alice"},
+    },
+    "kind, participant": {
+        "kind": "system/join",
+        "payload": {"participant": "alice", "space": "lab", "token": "t-alice"},
+    },
+    "a whole envelope": {
+        "protocol": "mew/v0.4",
+        "id": "j1",
+        "ts": "2026-01-01T00:00:00Z",
+        "from": "alice",
+        "kind": "system/join",
+        "payload": {"participant_id": "alice", "space": "lab", "token": "t-alice"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    people = participants(
+        alice=["*"], bob=["chat"], carol={"capabilities": [{"kind": "chat"}], "exclusive": True}
+    )
+    people |= {"mew": {"tokens": ["t-mew"], "capabilities": [{"kind": "mcp/proposal"}]}}
+    spaces = {
+        "default": space_settings(people, limits={"sessions_per_member": 8}),
+        "lab": space_settings(people, limits={"sessions_per_member": 8}),
+        "other": space_settings(participants(zoe=["chat"])),
+    }
+    stage = Stage(tmp_path_factory.mktemp("joining"), spaces, connections_per_address=0, join_seconds=0.5)
+    yield stage
+    stage.close()
+
+
+async def welcomed(client: Client) -> dict[str, Any]:
+    """The payload of the first message, which is the welcome (D-02)."""
+    first: dict[str, Any] = await client.next()
+    assert first["kind"] in ("system/welcome", "system.welcome"), first
+    payload: dict[str, Any] = first["payload"]
+    return payload
+
+
+async def turned_away(client: Client) -> str:
+    """D-21: one error in words, then 1008; returns the error's code."""
+    (answer,) = [message async for message in rest_of(client)]
+    code = refusal_in(answer)
+    assert code is not None
+    assert answer["payload"]["message"]
+    assert await client.closed() == (1008, answer["payload"]["message"])
+    return code
+
+
+async def rest_of(client: Client) -> Any:
+    await client.closed()
+    for message in client.heard:
+        yield message
+
+
+@pytest.mark.requirement(
+    "MEW-5.2-1", "MEW-5.2-3", "MEW-5.2-4", "MEW-5.2-7", "MEW-8.1-1", "MEW-8.1-2", "MEW-8.1-3"
+)
+@pytest.mark.requirement("MEW-5.1-4", "MCPX-5.1-3", "MEW-R-2")
+def test_a_token_in_the_header_decides_who_one_is(stage: Stage) -> None:
+    async def check() -> None:
+        room = stage.room
+        for name, rights in (("alice", [{"kind": "*"}]), ("bob", [{"kind": "chat"}])):
+            client = await room.open("/ws?space=lab", token=f"t-{name}")
+            payload = await welcomed(client)
+            assert payload["you"] == {"id": name, "capabilities": rights}
+            presence = await client.next()
+            assert presence["kind"] == "system/presence"
+            assert presence["payload"] == {"event": "join", "participant": payload["you"]}
+            await client.leave()
+
+    stage.run(check())
+
+
+@pytest.mark.requirement("MCPX-5.2-1", "MCPX-5.2-3", "MCPX-5.2-4", "MCPX-5.2-7", "MCPX-8.1-1", "MCPX-8.1-3")
+def test_a_topic_is_joined_with_a_bearer_token_and_no_id(stage: Stage) -> None:
+    async def check() -> None:
+        client = await stage.room.open("/ws?topic=lab", token="t-bob")
+        payload = await welcomed(client)
+        assert payload["you"] == {"id": "bob", "capabilities": ["chat"]}
+        assert client.heard[0]["protocol"] == "mcpx/v0.1"
+
+    stage.run(check())
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+@pytest.mark.parametrize("where", PLACES)
+def test_every_form_of_join_frame_works_at_every_place(stage: Stage, where: str, frame: Json) -> None:
+    """reference-facts.md: the SDK, the terminal and the template each send another."""
+
+    async def check() -> None:
+        client = await stage.room.open(where)
+        await client.send(frame)
+        assert (await welcomed(client))["you"]["id"] == "alice"
+        assert (await client.ask("chat", {"text": "hi"}))["from"] == "alice"
+
+    stage.run(check())
+
+
+@pytest.mark.requirement("MEW-5.1-1")
+def test_capabilities_that_a_client_claims_have_no_effect(stage: Stage) -> None:
+    async def check() -> None:
+        client = await stage.room.open("/")
+        claim = [{"kind": "*"}]
+        await client.send({"type": "join", "space": "lab", "token": "t-bob", "capabilities": claim})
+        assert (await welcomed(client))["you"]["capabilities"] == [{"kind": "chat"}]
+        assert await client.refused("space/kick", {"participant_id": "alice"}) == "capability_violation"
+
+    stage.run(check())
+
+
+LATE_JOINS: dict[str, Json] = {
+    "type": {"type": "join", "space": "other", "token": "t-zoe", "participantId": "zoe"},
+    "kind": {"kind": "system/join", "payload": {"space": "other", "token": "t-zoe"}},
+    "empty": {"kind": "system/join"},
+    "with a long list": {"type": "join", "token": "t-zoe", "capabilities": [{"kind": "x" * 200}] * 100},
+}
+
+
+@pytest.mark.parametrize("frame", LATE_JOINS.values(), ids=LATE_JOINS)
+def test_a_join_after_a_join_changes_nothing_and_says_nothing(stage: Stage, frame: Json) -> None:
+    async def check() -> None:
+        by_header = await stage.room.join("bob")
+        by_frame = await stage.room.open("/")
+        await by_frame.send(FRAMES["type, no id"])
+        await welcomed(by_frame)
+        await by_header.fence()
+        await by_frame.fence()
+        for client, name in ((by_header, "bob"), (by_frame, "alice")):
+            await client.send(frame)
+            assert await client.fence() == []
+            assert (await client.ask("chat"))["from"] == name
+            await by_header.fence()
+            await by_frame.fence()
+
+    stage.run(check())
+
+
+@pytest.mark.requirement("MEW-5.2-2", "MCPX-5.2-2", "MCPX-8.1-2")
+@pytest.mark.parametrize("where", ["/ws?space=lab", "/ws?topic=lab", "/", "/participants/alice/ws?space=lab"])
+def test_a_token_that_nobody_has_is_401(stage: Stage, where: str) -> None:
+    async def check() -> None:
+        for token in ("wrong", "t-alic", "t-alicee", "T-alice", "x" * 2000):
+            assert await stage.room.status(where, token=token) == 401
+        for header in ("Bearer", "Bearer ", "Basic t-alice", "t-alice", "Token t-alice", ""):
+            assert await stage.room.status(where, headers={"Authorization": header}) == 401
+
+    stage.run(check())
+
+
+def test_a_token_of_another_space_is_403_and_an_unknown_space_404(stage: Stage) -> None:
+    async def check() -> None:
+        room = stage.room
+        assert await room.status("/ws?space=lab", token="t-zoe") == 403
+        assert await room.status("/ws?space=nowhere", token="t-zoe") == 404
+        assert await room.status("/ws?space=..%2Flab", token="t-zoe") == 404
+        # Without a name the one called `default` is meant (D-22); zoe is not in it.
+        assert await room.status("/ws", token="t-zoe") == 403
+
+    stage.run(check())
+
+
+@pytest.mark.parametrize(
+    "where", ["/nowhere", "/ws/", "/participants/ws", "/participants//ws", "/health", "//ws"]
+)
+def test_there_are_no_sockets_elsewhere(stage: Stage, where: str) -> None:
+    async def check() -> None:
+        assert await stage.room.status(where, token="t-alice") == 404
+
+    stage.run(check())
+
+
+BAD_JOINS: dict[str, tuple[Json, str]] = {
+    "wrong token": ({"type": "join", "space": "lab", "token": "wrong"}, "unauthorized"),
+    "no token": ({"type": "join", "space": "lab"}, "unauthorized"),
+    "token is a number": ({"type": "join", "space": "lab", "token": 7}, "unauthorized"),
+    "another space's token": ({"type": "join", "space": "lab", "token": "t-zoe"}, "unauthorized"),
+    "unknown space": ({"type": "join", "space": "nowhere", "token": "t-alice"}, "unauthorized"),
+    "a chat": ({"kind": "chat", "payload": {"text": "hi"}}, "invalid_envelope"),
+    "not JSON": ("{", "invalid_json"),
+    "a list": ([], "invalid_envelope"),
+    "a stream frame": ("#stream-1#x", "invalid_json"),
+    "a key twice": ('{"type":"join","token":"x","token":"t-alice"}', "invalid_json"),
+    "the gateway's name": (
+        {"type": "join", "space": "lab", "token": "t-bob", "participantId": "system:gateway"},
+        "invalid_request",
+    ),
+    "somebody else's name": (
+        {"type": "join", "space": "lab", "token": "t-bob", "participantId": "alice"},
+        "invalid_request",
+    ),
+}
+
+
+@pytest.mark.parametrize(("frame", "code"), BAD_JOINS.values(), ids=BAD_JOINS)
+def test_a_bad_join_is_told_so_and_closed_1008(stage: Stage, frame: Json, code: str) -> None:
+    async def check() -> None:
+        witness = await stage.room.join("alice")
+        client = await stage.room.open("/ws")
+        await client.send(frame)
+        assert await turned_away(client) == code
+        # Nobody hears of somebody who did not get in.
+        assert await witness.fence() == []
+
+    stage.run(check())
+
+
+def test_who_does_not_join_in_time_is_turned_away_having_heard_nothing(stage: Stage) -> None:
+    async def check() -> None:
+        alice = await stage.room.join("alice")
+        silent = await stage.room.open("/ws?space=lab")
+        started = asyncio.get_running_loop().time()
+        await alice.ask("chat", {"text": "not for the silent one"})
+        assert await turned_away(silent) == "unauthorized"
+        assert 0.4 < asyncio.get_running_loop().time() - started < 5
+
+    stage.run(check())
+
+
+@pytest.mark.requirement("MEW-7.2-1")
+def test_several_sockets_share_one_identity_and_closing_one_harms_no_other(stage: Stage) -> None:
+    """D-22: presence only on the first and the last."""
+
+    async def check() -> None:
+        alice = await stage.room.join("alice")
+        first, second = await stage.room.join("bob"), await stage.room.join("bob")
+        await first.say("chat", {"text": "to both"})
+        for client in (first, second):
+            assert (await client.hear("chat"))["from"] == "bob"
+        await first.leave()
+        await second.fence()
+        assert (await second.ask("chat", {"text": "still here"}))["from"] == "bob"
+        await second.leave()
+        await alice.hear(lambda each: each["payload"].get("event") == "leave")
+        again = await stage.room.join("bob")
+        await again.leave()
+        await alice.hear(lambda each: each["payload"].get("event") == "leave")
+        events = [each["payload"]["event"] for each in alice.heard if each["kind"] == "system/presence"]
+        assert events == ["join", "join", "leave", "join", "leave"]
+
+    stage.run(check())
+
+
+def test_one_socket_too_many_is_told_so_and_may_come_back_later(stage: Stage) -> None:
+    async def check() -> None:
+        sockets = [await stage.room.join("bob") for _ in range(8)]
+        ninth = await stage.room.open("/ws?space=lab", token="t-bob")
+        assert (await ninth.closed())[0] == 1013
+        assert [refusal_in(each) for each in ninth.heard] == ["resource_limit"]
+        # Those who are in can still post, and the others are untouched.
+        answer = await stage.room.post("bob", {"kind": "chat"}, space="lab")
+        assert answer.status_code == 200, answer.text
+        for client in sockets:
+            await client.hear("chat")
+            await client.leave()
+
+    stage.run(check())
+
+
+def test_the_newest_socket_of_an_exclusive_participant_wins(stage: Stage) -> None:
+    async def check() -> None:
+        alice = await stage.room.join("alice")
+        old = await stage.room.join("carol")
+        new = await stage.room.join("carol")
+        assert (await old.closed())[0] == 4001
+        assert (await new.ask("chat"))["from"] == "carol"
+        await alice.hear("chat")
+        presence = [each["payload"]["event"] for each in alice.heard if each["kind"] == "system/presence"]
+        assert presence == ["join", "join"]
+
+    stage.run(check())
+
+
+@pytest.mark.requirement("MEW-3.6.4-2", "MEW-3.6.4-9", "MEW-3.6.4-10")
+def test_a_shared_token_ties_a_configured_name_to_another_runtime_id(stage: Stage) -> None:
+    """D-19: a grant to `mew` reaches client-123; both names address it."""
+
+    async def check() -> None:
+        alice = await stage.room.join("alice")
+        client = await stage.room.open("/")
+        join = {"type": "join", "space": "lab", "token": "t-mew", "participantId": "client-123"}
+        await client.send(join)
+        you = (await welcomed(client))["you"]
+        assert (you["id"], you["name"]) == ("client-123", "mew")
+        presence = await alice.hear("system/presence")
+        assert presence["payload"]["participant"]["id"] == "client-123"
+        grant = {"recipient": "mew", "capabilities": [{"kind": "chat"}]}
+        assert await alice.refused("capability/grant", grant) is None
+        updated = await client.hear("system/welcome")
+        assert {"kind": "chat"} in updated["payload"]["you"]["capabilities"]
+        assert (await client.ask("chat", {"text": "granted"}))["from"] == "client-123"
+        for name in ("mew", "client-123"):
+            await alice.say("chat", {"text": name}, to=[name])
+            assert (await client.hear(lambda each: each["from"] == "alice"))["to"] == ["client-123"]
+        # All sockets of a member share one runtime id (D-88).
+        other = await stage.room.open("/")
+        await other.send(join | {"participantId": "client-456"})
+        assert await turned_away(other) == "invalid_request"
+
+    stage.run(check())
+
+
+@on_loop
+async def test_a_token_in_the_url_counts_only_when_that_is_allowed(tmp_path: Path) -> None:
+    people = participants(alice=["*"])
+    for allowed in (False, True):
+        folder = tmp_path / str(allowed)
+        folder.mkdir()
+        async with lab(folder, people, allow_query_token=allowed, join_seconds=0.2) as room:
+            client = await room.open("/ws?space=lab&token=t-alice")
+            if allowed:
+                assert (await welcomed(client))["you"]["id"] == "alice"
+                assert await room.status("/ws?space=lab&token=wrong") == 401
+            else:
+                assert await turned_away(client) == "unauthorized"
+
+
+@on_loop
+async def test_the_only_space_need_not_be_named(tmp_path: Path) -> None:
+    async with lab(tmp_path) as room:
+        for client in (await room.open("/ws", token="t-alice"), await room.open("/", token="t-alice")):
+            assert (await welcomed(client))["you"]["id"] == "alice"
+        answer = await room.post("alice", {"kind": "chat"})
+        assert answer.status_code == 200
+
+
+@on_loop
+async def test_a_refused_upgrade_says_why_in_json(tmp_path: Path) -> None:
+    async with lab(tmp_path) as room:
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await refused_open(room)
+        response = refused.value.response
+        assert response.headers["content-type"] == "application/json"
+        assert b"unknown token" in (response.body or b"")
+        assert b"wrong-token" not in (response.body or b"")
+
+
+async def refused_open(room: Lab) -> None:
+    await room.open("/ws?space=lab", token="wrong-token")
