@@ -68,13 +68,16 @@ def closing(code: int | None = 1000, reason: bytes = b"") -> bytes:
 
 
 def upgrade(port: int, where: str = "/ws", headers: Mapping[str, str] | None = None) -> bytes:
-    lines = {
+    usual = {
         "Host": f"127.0.0.1:{port}",
         "Upgrade": "websocket",
         "Connection": "Upgrade",
         "Sec-WebSocket-Key": KEY,
         "Sec-WebSocket-Version": "13",
-    } | dict(headers or {})
+    }
+    given = dict(headers or {})
+    replaced = {name.lower() for name in given}
+    lines = {name: value for name, value in usual.items() if name.lower() not in replaced} | given
     text = f"GET {where} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return text.encode("latin-1") + b"\r\n"
 

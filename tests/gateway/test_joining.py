@@ -11,6 +11,7 @@ import pytest
 import websockets
 
 from moot.protocol.operation import Json
+from tests.gateway.disk import everything_under
 from tests.gateway.lab import Client, Lab, Stage, lab, on_loop, participants, refusal_in, space_settings
 
 PLACES = ["/", "/ws", "/participants/alice/ws", "/ws?space=lab"]
@@ -142,20 +143,37 @@ LATE_JOINS: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("frame", LATE_JOINS.values(), ids=LATE_JOINS)
-def test_a_join_after_a_join_changes_nothing_and_says_nothing(stage: Stage, frame: Json) -> None:
+def test_a_join_after_a_header_handshake_changes_nothing_and_says_nothing(stage: Stage, frame: Json) -> None:
+    """One template of the reference implementation sends both."""
+
     async def check() -> None:
-        by_header = await stage.room.join("bob")
-        by_frame = await stage.room.open("/")
-        await by_frame.send(FRAMES["type, no id"])
-        await welcomed(by_frame)
-        await by_header.fence()
-        await by_frame.fence()
-        for client, name in ((by_header, "bob"), (by_frame, "alice")):
+        for dialect in ("mew", "mcpx", "m3p"):
+            client = await stage.room.open(f"/ws?space=lab&dialect={dialect}", token="t-bob")
             await client.send(frame)
-            assert await client.fence() == []
-            assert (await client.ask("chat"))["from"] == name
-            await by_header.fence()
-            await by_frame.fence()
+            kinds = [each["kind"].replace(".", "/") for each in await client.fence()]
+            assert [kind for kind in kinds if kind != "system/presence"] == ["system/welcome"]
+            assert (await client.ask("chat.message" if dialect == "m3p" else "chat"))["from"] == "bob"
+
+    stage.run(check())
+
+
+@pytest.mark.parametrize("frame", LATE_JOINS.values(), ids=LATE_JOINS)
+def test_a_join_in_the_middle_is_refused_and_its_token_written_nowhere(stage: Stage, frame: Json) -> None:
+    """D-10: a join is read as the first frame only. Nothing secret is ever written."""
+
+    async def check() -> None:
+        for dialect in ("mew", "mcpx", "m3p"):
+            client = await stage.room.join("bob", f"&dialect={dialect}")
+            dotted = frame | {"kind": "system.join"} if dialect == "m3p" and "kind" in frame else frame
+            await client.send(dotted)
+            (answer,) = await client.fence()
+            assert refusal_in(answer) in ("capability_violation", "invalid_envelope")
+        if "kind" in frame:
+            answered = await stage.room.post("bob", frame, space="lab")
+            assert answered.status_code == 400
+        # HTTP 200 comes only when all that was journaled before is on disk.
+        assert (await stage.room.post("bob", {"kind": "chat"}, space="lab")).status_code == 200
+        assert b"t-zoe" not in everything_under(stage.room.journal())
 
     stage.run(check())
 

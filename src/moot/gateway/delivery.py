@@ -7,27 +7,37 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, assert_never
 
 import msgspec
+import orjson
 
 from moot.net.framing import BINARY, TEXT, framed
 from moot.net.outbox import Outbox, Outgoing
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import DialectName, Envelope
+from moot.protocol.envelope import DialectName, Envelope, EnvelopeLimits
 from moot.protocol.frames import Frame
+from moot.protocol.operation import Operation
 from moot.protocol.payloads import Notice
 from moot.space.config import SessionId
 from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, Mail, Result
 
 # A notice is spelled when somebody asks for it; so much most of them take.
 _NOTICE_BYTES: Final = 512
+_ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):
-    """One message of the past. `members`: who was to hear it; None: every member."""
+    """One message of the past. `members`: who was to hear it; None: every member.
+
+    An envelope is kept as its bytes alone and read again when somebody asks for it in another dialect: most
+    are never asked for, and a thousand parsed ones crowd the processor's cache.
+    """
 
     at: float
-    effect: Deliver
+    message: bytes | Notice
     members: frozenset[str] | None
     size: int
+    dialect: DialectName = "mew"
+    operation: Operation | None = None
+    proposer: str | None = None
 
 
 class Past:
@@ -41,8 +51,15 @@ class Past:
 
     def add(self, at: float, effect: Deliver, members: frozenset[str] | None) -> None:
         message, heard = effect.message, self._heard
-        size = _NOTICE_BYTES if isinstance(message, Notice) else len(message.raw)
-        heard.append(Heard(at, effect, members, size))
+        if isinstance(message, Envelope):
+            raw, dialect = message.raw, message.dialect
+            size = len(raw)
+            heard.append(Heard(at, raw, members, size, dialect, effect.operation, effect.proposer))
+        elif isinstance(message, Notice):
+            size = _NOTICE_BYTES
+            heard.append(Heard(at, message, members, size))
+        else:
+            return
         self._bytes += size
         while len(heard) > self._messages or self._bytes > self._most_bytes:
             self._bytes -= heard.popleft().size
@@ -186,4 +203,12 @@ def _spelled(effect: Deliver, dialect: DialectName) -> bytes | None:
 
 def spelled(heard: Heard, dialect: DialectName) -> bytes | None:
     """A message of the past in the dialect of whoever asks for it."""
-    return _spelled(heard.effect, dialect)
+    raw = heard.message
+    if isinstance(raw, Notice):
+        return DIALECTS[dialect].encode_notice(raw)
+    if heard.dialect == dialect:
+        return raw
+    # It was accepted once, under whatever limits held then.
+    protocols = frozenset({orjson.loads(raw)["protocol"]})
+    envelope = DIALECTS[heard.dialect].decode(raw, _ANY_SIZE, accept_protocols=protocols)
+    return DIALECTS[dialect].encode(envelope, operation=heard.operation, proposer=heard.proposer)

@@ -176,6 +176,7 @@ class SpaceHost:
         self._speakers.pop(session, None)
         known = self.space.state.roster.sessions.get(session)
         if known is not None:
+            log.info("left", extra={"space": self.name, "participant": known.member.name, "session": session})
             self._step(
                 "leave",
                 lambda now, mint: self.space.leave(session, now, mint),

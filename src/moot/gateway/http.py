@@ -23,6 +23,7 @@ from moot.errors import InvalidEnvelope, InvalidRequest, MalformedEnvelope, Refu
 from moot.gateway.auth import Browsers, Denied, Doors, Identity, bearer
 from moot.gateway.delivery import Past, spelled
 from moot.gateway.host import SpaceHost
+from moot.gateway.mint import FreshMint
 from moot.gateway.pages import STATUS_PAGE, openapi
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, rfc3339
@@ -104,6 +105,7 @@ class Endpoints:
             self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
             self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),
             self._route("/admin/participants/{id}/restore", self.restore, "POST"),
+            self._route("/admin/participants/{id}/token", self.rotate, "POST"),
             self._route("/admin/connections", self.connections, "GET"),
         ]
         if self.settings.metrics:
@@ -249,6 +251,17 @@ class Endpoints:
         host, admin = self._administered(request)
         (result,) = host.restore_member(request.path_params["id"], admin)
         return _json(200, dict(result.fields))
+
+    async def rotate(self, request: Request) -> Response:
+        """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
+        host, _ = self._administered(request)
+        _check_json(request)
+        body = await _object(request, self.settings.body_bytes)
+        if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
+            raise InvalidRequest('the body is {} or {"keep": true}')
+        token = FreshMint().token()
+        host.rotate_credential(request.path_params["id"], token, keep=body.get("keep", False))
+        return _json(200, {"participant_id": request.path_params["id"], "token": token.secret})
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""

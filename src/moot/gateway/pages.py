@@ -194,6 +194,26 @@ def _everything(version: str) -> Json:
                     | _ADMIN_DENIED,
                 }
             },
+            "/admin/participants/{id}/token": {
+                "post": {
+                    "summary": "give a participant another token",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "requestBody": {
+                        "content": {
+                            "application/json": {
+                                "schema": {"type": "object", "properties": {"keep": {"type": "boolean"}}}
+                            }
+                        }
+                    },
+                    "responses": {
+                        "200": _answer("the token, shown once"),
+                        "400": _answer("bad body", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                    }
+                    | _ADMIN_DENIED,
+                }
+            },
             "/admin/connections": {
                 "get": {
                     "summary": "who is connected",

@@ -253,7 +253,7 @@ class Socket:
 
 
 def _is_join(data: bytes) -> bool:
-    if len(data) > 4096 or b"join" not in data:
+    if b"join" not in data:
         return False
     try:
         fields = orjson.loads(data)

@@ -37,6 +37,12 @@ log = logging.getLogger(__name__)
 _picows_log = logging.getLogger(f"{__name__}.picows")
 _picows_log.setLevel(logging.CRITICAL)
 
+# Looked up once: every frame is compared with them.
+_TEXT: Final = WSMsgType.TEXT
+_BINARY: Final = WSMsgType.BINARY
+_CONTINUATION: Final = WSMsgType.CONTINUATION
+_CLOSE: Final = WSMsgType.CLOSE
+
 # A close reason fits into a control frame together with its code (RFC 6455, 5.5).
 _MOST_REASON_BYTES: Final = 123
 # RFC 6455, 7.4.1, and the registry's later ones.
@@ -122,18 +128,18 @@ class Connection(WSListener):
                 WSCloseCode.PROTOCOL_ERROR, "reserved bits are set, but no extension was agreed"
             )
         kind = frame.msg_type
-        if kind in (WSMsgType.TEXT, WSMsgType.BINARY):
+        if kind is _TEXT or kind is _BINARY:
             if self._is_closing:
                 return
             if self._fragments is not None:
                 raise self._broken(WSCloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one")
             if frame.fin:
-                self._message(frame.get_payload_as_bytes(), binary=kind == WSMsgType.BINARY)
+                self._message(frame.get_payload_as_bytes(), binary=kind is _BINARY)
                 return
             self._fragments, self._fragments_size = [], 0
-            self._fragments_binary = kind == WSMsgType.BINARY
+            self._fragments_binary = kind is _BINARY
             self._fragment(frame)
-        elif kind == WSMsgType.CONTINUATION:
+        elif kind is _CONTINUATION:
             if self._is_closing:
                 return
             if self._fragments is None:
@@ -143,7 +149,7 @@ class Connection(WSListener):
             # Not by picows itself, which would answer before the reserved bits are looked at.
             if not self._is_closing:
                 transport.send_pong(frame.get_payload_as_bytes())
-        elif kind == WSMsgType.CLOSE:
+        elif kind is _CLOSE:
             self._peer_closes(transport, frame)
 
     def on_ws_disconnected(self, _transport: WSTransport) -> None:

@@ -6,6 +6,7 @@ of a proposal under review or of a request that waits for its answer.
 
 from __future__ import annotations
 
+import builtins
 from collections import deque
 from typing import Any
 
@@ -74,15 +75,31 @@ class Window:
             self.pinned.pop(id, None)
 
     def save(self) -> dict[str, Json]:
-        records = {id: msgspec.to_builtins(record) for id, record in (self.pinned | self.recent).items()}
-        return {"order": list(self._order), "pins": dict(self._pins), "records": records}
+        """Most envelopes share a record with many others (`Member.said`); each record is written once."""
+        rows: dict[int, int] = {}
+        records: list[Json] = []
+
+        def row_of(record: Record) -> int:
+            row = rows.get(builtins.id(record))
+            if row is None:
+                row = rows[builtins.id(record)] = len(records)
+                records.append(msgspec.to_builtins(record))
+            return row
+
+        return {
+            "order": list(self._order),
+            "rows": [row_of(self.recent[id]) for id in self._order],
+            "pins": dict(self._pins),
+            "pinned": {id: row_of(record) for id, record in self.pinned.items()},
+            "records": records,
+        }
 
     @classmethod
     def load(cls, saved: dict[str, Any], size: int) -> Window:
         window = cls(size)
-        records = {id: msgspec.convert(record, Record) for id, record in saved["records"].items()}
+        records = [msgspec.convert(record, Record) for record in saved["records"]]
         window._order = deque(saved["order"])
         window._pins = dict(saved["pins"])
-        window.recent = {id: records[id] for id in saved["order"]}
-        window.pinned = {id: records[id] for id in saved["pins"] if id in records}
+        window.recent = {id: records[row] for id, row in zip(saved["order"], saved["rows"], strict=True)}
+        window.pinned = {id: records[row] for id, row in saved["pinned"].items()}
         return window

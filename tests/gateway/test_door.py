@@ -1,0 +1,283 @@
+"""What a connection may take before it has asked for anything: headers, time, numbers; half-open peers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.lab import Lab, Stage, lab, on_loop, participants, soon, space_settings
+from tests.gateway.raw import CLOSE, PING, PONG, TEXT, RawClient, frame, raw_client, upgrade
+
+HEADER_BYTES = 4_096
+HEADER_SECONDS = 0.5
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    stage = Stage(
+        tmp_path_factory.mktemp("door"),
+        {"lab": space_settings(participants(alice=["*"], bob=["chat"]))},
+        header_bytes=HEADER_BYTES,
+        header_seconds=HEADER_SECONDS,
+        connections_per_address=0,
+    )
+    yield stage
+    stage.close()
+
+
+def get(port: int, *lines: bytes, where: bytes = b"/health") -> bytes:
+    return b"\r\n".join([b"GET %b HTTP/1.1" % where, b"Host: 127.0.0.1:%d" % port, *lines, b"", b""])
+
+
+async def seconds_until_end(client: RawClient) -> float:
+    start = asyncio.get_running_loop().time()
+    await client.ended()
+    return asyncio.get_running_loop().time() - start
+
+
+@pytest.mark.parametrize("before", [0, 1, 3], ids=["first", "second", "fourth"])
+def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(stage: Stage, before: int) -> None:
+    """Slow loris; a good request first is no excuse for the next one."""
+
+    async def check() -> None:
+        port = stage.room.port
+        async with raw_client(port) as client:
+            for _ in range(before):
+                client.send(get(port))
+                status, headers = await client.answer()
+                await client.reader.readexactly(int(headers["content-length"]))
+                assert status == 200
+
+            async def drip() -> None:
+                for byte in get(port, b"X-Slow: " + b"a" * 1000):
+                    client.send(bytes([byte]))
+                    await asyncio.sleep(0.05)
+
+            dripping = asyncio.create_task(drip())
+            assert await seconds_until_end(client) < HEADER_SECONDS + 2
+            dripping.cancel()
+
+    stage.run(check())
+
+
+def test_a_connection_that_says_nothing_is_hung_up_on(stage: Stage) -> None:
+    async def check() -> None:
+        async with raw_client(stage.room.port) as client:
+            assert await seconds_until_end(client) < HEADER_SECONDS + 2
+
+    stage.run(check())
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize("size", [HEADER_BYTES, 40_000, 1_000_000])
+def test_headers_beyond_the_limit_are_refused(stage: Stage, size: int, before: int) -> None:
+    """In one packet or many, of one line or many, on a fresh connection or a used one."""
+
+    async def check() -> None:
+        port = stage.room.port
+        for line in (b"X: " + b"a" * size, b"\r\n".join([b"X: " + b"a" * 90] * (size // 90))):
+            async with raw_client(port) as client:
+                for _ in range(before):
+                    client.send(get(port))
+                    _, headers = await client.answer()
+                    await client.reader.readexactly(int(headers["content-length"]))
+                client.send(get(port, line))
+                answer = await client.ended()
+                assert not answer.startswith(b"HTTP/1.1 200"), answer[:100]
+                assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")), answer[:100]
+
+    stage.run(check())
+
+
+def test_headers_just_within_the_limit_pass(stage: Stage) -> None:
+    async def check() -> None:
+        port = stage.room.port
+        async with raw_client(port) as client:
+            client.send(get(port, b"X: " + b"a" * (HEADER_BYTES - 200)))
+            assert (await client.answer())[0] == 200
+        async with raw_client(port) as client:
+            headers = {"Authorization": "Bearer t-alice", "X": "a" * (HEADER_BYTES - 600)}
+            await client.upgraded(headers=headers)
+
+    stage.run(check())
+
+
+ODD_REQUESTS = {
+    "not HTTP": (b"hello\r\n\r\n", {400}),
+    "a TLS hello": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 64, {400}),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400}),
+    "two lengths": (
+        b"POST /participants/alice/messages HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\n"
+        b"Content-Length: 6\r\n\r\nhello",
+        {400},
+    ),
+    "length and chunks": (
+        b"POST /participants/alice/messages HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        {400, 401},
+    ),
+    "a path that is no URL": (b"UPGRADE //[/ws", {400, 404}),
+    "a path of raw bytes": (b"UPGRADE /\xff\xfe", {400, 404}),
+    "an unreadable token": (b"UPGRADE /ws?space=lab\r\nAuthorization: Bearer \xff\xfe\xfd", {400, 401}),
+    "a NUL in a header": (b"UPGRADE /ws?space=lab\r\nX: a\0b", {400, 101}),
+    "a NUL in the query": (b"UPGRADE /ws?space=%00", {404, 101, 400}),
+    "many parameters": (b"UPGRADE /ws?" + b"&".join([b"a=b"] * 800), {400, 404, 101}),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), ODD_REQUESTS.values(), ids=ODD_REQUESTS)
+def test_odd_requests_get_a_plain_answer(stage: Stage, text: bytes, expected: set[int]) -> None:
+    """Never 500, and no traceback in the log (looked at after every test here)."""
+
+    async def check() -> None:
+        port = stage.room.port
+        if text.startswith(b"UPGRADE "):
+            target, _, more = text.removeprefix(b"UPGRADE ").partition(b"\r\n")
+            rest = upgrade(port).split(b"\r\n", 1)[1]
+            sent = b"GET %b HTTP/1.1\r\n%b%b" % (target, more + b"\r\n" if more else b"", rest)
+        else:
+            sent = text.replace(b"HOST", b"127.0.0.1:%d" % port)
+        async with raw_client(port) as client:
+            client.send(sent)
+            assert (await client.answer())[0] in expected
+
+    stage.run(check())
+
+
+UPGRADES: dict[str, tuple[dict[str, str], set[int]]] = {
+    "version 8": ({"Sec-WebSocket-Version": "8"}, {400, 426}),
+    "no version": ({"Sec-WebSocket-Version": ""}, {400, 426}),
+    "no key": ({"Sec-WebSocket-Key": ""}, {400}),
+    "short key": ({"Sec-WebSocket-Key": "c2hvcnQ="}, {400}),
+    "upgrade to something else": ({"Upgrade": "h2c"}, {200, 400, 404, 426}),
+}
+
+
+@pytest.mark.parametrize(("headers", "expected"), UPGRADES.values(), ids=UPGRADES)
+def test_an_upgrade_that_is_none_gets_no_socket(
+    stage: Stage, headers: dict[str, str], expected: set[int]
+) -> None:
+    """RFC 6455, 4.2.1."""
+
+    async def check() -> None:
+        async with raw_client(stage.room.port) as client:
+            client.send(upgrade(stage.room.port, "/", {"Authorization": "Bearer t-alice"} | headers))
+            assert (await client.answer())[0] in expected
+
+    stage.run(check())
+
+
+def test_header_names_and_values_are_read_as_http_says(stage: Stage) -> None:
+    """Any letter case, several tokens in Connection, any order of subprotocols."""
+
+    async def check() -> None:
+        for headers in (
+            {"upgrade": "WebSocket", "connection": "keep-alive, UPGRADE", "Authorization": "Bearer t-alice"},
+            {"CONNECTION": "Upgrade", "authorization": "bearer t-alice"},
+            {"Authorization": "Bearer   t-alice ", "SEC-WEBSOCKET-VERSION": "13"},
+        ):
+            async with raw_client(stage.room.port) as client:
+                client.send(upgrade(stage.room.port, "/ws?space=lab", headers))
+                assert (await client.answer())[0] == 101, headers
+
+    stage.run(check())
+
+
+async def is_served(room: Lab, client: RawClient) -> bool:
+    client.send(get(room.port))
+    try:
+        status, headers = await client.answer()
+        await client.reader.readexactly(int(headers["content-length"]))
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+    return status == 200
+
+
+@pytest.mark.parametrize("limit", ["connections_per_address", "max_connections"])
+@on_loop
+async def test_connections_beyond_the_limit_are_hung_up_on_until_one_leaves(
+    tmp_path: Path, limit: str
+) -> None:
+    """HTTP and WebSocket count alike, and a refused upgrade gives its place back."""
+    # One is the HTTP client of `lab` itself, if it is used.
+    async with lab(tmp_path, **{limit: 4}) as room, AsyncExitStack() as stack:  # type: ignore[arg-type]
+        inside = [await stack.enter_async_context(raw_client(room.port)) for _ in range(4)]
+        for client in inside[:2]:
+            assert await is_served(room, client)
+        for client in inside[2:]:
+            await client.upgraded(token="t-alice")
+        async with raw_client(room.port) as fifth:
+            assert not await is_served(room, fifth)
+        # Those inside do not notice.
+        assert await is_served(room, inside[0])
+        inside[2].send(frame(PING, b"still"))
+        assert [one.payload for one in await inside[2].frames_until(PONG)][-1] == b"still"
+        await inside[3].close()
+        await inside[0].close()
+        await soon(lambda: len(room.gateway.connections()) == 1)
+        async with raw_client(room.port) as next_one:
+            assert await is_served(room, next_one)
+        for headers in [{"Authorization": "Bearer wrong"}, {"Sec-WebSocket-Key": "short"}, {"Host": "x"}] * 4:
+            async with raw_client(room.port) as refused:
+                refused.send(upgrade(room.port, "/ws?space=lab", headers))
+                assert (await refused.answer())[0] in (400, 401, 421)
+                await refused.ended()
+
+
+@on_loop
+async def test_a_half_open_peer_is_noticed_and_its_leave_told(tmp_path: Path) -> None:
+    """A peer that answers no ping is gone; one that does stays, however silent it is."""
+    people = participants(alice=["*"], bob=["chat"], carol=["chat"])
+    async with lab(tmp_path, people, ping_seconds=0.3, ping_timeout=0.3) as room:
+        alice = await room.join("alice")
+        async with raw_client(room.port) as silent, raw_client(room.port) as polite:
+            await silent.upgraded(token="t-bob")
+            await polite.upgraded(token="t-carol")
+
+            async def answer_pings() -> None:
+                while (one := await polite.frame()) is not None:
+                    if one.opcode == PING:
+                        polite.send(frame(PONG, one.payload))
+
+            answering = asyncio.create_task(answer_pings())
+            gone = await alice.hear(lambda each: each["payload"].get("event") == "leave")
+            assert gone["payload"]["participant"]["id"] == "bob"
+            polite.send(frame(TEXT, b'{"kind":"chat","payload":{"text":"here"}}'))
+            assert (await alice.hear("chat"))["from"] == "carol"
+            answering.cancel()
+
+
+@on_loop
+async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
+    """A reset, and an end of the stream without a close frame."""
+    async with lab(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
+        alice = await room.join("alice")
+        for reset in (True, False):
+            async with raw_client(room.port) as client:
+                await client.upgraded(token="t-bob")
+                await alice.hear(lambda each: each["payload"].get("event") == "join")
+                if reset:
+                    await client.close()
+                else:
+                    client.writer.write_eof()
+                await alice.hear(lambda each: each["payload"].get("event") == "leave")
+
+
+@on_loop
+async def test_a_peer_that_does_not_answer_our_close_is_dropped(tmp_path: Path) -> None:
+    async with lab(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
+        alice = await room.join("alice")
+        async with raw_client(room.port) as stubborn:
+            await stubborn.upgraded(token="t-bob")
+            await alice.say("space/kick", {"participant_id": "bob"})
+            frames = await stubborn.frames_until(CLOSE)
+            assert frames[-1].code == 4003
+            # Whatever it still says is not heard, and within 2 s the line is cut.
+            stubborn.send(frame(TEXT, b'{"kind":"chat","payload":{"text":"one more thing"}}'))
+            assert await seconds_until_end(stubborn) < 4
+            await alice.fence()
+            assert "chat" not in alice.kinds()
