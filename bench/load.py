@@ -2,14 +2,14 @@
 of JSON on stdin, and answers each with one on stdout.
 
     connect   one sender and some receivers, of Moot, of the relay or of nats-server
-    flood     messages in bursts, the next once all receivers have nearly caught up; answers when all came
+    flood     messages as fast as a window allows: so many on the way, as the sender's own echo shows
     flow      a steady rate in the background
     joins     one more client joins, is welcomed and leaves, again and again; how long each took
     hold      many members that only listen
     close     all of them go
 
-A burst is one write of ready-made frames, and receivers look at nothing but the size of a frame, so that one
-core of load is enough for one core of server.
+What is sent is ready-made, and receivers look at nothing but the size of a frame, so that one core of load does
+for one core of server.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _PATIENCE_SECONDS = 60.0
 
 
 class Tally:
-    """What all receivers together have heard, and what to do when it is enough."""
+    """What all clients together have heard, and who wants to know when it is enough."""
 
     def __init__(self) -> None:
         self.seen = 0
         self.odd = 0
         self.started = False
         self.enough = 1 << 62
-        self.then: Callable[[], None] = lambda: None
+        self.done: asyncio.Future[None] | None = None
 
 
 class Client(WSListener):
@@ -58,18 +58,30 @@ class Client(WSListener):
         self.tally = tally
         self.transport: WSTransport | None = None
         self.gone = asyncio.get_running_loop().create_future()
+        self.seen = self.heard = 0
+        # What a sender does when it has heard some of its own messages again.
+        self.on_echo: Callable[[], None] | None = None
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self.transport = transport
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
-        tally = self.tally
         if frame.payload_size == SIZE:
-            tally.seen += 1
-            if tally.seen >= tally.enough:
-                tally.then()
+            self.seen += 1
         else:
-            tally.odd += 1
+            self.tally.odd += 1
+        if frame.last_in_buffer:
+            self.count()
+
+    def count(self) -> None:
+        """Once for all that one read brought."""
+        tally = self.tally
+        self.heard, self.seen = self.seen, 0
+        tally.seen += self.heard
+        if self.on_echo is not None:
+            self.on_echo()
+        if tally.seen >= tally.enough and tally.done is not None and not tally.done.done():
+            tally.done.set_result(None)
 
     def on_ws_disconnected(self, _transport: WSTransport) -> None:
         if not self.gone.done():
@@ -93,17 +105,13 @@ class NatsClient(Client):
         transport.send(WSMsgType.BINARY, hello + b"SUB %b 1\r\n" % _SUBJECT)
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
-        tally = self.tally
-        size = frame.payload_size
-        if not tally.started:
-            tally.odd += 1  # INFO
-            return
-        if size == _NATS_PING:
-            return
-        whole, self._bytes = divmod(self._bytes + size, _NATS_BYTES)
-        tally.seen += whole
-        if tally.seen >= tally.enough:
-            tally.then()
+        if not self.tally.started:
+            self.tally.odd += 1  # INFO
+        elif frame.payload_size != _NATS_PING:
+            whole, self._bytes = divmod(self._bytes + frame.payload_size, _NATS_BYTES)
+            self.seen += whole
+        if frame.last_in_buffer:
+            self.count()
 
 
 def masked(payload: bytes, opcode: int) -> bytes:
@@ -158,38 +166,33 @@ class Crowd:
             return [masked(pub + chat + b"\r\n", 2) for chat in chats(self._runs, count)]
         return [masked(chat, 1) for chat in chats(self._runs, count)]
 
-    async def flood(self, messages: int, burst: int, window: int) -> dict[str, float]:
+    async def flood(self, messages: int, window: int) -> dict[str, float]:
+        """Keep `window` messages on the way, as the sender's own echo shows, until all were heard by all."""
         frames = self.frames(messages)
-        bursts = [b"".join(frames[at : at + burst]) for at in range(0, messages, burst)]
-        frames.clear()
-        say({"ready": len(bursts)})
+        say({"ready": len(frames)})
         await heard("go")
-        tally, crowd, sender = self.tally, len(self.clients), self.clients[-1]
-        done = asyncio.get_running_loop().create_future()
-        odd, heard_before = tally.odd, tally.seen
-        ahead = window // burst
-        rest = iter(bursts)
-        sent = 0
+        tally, sender = self.tally, self.clients[-1]
+        odd, sent, echoed = tally.odd, 0, 0
+        before = tally.seen
 
         def refill() -> None:
-            nonlocal sent
-            while sent * burst * crowd <= tally.seen - heard_before + (ahead - 1) * burst * crowd:
-                data = next(rest, None)
-                if data is None:
-                    tally.enough = heard_before + messages * crowd
-                    if tally.seen >= tally.enough and not done.done():
-                        done.set_result(None)
-                    return
-                sent += 1
-                sender.write(data)
-            tally.enough = heard_before + (sent - ahead + 1) * burst * crowd
+            nonlocal sent, echoed
+            echoed += sender.heard
+            upto = min(messages, echoed + window)
+            if upto > sent:
+                sender.write(b"".join(frames[sent:upto]))
+                sent = upto
 
-        tally.then, tally.started = refill, True
+        tally.enough = before + messages * len(self.clients)
+        tally.done = asyncio.get_running_loop().create_future()
+        tally.started = True
         start, cpu = time.monotonic(), time.process_time()
+        sender.heard = 0
         refill()
+        sender.on_echo = refill
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            await done
-        tally.then, tally.enough = (lambda: None), 1 << 62
+            await tally.done
+        sender.on_echo, tally.enough = None, 1 << 62
         return {
             "seconds": time.monotonic() - start,
             "load_cpu": time.process_time() - cpu,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -97,7 +98,7 @@ class Client:
                 message = await self.socket.recv()
                 is_frame = isinstance(message, bytes) or message.startswith("#")
                 async with self._news:
-                    self.heard.append(message if is_frame else orjson.loads(message))
+                    self.heard.append(message if is_frame else json.loads(message))
                     self._news.notify_all()
         except websockets.ConnectionClosed:
             async with self._news:

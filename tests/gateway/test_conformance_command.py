@@ -142,6 +142,18 @@ def test_a_run_that_shows_nothing_is_no_success(served: Served, capsys: pytest.C
     assert "nothing was run" in capsys.readouterr().out
 
 
+def test_a_token_that_may_not_invite_runs_nothing(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "guest.token"
+    token.write_text("t-guest")
+    assert served.run("--space", "busy", "--only", "MEW-4.1-1", "--token-file", str(token)) == 1
+    told = capsys.readouterr().out
+    assert "could not be invited" in told
+    assert "capability_violation" in told
+    assert "nothing was run" in told
+
+
 def test_nobody_listening_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = tmp_path / "token"
     token.write_text("t")

@@ -21,7 +21,7 @@ from moot.config import load
 from moot.config.settings import Configuration
 from moot.conformance.live import Hands, LiveDriver
 from moot.conformance.runner import Failed, run_vector
-from moot.conformance.vectors import Vector, load_vectors, read_vectors
+from moot.conformance.vectors import Step, Vector, load_vectors, read_vectors
 from moot.conformance.wire import Address
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
@@ -162,6 +162,11 @@ def test_a_vector_that_says_something_false_fails_over_a_socket_too(
     (vector,) = read_vectors(text, "inline")
     with pytest.raises(Failed):
         play(vector, running.driver(f"false{number}", SPACE))
+
+
+def test_raw_text_that_no_text_message_can_hold_is_sent_as_bytes(running: Running) -> None:
+    step = Step(by="bob", raw='{"kind":"chat","payload":{"text":"\ud800"}}', refused="invalid_json")
+    play(Vector("half a character", [], [step], SPACE), running.driver("bytes", SPACE))
 
 
 def test_the_clock_of_a_gateway_elsewhere_is_not_in_our_hands(running: Running) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 from pathlib import Path
@@ -49,7 +50,9 @@ async def serve(chosen: argparse.Namespace) -> None:
     """Run until a signal says stop."""
     configuration = _read(chosen)
     log = configuration.gateway.log
-    logs.set_up(log.level, log.format, log.file)
+    logs.set_up(log.level, log.format, log.file, file_bytes=log.file_bytes, files_kept=log.files_kept)
+    # uvicorn tells of its own starting and stopping; ours say it better.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     for note in configuration.notes:
         print(f"note: {note}", flush=True)
     gateway = Gateway(configuration)

@@ -211,14 +211,19 @@ class Conductor:
                 invite = {"id": f"invite-{name}", "kind": "space/invite", "payload": payload}
                 heard = driver.send(_CONDUCTOR, invite).get(_CONDUCTOR, [])
                 if name not in driver.tokens:
+                    _kick(driver, (known for known in people if known in driver.tokens))
                     raise Unable(f"{name} could not be invited: {_brief(heard)}")
             return {name: driver.tokens[name] for name in people}
 
     def _remove(self, names: Iterable[str]) -> None:
         with suppress(Unanswered), self._entered() as (driver, _):
-            for name in names:
-                kick = {"id": f"kick-{name}", "kind": "space/kick", "payload": {"participant_id": name}}
-                driver.send(_CONDUCTOR, kick)
+            _kick(driver, names)
+
+
+def _kick(driver: LiveDriver, names: Iterable[str]) -> None:
+    for name in names:
+        payload = {"participant_id": name, "reason": "the vector is over"}
+        driver.send(_CONDUCTOR, {"id": f"kick-{name}", "kind": "space/kick", "payload": payload})
 
 
 def _brief(heard: list[Json]) -> str:

@@ -225,7 +225,7 @@ class Gateway:
 
     def _measure(self, door: Door) -> None:
         gauge = self.registry.gauge
-        gauge("moot_connections", "TCP connections", read=lambda: door.connections)
+        gauge("moot_connections", "open TCP connections", read=lambda: door.connections)
         gauge("moot_connections_refused", "connections turned away at the door", read=lambda: door.refused)
         for name, host in self.doors.hosts.items():
             gauge("moot_sessions", "joined sessions", read=_sessions_of(host), space=name)

@@ -6,11 +6,7 @@ Every answer is JSON with a code and words. The ladder is the space's own; here 
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
-from typing import Any, Final
 
 import msgspec
 import orjson
@@ -19,49 +15,35 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from moot.errors import InvalidEnvelope, InvalidRequest, MalformedEnvelope, Refused, Unauthorized
+from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
+from moot.gateway.answers import (
+    HEADERS,
+    TurnedDown,
+    accepted,
+    body_of,
+    check_json,
+    denied,
+    json_answer,
+    kind_of,
+    moment,
+    not_allowed,
+    not_found,
+    object_of,
+    refused,
+)
 from moot.gateway.auth import Browsers, Denied, Doors, Identity, bearer
 from moot.gateway.delivery import Past, spelled
 from moot.gateway.host import SpaceHost
 from moot.gateway.mint import FreshMint
 from moot.gateway.pages import STATUS_PAGE, openapi
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import DialectName, rfc3339
+from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
-from moot.space.effects import Answer, Result
+from moot.space.effects import Answer
 from moot.space.roster import Options
 
 log = logging.getLogger(__name__)
-
-# D-40: what each word of the ladder is in HTTP; the rest of them are the caller's own doing: 400.
-STATUS: Final[Mapping[str, int]] = {
-    "auth_violation": 403,
-    "capability_violation": 403,
-    "unauthorized": 403,
-    "participant_paused": 403,
-    "participant_shutdown": 403,
-    "participant_not_found": 404,
-    "target_not_found": 404,
-    "stream_not_found": 404,
-    "duplicate_id": 409,
-    "proposal_settled": 409,
-    "proposal_mismatch": 409,
-    "approval_required": 409,
-    "rate_limited": 429,
-    "resource_limit": 429,
-    "unavailable": 503,
-}
-_CSP: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
-)
-
-_HEADERS: Final = {
-    "Content-Security-Policy": _CSP,
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,35 +92,37 @@ class Endpoints:
         ]
         if self.settings.metrics:
             routes.append(self._route("/metrics", self.metrics, "GET"))
-        return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+        return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_allowed})
 
     def _route(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
         async def guarded(request: Request) -> Response:
-            denied = self.browsers.check(request.headers.get("host"), request.headers.get("origin"))
-            if denied is not None:
-                return _denied(denied)
+            stranger = self.browsers.check(request.headers.get("host"), request.headers.get("origin"))
+            if stranger is not None:
+                return denied(stranger)
             try:
                 return await endpoint(request)
-            except _Denied as refusal:
-                return _denied(refusal.denied)
+            except TurnedDown as refusal:
+                return denied(refusal.denied)
             except Refused as refusal:
-                return _refused(refusal.code, refusal.message, refusal.details, _kind_of(refusal))
+                return refused(refusal.code, refusal.message, refusal.details, kind_of(refusal))
             except Exception:
                 # A request's task: the peer gets no detail.
                 log.exception("a request could not be handled")
-                return _json(500, {"error": "internal", "message": "the gateway failed; its log says why"})
+                return json_answer(
+                    500, {"error": "internal", "message": "the gateway failed; its log says why"}
+                )
 
         return Route(path, guarded, methods=list(methods))
 
     # For everybody
 
     async def status_page(self, _: Request) -> Response:
-        return Response(STATUS_PAGE, media_type="text/html; charset=utf-8", headers=_HEADERS)
+        return Response(STATUS_PAGE, media_type="text/html; charset=utf-8", headers=HEADERS)
 
     async def health(self, _: Request) -> Response:
         """D-85: `degraded` while a journal cannot be written."""
         able = all(host.journal.able for host in self.doors.hosts.values())
-        return _json(
+        return json_answer(
             200,
             {
                 "status": "ok" if able else "degraded",
@@ -150,11 +134,11 @@ class Endpoints:
         )
 
     async def openapi(self, _: Request) -> Response:
-        return _json(200, openapi(self._version, self.settings))
+        return json_answer(200, openapi(self._version, self.settings))
 
     async def metrics(self, _: Request) -> Response:
         kind = "text/plain; version=0.0.4; charset=utf-8"
-        return PlainTextResponse(self._metrics(), media_type=kind, headers=_HEADERS)
+        return PlainTextResponse(self._metrics(), media_type=kind, headers=HEADERS)
 
     # For participants
 
@@ -162,7 +146,7 @@ class Endpoints:
         """The spaces that the caller's token opens."""
         token = bearer(request.headers.get("authorization"))
         if not token:
-            return _denied(Denied(401, "a token is needed: send Authorization: Bearer …"))
+            return denied(Denied(401, "a token is needed: send Authorization: Bearer …"))
         found = [
             {
                 "name": host.name,
@@ -172,12 +156,12 @@ class Endpoints:
             for host in self.doors.hosts.values()
             if isinstance(identity := self.doors.identify(host.name, token), Identity)
         ]
-        return _json(200, {"spaces": found}) if found else _denied(Denied(401, "unknown token"))
+        return json_answer(200, {"spaces": found}) if found else denied(Denied(401, "unknown token"))
 
     async def messages(self, request: Request) -> Response:
         identity = self._participant(request)
         if isinstance(identity, Denied):
-            return _denied(identity)
+            return denied(identity)
         if request.method == "GET":
             return self._poll(request, identity)
         return await self._post(request, identity)
@@ -198,11 +182,11 @@ class Endpoints:
 
     async def _post(self, request: Request, identity: Identity) -> Response:
         if not self.settings.inject:
-            return _denied(Denied(404, "posting is turned off here: connect a WebSocket"))
-        _check_json(request)
-        body = await _body(request, self.settings.body_bytes)
+            return denied(Denied(404, "posting is turned off here: connect a WebSocket"))
+        check_json(request)
+        body = await body_of(request, self.settings.body_bytes)
         if body is None:
-            return _denied(Denied(413, f"a body has at most {self.settings.body_bytes} bytes"))
+            return denied(Denied(413, f"a body has at most {self.settings.body_bytes} bytes"))
         options = Options(injected=True, limited_to=identity.limited_to)
         outcome = await identity.host.post(identity.name, _dialect(request, body), body, options)
         if isinstance(outcome, Answer):
@@ -211,13 +195,13 @@ class Endpoints:
                 "payload", payload
             )
             code = str(payload.get("error"))
-            return _refused(code, "", shown, str(payload.get("attempted_kind", "")), payload.get("detail"))
-        return _json(*_accepted(outcome))
+            return refused(code, "", shown, str(payload.get("attempted_kind", "")), payload.get("detail"))
+        return json_answer(*accepted(outcome))
 
     def _poll(self, request: Request, identity: Identity) -> Response:
         if not self.settings.poll:
-            return _denied(Denied(404, "polling is turned off here: connect a WebSocket"))
-        since = _moment(request.query_params.get("since"))
+            return denied(Denied(404, "polling is turned off here: connect a WebSocket"))
+        since = moment(request.query_params.get("since"))
         dialect = _dialect(request, b"")
         host = identity.host
         since = max(since, host.known_since(identity.name))
@@ -228,14 +212,14 @@ class Endpoints:
             if raw is not None:
                 messages.append(orjson.Fragment(raw))
             latest = heard.at
-        return _json(200, {"messages": messages, "next": repr(latest)})
+        return json_answer(200, {"messages": messages, "next": repr(latest)})
 
     # For administrators
 
     async def capabilities(self, request: Request) -> Response:
         host, admin = self._administered(request)
-        _check_json(request)
-        body = await _object(request, self.settings.body_bytes)
+        check_json(request)
+        body = await object_of(request, self.settings.body_bytes)
         unknown = set(body) - {"add", "remove"}
         if unknown:
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; give add and remove")
@@ -244,30 +228,30 @@ class Endpoints:
         place: DialectName = "mcpx" if _all_strings(body) else "mew"
         add = read_capabilities(body.get("add", []), place=place)
         remove = read_capabilities(body.get("remove", []), place=place)
-        (result,) = host.change_capabilities(request.path_params["id"], add, remove, admin)
-        return _json(200, dict(result.fields))
+        (result,) = await host.change_capabilities(request.path_params["id"], add, remove, admin)
+        return json_answer(200, dict(result.fields))
 
     async def restore(self, request: Request) -> Response:
         host, admin = self._administered(request)
-        (result,) = host.restore_member(request.path_params["id"], admin)
-        return _json(200, dict(result.fields))
+        (result,) = await host.restore_member(request.path_params["id"], admin)
+        return json_answer(200, dict(result.fields))
 
     async def rotate(self, request: Request) -> Response:
         """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
         host, _ = self._administered(request)
-        _check_json(request)
-        body = await _object(request, self.settings.body_bytes)
+        check_json(request)
+        body = await object_of(request, self.settings.body_bytes)
         if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
             raise InvalidRequest('the body is {} or {"keep": true}')
         token = FreshMint().token()
-        host.rotate_credential(request.path_params["id"], token, keep=body.get("keep", False))
-        return _json(200, {"participant_id": request.path_params["id"], "token": token.secret})
+        await host.rotate_credential(request.path_params["id"], token, keep=body.get("keep", False))
+        return json_answer(200, {"participant_id": request.path_params["id"], "token": token.secret})
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""
         if self._administrator(request) is None:
-            return _denied(Denied(403, "an administrator's token is needed"))
-        return _json(200, {"connections": self._connections()})
+            return denied(Denied(403, "an administrator's token is needed"))
+        return json_answer(200, {"connections": self._connections()})
 
     def _administrator(self, request: Request) -> str | None:
         if not self.settings.admin:
@@ -280,23 +264,8 @@ class Endpoints:
             raise Unauthorized("an administrator's token is needed")
         host = self.doors.space(request.query_params.get("space"))
         if isinstance(host, Denied):
-            raise _Denied(host)
+            raise TurnedDown(host)
         return host, admin
-
-
-class _Denied(Exception):
-    """Carries an answer out of a function that has another one to give."""
-
-    def __init__(self, denied: Denied) -> None:
-        super().__init__(denied.message)
-        self.denied = denied
-
-
-def _check_json(request: Request) -> None:
-    """D-84: a form or plain text can be sent by any page without asking; JSON cannot."""
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type != "application/json":
-        raise _Denied(Denied(415, "send Content-Type: application/json"))
 
 
 def _all_strings(body: Mapping[str, Json]) -> bool:
@@ -320,89 +289,3 @@ def _protocol(body: bytes) -> Json:
     except orjson.JSONDecodeError:
         return None
     return fields.get("protocol") if isinstance(fields, dict) else None
-
-
-def _moment(text: str | None) -> float:
-    if not text:
-        return 0.0
-    try:
-        moment = float(text)
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(text).timestamp()
-        except (ValueError, OverflowError):
-            moment = math.nan
-    if not math.isfinite(moment):
-        raise InvalidRequest("since is a timestamp, or what `next` said before")
-    return moment
-
-
-async def _body(request: Request, most: int) -> bytes | None:
-    """The body, or None when it is too large; it is not read beyond that."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            return None
-        parts.append(part)
-    return b"".join(parts)
-
-
-async def _object(request: Request, most: int) -> dict[str, Any]:
-    raw = await _body(request, most)
-    if raw is None:
-        raise InvalidRequest(f"a body has at most {most} bytes")
-    try:
-        fields = orjson.loads(raw or b"{}")
-    except orjson.JSONDecodeError as fault:
-        raise InvalidRequest(f"not JSON: {fault.msg}") from None
-    if not isinstance(fields, dict):
-        raise InvalidRequest("the body must be a JSON object")
-    return fields
-
-
-def _accepted(results: list[Result]) -> tuple[int, dict[str, Json]]:
-    fields = dict(results[0].fields) if results else {}
-    fields.setdefault("status", "accepted")
-    fields.setdefault("timestamp", rfc3339(time.time()))
-    return (
-        409 if fields["status"] == "already_exists" else 400 if fields["status"] == "error" else 200
-    ), fields
-
-
-def _kind_of(refusal: Refused) -> str:
-    return (refusal.kind or "") if isinstance(refusal, MalformedEnvelope) else ""
-
-
-def _refused(
-    code: str, message: str, details: Mapping[str, Json], kind: str = "", detail: Json = None
-) -> Response:
-    status = STATUS.get(code, 400)
-    if detail == "reserved_kind" and kind.startswith("system"):
-        status = 400  # D-10: as existing clients expect of system/register
-    attempted = {"attempted_kind": kind} if kind else {}
-    body = {"error": code, "message": message} | attempted | dict(details)
-    response = _json(status, body)
-    if "retry_after" in body:
-        response.headers["Retry-After"] = str(max(1, round(float(body["retry_after"]))))
-    return response
-
-
-def _denied(denied: Denied) -> Response:
-    response = _json(denied.status, {"error": "denied", "message": denied.message})
-    if denied.status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    return response
-
-
-async def _not_found(_request: Request, _fault: Exception) -> Response:
-    return _json(404, {"error": "not_found", "message": "nothing is here; /openapi.json lists what there is"})
-
-
-async def _not_allowed(_request: Request, _fault: Exception) -> Response:
-    return _json(405, {"error": "method_not_allowed", "message": "/openapi.json lists what there is"})
-
-
-def _json(status: int, body: Json) -> Response:
-    return Response(orjson.dumps(body), status, media_type="application/json", headers=_HEADERS)

@@ -24,7 +24,8 @@ from moot.space.space import Space
 ACCEPTED: Final = "accepted"
 # Unescaped line ends stand only between JSON tokens; a record is one line.
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
-_WAS_ACCEPTED: Final = b',"out":"accepted","raw":'
+# A sender may make kinds up; this many are kept ready.
+_KINDS_KEPT: Final = 64
 
 
 class StoredInput(msgspec.Struct):
@@ -67,25 +68,39 @@ def with_envelope(head: bytes, raw: bytes) -> bytes:
     return head + b',"raw":' + raw
 
 
-def speaker(session: SessionId, who: str, dialect: DialectName) -> bytes:
-    """What the records of one session's envelopes have in common, spelled once, for `spoken`."""
-    facts = {"in": "receive", "session": session, "who": who, "dialect": dialect}
-    return b"," + dumps(facts)[1:-1] + b',"kind":'
+class Speaker:
+    """One session in the journal. What its records have in common is spelled once: a busy space writes little
+    but envelopes from sockets."""
 
+    __slots__ = ("_about", "_accepted")
 
-def spoken(now: float, speaker: bytes, envelope: Envelope, out: str, mint: FreshMint, raw: bytes) -> bytes:
-    """The inside of the record of an envelope from a socket; a busy space writes little else."""
-    outcome = _WAS_ACCEPTED
-    if out != ACCEPTED or mint.ids or mint.tokens:
-        outcome = b',"out":%b,"mint":%b,"tokens":%b,"raw":' % (
-            dumps(out),
-            dumps(mint.ids),
-            dumps(mint.tokens),
-        )
-    if b"\n" in raw or b"\r" in raw:
-        raw = raw.translate(_ONE_LINE)
-    kind = dumps(envelope.wire_kind or envelope.kind)
-    return b"".join((b'"t":', dumps(now), speaker, kind, b',"id":', dumps(envelope.id), outcome, raw))
+    def __init__(self, session: SessionId, who: str, dialect: DialectName) -> None:
+        self._about = dumps({"in": "receive", "session": session, "who": who, "dialect": dialect})[1:-1]
+        # By kind: all that stands between the id and the envelope.
+        self._accepted: dict[str, bytes] = {}
+
+    def record(self, now: float, envelope: Envelope, out: str, mint: FreshMint, raw: bytes) -> bytes:
+        """The inside of the record of one envelope."""
+        kind = envelope.wire_kind or envelope.kind
+        middle = self._accepted.get(kind)
+        if middle is None or out != ACCEPTED or mint.ids or mint.tokens:
+            middle = self._middle(kind, out, mint)
+        if b"\n" in raw or b"\r" in raw:
+            raw = raw.translate(_ONE_LINE)
+        return b"".join((dumps({"t": now, "id": envelope.id})[1:-1], middle, raw))
+
+    def _middle(self, kind: str, out: str, mint: FreshMint) -> bytes:
+        facts: dict[str, Json] = {"kind": kind, "out": out}
+        if mint.ids:
+            facts["mint"] = mint.ids
+        if mint.tokens:
+            facts["tokens"] = mint.tokens
+        middle = b',%b,%b,"raw":' % (self._about, dumps(facts)[1:-1])
+        if len(facts) == 2 and out == ACCEPTED:
+            if len(self._accepted) >= _KINDS_KEPT:
+                self._accepted.clear()
+            self._accepted[kind] = middle
+        return middle
 
 
 def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Protocol, cast
@@ -45,6 +46,7 @@ _CLOSE: Final = WSMsgType.CLOSE
 
 # A close reason fits into a control frame together with its code (RFC 6455, 5.5).
 _MOST_REASON_BYTES: Final = 123
+_CONNECTION = re.compile(rb"\r\nconnection: [^\r]*", re.IGNORECASE)
 # RFC 6455, 7.4.1, and the registry's later ones.
 _CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
 # How long a peer may take to answer our close before the socket is dropped.
@@ -246,7 +248,8 @@ class _ServerProtocol(WSProtocol):  # type: ignore[misc]
 
     def data_received(self, data: bytes) -> None:
         """Only ever called with the upgrade request; from then on the transport fills our buffer itself."""
-        view = memoryview(data)
+        # uvicorn has found `upgrade` among the tokens; picows wants it alone, and Firefox sends two.
+        view = memoryview(_CONNECTION.sub(b"\r\nconnection: upgrade", data, count=1))
         while view:
             room = self.get_buffer(len(view))
             size = min(len(room), len(view))
@@ -274,6 +277,9 @@ def server_protocol(
             headers = {name.lower(): value for name, value in request.headers.items()}
             address = address_of()
             made[0].on_lost = lambda: on_lost(address)
+            if headers.get("sec-websocket-version") != "13":
+                response = WSUpgradeResponse.create_error_response(426, None, {"Sec-WebSocket-Version": "13"})
+                return WSUpgradeResponseWithListener(response, None)
             decision = admit(Upgrade(request.path.decode("latin-1"), headers, address))
             if isinstance(decision, Refusal):
                 kind = {"Content-Type": "application/json"}

@@ -1,0 +1,157 @@
+"""A reader too far behind is told why and closed 1013 (bytes, messages, seconds); nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.protocol.operation import Json
+from tests.gateway.lab import Client, Lab, lab, on_loop, participants
+from tests.gateway.raw import CLOSE, TEXT, Frame, RawClient, raw_client
+
+PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"])
+RULES: Json = {"limits": {"messages_per_second": 0, "bytes_per_second": 0}}
+# More than the kernel keeps for a socket whose reader has a small window, and our own buffers.
+PLENTY = 24 << 20
+CHUNK = "x" * (256 << 10)
+
+
+@asynccontextmanager
+async def stalled(room: Lab) -> AsyncIterator[RawClient]:
+    """bob has joined and reads nothing more until he is asked to."""
+    async with raw_client(room.port, receive_buffer=4096) as client:
+        await client.upgraded(token="t-bob")
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        yield client
+
+
+async def read_all(client: RawClient) -> list[Frame]:
+    """What the gateway had sent before it hung up."""
+    client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    return await client.frames_until(CLOSE)
+
+
+async def fill(alice: Client, size: int = PLENTY) -> list[str]:
+    """Say this much, each piece heard by alice herself before the next: nothing piles up on her side."""
+    ids = []
+    for _ in range(size // len(CHUNK)):
+        answer = await alice.ask("chat", {"text": CHUNK})
+        assert answer["kind"] == "chat"
+        ids.append(answer["id"])
+    return ids
+
+
+def is_leave_of(name: str) -> Any:
+    return lambda each: (
+        each["payload"].get("event") == "leave" and each["payload"]["participant"]["id"] == name
+    )
+
+
+async def check_told(client: RawClient, words: str) -> None:
+    frames = await read_all(client)
+    assert frames[-1].opcode == CLOSE, "cut without a word"
+    assert frames[-1].code == 1013
+    assert words in frames[-1].reason
+    # Whole messages up to the end: nothing was cut in the middle.
+    assert all(one.opcode == TEXT and one.payload.endswith(b"}") for one in frames[:-1])
+
+
+@on_loop
+async def test_too_many_bytes_behind(tmp_path: Path) -> None:
+    """The others lose nothing, and hear it in order."""
+    async with lab(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20) as room:
+        alice, carol = await room.join("alice"), await room.join("carol")
+        async with stalled(room) as bob:
+            said = await fill(alice)
+            await check_told(bob, "outbox_bytes")
+        await alice.hear(is_leave_of("bob"))
+        await carol.fence()
+        heard = [each for each in carol.heard if each["kind"] == "chat"]
+        assert [each["id"] for each in heard] == said
+        assert all(each["payload"]["text"] == CHUNK for each in heard)
+
+
+@on_loop
+async def test_too_many_messages_behind(tmp_path: Path) -> None:
+    gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 200, "outbox_seconds": 60}
+    async with lab(tmp_path, PEOPLE, rules=RULES, **gateway) as room:
+        alice = await room.join("alice")
+        async with stalled(room) as bob:
+            await fill(alice)
+            for _ in range(300):
+                await alice.say("chat", {"text": "small"})
+            await alice.fence()
+            await check_told(bob, "outbox_messages")
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["with more traffic", "in silence"])
+@on_loop
+async def test_too_many_seconds_behind(tmp_path: Path, goes_on: bool) -> None:
+    """Who took nothing for so long is stuck, also when nobody says anything more."""
+    gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 1 << 20, "outbox_seconds": 0.5}
+    async with lab(tmp_path, PEOPLE, rules=RULES, **gateway) as room:
+        alice = await room.join("alice")
+        async with stalled(room) as bob:
+            await fill(alice)
+            loop = asyncio.get_running_loop()
+            start = loop.time()
+            if goes_on:
+                while loop.time() < start + 1:
+                    await alice.ask("chat", {"text": "small"})
+                await check_told(bob, "outbox_seconds")
+            else:
+                # Nothing can be written to it any more, so it hears nothing; but it is gone from the space.
+                await alice.hear(is_leave_of("bob"))
+                assert loop.time() - start < 6
+
+
+@on_loop
+async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) -> None:
+    gateway: dict[str, Any] = {"outbox_bytes": PLENTY * 2, "outbox_seconds": 60}
+    async with lab(tmp_path, PEOPLE, rules=RULES, **gateway) as room:
+        alice = await room.join("alice")
+        async with stalled(room) as bob:
+            said = await fill(alice, PLENTY)
+            said.append(await alice.say("chat", {"text": "last"}))
+            bob.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            heard: list[str] = []
+            while not heard or heard[-1] != said[-1]:
+                one = await bob.frame()
+                assert one is not None
+                assert one.opcode == TEXT, one.reason
+                if b'"kind":"chat"' in one.payload:
+                    heard.append(one.payload.split(b'"id":"', 1)[1].split(b'"', 1)[0].decode())
+            assert heard == said
+            await alice.fence()
+
+
+@on_loop
+async def test_many_slow_readers_at_once_do_not_hold_up_the_others(tmp_path: Path) -> None:
+    people = PEOPLE | participants(**{f"slow-{number}": ["chat"] for number in range(12)})
+    async with lab(tmp_path, people, rules=RULES) as room:
+        alice, carol = await room.join("alice"), await room.join("carol")
+        clients = []
+        async with asyncio.timeout(30):
+            for number in range(12):
+                context = raw_client(room.port, receive_buffer=4096)
+                client = await context.__aenter__()
+                clients.append(context)
+                await client.upgraded(token=f"t-slow-{number}")
+                client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            said = await fill(alice)
+            await carol.fence()
+            assert [each["id"] for each in carol.heard if each["kind"] == "chat"] == said
+            gone = set()
+            while len(gone) < 12:
+                message = await alice.hear(lambda each: each["payload"].get("event") == "leave")
+                gone.add(message["payload"]["participant"]["id"])
+            # What was kept for them is let go of.
+            outboxes = [line.outbox for line in room.gateway.doors.hosts["lab"].delivery.lines.values()]
+            assert len(outboxes) == 2
+            for context in clients:
+                await context.__aexit__(None, None, None)

@@ -1,0 +1,188 @@
+"""Streams over sockets: bytes stay as they are, and go to whom they are meant for (MEW 3.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from moot.protocol.operation import Json
+from tests.gateway.lab import Client, Stage, participants, space_settings
+
+# tim is the target who is removed at the end, so no other test has him.
+PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"], tim=["chat"])
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    spaces = {"lab": space_settings(PEOPLE, limits={"streams_per_member": 3, "stream_owner_grace": 0.3})}
+    stage = Stage(tmp_path_factory.mktemp("streams"), spaces, connections_per_address=0)
+    yield stage
+    stage.close()
+
+
+async def opened(client: Client, **request: Json) -> str:
+    await client.say("stream/request", {"direction": "upload", **request})
+    message = await client.hear(lambda each: each["kind"] in ("stream/open", "system/error"))
+    assert message["kind"] == "stream/open", message
+    return str(message["payload"]["stream_id"])
+
+
+def frames_of(client: Client) -> list[str | bytes]:
+    return [each for each in client.heard if isinstance(each, str | bytes)]
+
+
+def test_text_stays_text_and_binary_stays_binary(stage: Stage) -> None:
+    """Byte for byte, also where the data holds `#`, nothing, or JSON; the writer gets its own back."""
+
+    async def check() -> None:
+        alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
+        stream = await opened(alice, content_type="text/plain")
+        data: list[str | bytes] = [
+            f"#{stream}#plain",
+            f"#{stream}##hash#es##",
+            f"#{stream}#",
+            f'#{stream}#{{"kind":"chat"}}',
+            f"#{stream}#Grüße 𝄞\n\0",
+            f"#{stream}#bytes".encode(),
+            f"#{stream}#".encode() + bytes(range(256)),
+            f"#{stream}#".encode() + b"x" * 500_000,
+        ]
+        for message in data:
+            await alice.send(message)
+        for client in (alice, bob):
+            assert [await client.hear_frame() for _ in data] == data
+
+    stage.run(check())
+
+
+def test_frames_and_envelopes_keep_one_order(stage: Stage) -> None:
+    async def check() -> None:
+        alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
+        stream = await opened(alice)
+        await bob.fence()
+        for number in range(100):
+            await alice.send(f"#{stream}#{number}" if number % 3 else f'{{"kind":"chat","id":"o-{number}"}}')
+        await alice.fence()
+        heard = [each if isinstance(each, str) else each["id"] for each in await bob.fence()]
+        assert heard == [f"#{stream}#{number}" if number % 3 else f"o-{number}" for number in range(100)]
+        await alice.say("stream/close", {"stream_id": stream})
+
+    stage.run(check())
+
+
+def test_a_targeted_stream_reaches_exactly_its_targets(stage: Stage) -> None:
+    """On all their sockets, not on the writer's; and nobody while they are away (D-36, D-39)."""
+
+    async def check() -> None:
+        room = stage.room
+        alice, carol = await room.join("alice"), await room.join("carol")
+        tims = [await room.join("tim"), await room.join("tim")]
+        stream = await opened(alice, target=["tim"])
+        await alice.send(f"#{stream}#for tim")
+        for tim in tims:
+            assert await tim.hear_frame() == f"#{stream}#for tim"
+        for tim in tims:
+            await tim.leave()
+        await alice.hear(lambda each: each["payload"].get("event") == "leave")
+        # A second socket of carol's: whoever was the last audience must not be the next.
+        second = await room.join("carol")
+        await alice.send(f"#{stream}#while tim is away")
+        await alice.fence()
+        back = await room.join("tim")
+        await alice.send(f"#{stream}#tim is back")
+        assert await back.hear_frame() == f"#{stream}#tim is back"
+        await alice.ask("space/kick", {"participant_id": "tim"})
+        await alice.send(f"#{stream}#tim is out")
+        await alice.fence()
+        for client in (alice, carol, second):
+            await client.fence()
+            assert frames_of(client) == []
+
+    stage.run(check())
+
+
+def test_only_writers_write_and_a_closed_stream_is_closed(stage: Stage) -> None:
+    async def check() -> None:
+        alice, bob, carol = [await stage.room.join(name) for name in ("alice", "bob", "carol")]
+        stream = await opened(alice)
+        await bob.send(f"#{stream}#not yet")
+        error = await bob.hear("system/error")
+        assert error["payload"]["error"] == "unauthorized_stream_write"
+        assert error["payload"]["stream_id"] == stream
+        assert "correlation_id" not in error
+        assert await alice.ask("stream/grant-write", {"stream_id": stream, "participant_id": "bob"})
+        await bob.hear("stream/write-granted")
+        await bob.send(f"#{stream}#now")
+        assert await carol.hear_frame() == f"#{stream}#now"
+        await alice.ask("stream/transfer-ownership", {"stream_id": stream, "new_owner": "carol"})
+        await alice.send(f"#{stream}#no longer mine")
+        assert (await alice.hear("system/error"))["payload"]["error"] == "unauthorized_stream_write"
+        await carol.hear("stream/ownership-transferred")
+        await carol.say("stream/close", {"stream_id": stream})
+        await bob.hear("stream/close")
+        await bob.send(f"#{stream}#too late")
+        assert (await bob.hear("system/error"))["payload"]["error"] == "stream_not_found"
+        assert frames_of(alice) == [f"#{stream}#now"]
+
+    stage.run(check())
+
+
+BAD_FRAMES = {
+    "no second #": "#stream-1",
+    "no id": "##data",
+    "a long id": "#" + "x" * 300 + "#data",
+    "unknown": "#stream-0#data",
+    "control characters": "#stre\nam#data",
+}
+
+
+@pytest.mark.parametrize("message", BAD_FRAMES.values(), ids=BAD_FRAMES)
+def test_a_frame_out_of_shape_is_told_so(stage: Stage, message: str) -> None:
+    async def check() -> None:
+        alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
+        for sent in (message, message.encode()):
+            await alice.send(sent)
+        (first, *_) = await alice.fence()
+        assert first["payload"]["error"] in ("invalid_envelope", "stream_not_found")
+        await bob.fence()
+        assert frames_of(bob) == []
+
+    stage.run(check())
+
+
+def test_streams_are_limited_per_member_and_end_with_their_owner(stage: Stage) -> None:
+    """D-39: after the grace the gateway closes what its owner left behind."""
+
+    async def check() -> None:
+        alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
+        streams = [await opened(bob) for _ in range(3)]
+        assert await bob.refused("stream/request", {"direction": "upload"}) == "resource_limit"
+        late = await stage.room.join("carol")
+        welcome = next(each for each in late.heard if each["kind"] == "system/welcome")
+        assert [each["stream_id"] for each in welcome["payload"]["active_streams"]] == streams
+        await bob.leave()
+        closed: list[Any] = [await alice.hear("stream/close") for _ in streams]
+        assert [each["payload"] for each in closed] == [
+            {"stream_id": stream, "reason": "owner_disconnected"} for stream in streams
+        ]
+        assert {each["from"] for each in closed} == {"gateway"}
+
+    stage.run(check())
+
+
+def test_a_stream_opened_over_http_is_announced_and_named_in_the_answer(stage: Stage) -> None:
+    async def check() -> None:
+        alice = await stage.room.join("alice")
+        posted = await stage.room.post(
+            "alice", {"kind": "stream/request", "payload": {"direction": "upload"}}
+        )
+        body = posted.json()
+        assert (posted.status_code, body["status"]) == (200, "stream_opened")
+        assert (await alice.hear("stream/open"))["payload"]["stream_id"] == body["stream_id"]
+        await alice.send(f"#{body['stream_id']}#mine")
+        assert await alice.hear_frame() == f"#{body['stream_id']}#mine"
+        await alice.say("stream/close", {"stream_id": body["stream_id"]})
+
+    stage.run(check())
