@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from moot.protocol.operation import Json
@@ -124,8 +125,9 @@ async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) ->
                 one = await bob.frame()
                 assert one is not None
                 assert one.opcode == TEXT, one.reason
-                if b'"kind":"chat"' in one.payload:
-                    heard.append(one.payload.split(b'"id":"', 1)[1].split(b'"', 1)[0].decode())
+                message = orjson.loads(one.payload)
+                if message["kind"] == "chat":
+                    heard.append(message["id"])
             assert heard == said
             await alice.fence()
 

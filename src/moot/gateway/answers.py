@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.errors import InvalidRequest, MalformedEnvelope, Refused
 from moot.gateway.auth import Denied
+from moot.protocol import jsontext
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.space.effects import Result
@@ -49,7 +49,7 @@ HEADERS: Final = {
 
 
 def json_answer(status: int, body: Json) -> Response:
-    return Response(orjson.dumps(body), status, media_type="application/json", headers=HEADERS)
+    return Response(jsontext.encode(body), status, media_type="application/json", headers=HEADERS)
 
 
 def denied(denied: Denied) -> Response:
@@ -138,10 +138,7 @@ async def object_of(request: Request, most: int) -> dict[str, Any]:
     raw = await body_of(request, most)
     if raw is None:
         raise InvalidRequest(f"a body has at most {most} bytes")
-    try:
-        fields = orjson.loads(raw or b"{}")
-    except orjson.JSONDecodeError as fault:
-        raise InvalidRequest(f"not JSON: {fault.msg}") from None
+    fields = jsontext.parse(raw or b"{}")
     if not isinstance(fields, dict):
         raise InvalidRequest("the body must be a JSON object")
     return fields

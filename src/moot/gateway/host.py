@@ -8,6 +8,7 @@ Nothing here awaits between an input and its effects; `order` says when they go 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import orjson
 
 from moot.errors import MalformedEnvelope, Refused, UsageError
 from moot.gateway.mint import FreshMint
@@ -78,7 +78,7 @@ class SpaceHost(Order):
         position = 0
         if saved is not None:
             position = saved.position
-            kept = orjson.loads(saved.state)
+            kept = json.loads(saved.state)  # integers of any size
             # Under the rules of then: what they accepted, a kick above all, must come out the same.
             self.space = Space.restore(load_config(kept.pop("config")), kept)
         played = 0

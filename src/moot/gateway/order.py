@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import orjson
 
 from moot.gateway.delivery import Delivery
 from moot.gateway.mint import FreshMint
 from moot.gateway.records import members
+from moot.protocol import jsontext
 from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 from moot.space.effects import Effect, Result
@@ -70,7 +70,7 @@ class Order:
         # Without a journal nothing new is in the file, so that a later one starts where this one ended.
         position = self.journal.recorded if self._unwritten else number
         state = self.space.save() | {"config": save_config(self.space.state.config)}
-        saving = self._database.save_snapshot(self.name, position, orjson.dumps(state))
+        saving = self._database.save_snapshot(self.name, position, jsontext.encode(state))
         self._snapshot_at = number
         saving.add_done_callback(lambda done: self._saved(number, position, done))
         return saving

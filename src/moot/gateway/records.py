@@ -12,6 +12,7 @@ import msgspec
 from orjson import dumps
 
 from moot.gateway.mint import FreshMint, ReplayMint
+from moot.protocol import jsontext
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
@@ -58,7 +59,7 @@ def members(input: str, now: float, mint: FreshMint, **facts: Json) -> bytes:
         fields["mint"] = mint.ids
     if mint.tokens:
         fields["tokens"] = mint.tokens
-    return dumps(fields)[1:-1]
+    return jsontext.encode(fields)[1:-1]
 
 
 def with_envelope(head: bytes, raw: bytes) -> bytes:
