@@ -9,12 +9,14 @@ from collections.abc import Callable
 from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
 from tests.space.walk import run_space_walk
+from tests.store.crash_soak import run_journal_crashes
 
 # Name, what runs, and how many cases make the full count.
 SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "patterns": (run_pattern_soak, 4_000_000),
     "decoder": (run_decoder_soak, 2_000_000),
     "space": (run_space_walk, 300_000),
+    "journal": (run_journal_crashes, 100),
 }
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from moot.config import hash_token
 from moot.gateway.host import SpaceHost
-from moot.gateway.mint import hash_token
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Notation
 

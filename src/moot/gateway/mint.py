@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import uuid
 from collections.abc import Sequence
 
+from moot.config import hash_token
 from moot.errors import UsageError
 from moot.space.effects import Token
-
-
-def hash_token(secret: str) -> str:
-    """What is kept of a token."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class FreshMint:

@@ -109,6 +109,7 @@ class Socket:
         self._connection: Connection | None = None
         self._outbox = Outbox(self.dialect, reception.settings.outbox, self._too_slow)
         self._join_timer: asyncio.TimerHandle | None = None
+        self._full_timer: asyncio.TimerHandle | None = None
         self._errors_drained = 0.0
         # After a header handshake existing clients still send a join: as the first frame it is no news.
         self._may_repeat_join = identity is not None
@@ -140,6 +141,7 @@ class Socket:
 
     def closed(self) -> None:
         self._reception.sockets.discard(self)
+        self._stop_full_timer()
         if self._join_timer is not None:
             self._join_timer.cancel()
         self._outbox.detach()
@@ -148,10 +150,22 @@ class Socket:
         self._connection = None
 
     def full(self) -> None:
-        self._outbox.pause(asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        self._outbox.pause(loop.time())
+        if self._full_timer is None:
+            # Also when nothing more is said: whoever took nothing for so long is stuck.
+            seconds = self._reception.settings.outbox.seconds
+            stuck = f"{seconds:g} s behind, the most that outbox_seconds allows"
+            self._full_timer = loop.call_later(seconds, self._too_slow, stuck)
 
     def drained(self) -> None:
+        self._stop_full_timer()
         self._outbox.resume(asyncio.get_running_loop().time())
+
+    def _stop_full_timer(self) -> None:
+        if self._full_timer is not None:
+            self._full_timer.cancel()
+            self._full_timer = None
 
     def flush(self) -> None:
         if self.host is not None:
@@ -248,6 +262,7 @@ class Socket:
 
     def _too_slow(self, how_far: str) -> None:
         log.info("slow", extra={"session": self.session, "behind": how_far})
+        self._stop_full_timer()
         self._outbox.detach()
         self.close(TRY_AGAIN, f"reading too slowly: {how_far}")
 

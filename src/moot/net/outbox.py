@@ -53,6 +53,7 @@ class Outbox:
     """What one connection still has to be sent."""
 
     __slots__ = (
+        "_counted",
         "_full_since",
         "_writer",
         "lane",
@@ -70,6 +71,7 @@ class Outbox:
         self.pending: list[bytes | Batch] = []
         self.waiting_bytes = 0
         self.waiting_messages = 0
+        self._counted = 0
         self._writer: Writer | None = None
         self._full_since: float | None = None
 
@@ -89,12 +91,16 @@ class Outbox:
     def resume(self, now: float) -> None:
         """The transport has drained."""
         self._full_since = None
-        self.waiting_bytes = self.waiting_messages = 0
+        self.waiting_bytes = self.waiting_messages = self._counted = 0
         self.flush(now)
 
     def flush(self, now: float) -> None:
         """Write what is pending, or see how far behind this reader is."""
-        if self._writer is None or not self.pending:
+        if self._writer is None:
+            # Closed within this tick: what was sealed for it since goes nowhere.
+            self.pending.clear()
+            return
+        if not self.pending:
             return
         if self._full_since is not None:
             self._count_waiting(now)
@@ -106,15 +112,16 @@ class Outbox:
             self._writer.write(data)
 
     def _count_waiting(self, now: float) -> None:
-        waiting = messages = 0
-        for part in self.pending:
+        # Only what is new since the last look.
+        for part in self.pending[self._counted :]:
             if isinstance(part, Batch):
-                waiting += len(part.bytes_for(self.lane))
-                messages += len(part.lanes.get(self.lane, ()))
+                self.waiting_bytes += len(part.bytes_for(self.lane))
+                self.waiting_messages += len(part.lanes.get(self.lane, ()))
             else:
-                waiting += len(part)
-                messages += 1
-        self.waiting_bytes, self.waiting_messages = waiting, messages
+                self.waiting_bytes += len(part)
+                self.waiting_messages += 1
+        self._counted = len(self.pending)
+        waiting, messages = self.waiting_bytes, self.waiting_messages
         limits, since = self.limits, self._full_since or now
         if waiting > limits.bytes:
             self.on_slow(f"{waiting} bytes behind, more than outbox_bytes {limits.bytes}")
