@@ -152,6 +152,13 @@ class Crowd:
         self.clients = list(await connected(url, names, self.tally, NatsClient if self.nats else Client))
         await self._quiet()
 
+    async def hold(self, url: str, spaces: int, members: int) -> None:
+        """Many who only listen, space after space."""
+        names = [f"member-{number}" for number in range(members)]
+        for number in range(spaces):
+            self.clients += await connected(f"{url}{number}", names, self.tally, buffer=4096)
+        await self._quiet()
+
     async def _quiet(self) -> None:
         """Until everybody has heard of everybody."""
         before = -1
@@ -217,7 +224,7 @@ class Crowd:
 
 
 async def connected(
-    url: str, names: Sequence[str], tally: Tally, kind: type[Client] = Client
+    url: str, names: Sequence[str], tally: Tally, kind: type[Client] = Client, *, buffer: int = 65_536
 ) -> Sequence[Client]:
     """Clients with these names, in order; a name is a token here."""
     at_once = asyncio.Semaphore(CONNECTING)
@@ -229,7 +236,7 @@ async def connected(
                 url,
                 extra_headers={"Authorization": f"Bearer {token_of(name)}"},
                 websocket_handshake_timeout=30,
-                read_buffer_init_size=4096 if len(names) > 1000 else 65536,
+                read_buffer_init_size=buffer,
             )
             assert isinstance(client, Client)
             return client
@@ -316,10 +323,8 @@ async def _do(crowd: Crowd, told: dict[str, Any]) -> object:
                 await flow
             return {"took": took, "flowed_throughout": not late}
         case "hold":
-            for url, names in told["members"]:
-                crowd.clients += await connected(url, names, crowd.tally)
-            await crowd._quiet()
-            return {"clients": len(crowd.clients), "odd": crowd.tally.odd}
+            await crowd.hold(**told)
+            return {"clients": len(crowd.clients)}
         case "close":
             await crowd.close()
             return {}

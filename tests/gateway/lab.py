@@ -217,16 +217,14 @@ def refusal_in(message: Mapping[str, Any]) -> str | None:
     return str(message["payload"]["error"]) if is_error else None
 
 
-class Lab:
-    """A running gateway, its HTTP client and the clients that joined it."""
+class Room:
+    """A gateway seen from outside: its HTTP client, and the clients that joined it."""
 
-    def __init__(self, gateway: Gateway, folder: Path) -> None:
-        self.gateway = gateway
-        self.folder = folder
-        self.url = gateway.url
-        self.port = gateway.port
-        self.ws = gateway.url.replace("http://", "ws://")
-        self.http = httpx.AsyncClient(base_url=gateway.url, trust_env=False, timeout=PATIENCE)
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.port = int(url.rpartition(":")[2])
+        self.ws = url.replace("http://", "ws://")
+        self.http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE)
         self._clients: list[Client] = []
 
     async def open(
@@ -288,6 +286,20 @@ class Lab:
         json = body if method == "POST" else None
         return await self.http.request(method, f"/admin/{where}", json=json, headers=headers, params=params)
 
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.leave()
+        await self.http.aclose()
+
+
+class Lab(Room):
+    """A gateway on this very loop."""
+
+    def __init__(self, gateway: Gateway, folder: Path) -> None:
+        super().__init__(gateway.url)
+        self.gateway = gateway
+        self.folder = folder
+
     def journal(self, space: str = "lab") -> Path:
         return self.gateway.config.data / "spaces" / space / "journal"
 
@@ -299,11 +311,6 @@ class Lab:
         async with asyncio.timeout(PATIENCE):
             while clients and self.gateway.connections():
                 await asyncio.sleep(0.002)
-
-    async def close(self) -> None:
-        for client in self._clients:
-            await client.leave()
-        await self.http.aclose()
 
 
 def write_config(folder: Path, settings: Json, name: str = "moot.yaml") -> Path:
@@ -379,7 +386,7 @@ async def soon(holds: Callable[[], bool], within: float = PATIENCE) -> None:
             await asyncio.sleep(0.005)
 
 
-async def healthy(room: Lab, status: str) -> None:
+async def healthy(room: Room, status: str) -> None:
     """Wait until /health says so."""
     async with asyncio.timeout(PATIENCE):
         while (await room.http.get("/health")).json()["status"] != status:

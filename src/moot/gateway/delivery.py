@@ -19,7 +19,7 @@ from moot.protocol.payloads import Notice
 from moot.space.config import SessionId
 from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, Mail, Result
 
-# A notice is spelled when somebody asks for it; so much most of them take.
+# What a notice takes that nobody was there to hear.
 _NOTICE_BYTES: Final = 512
 _ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
@@ -38,6 +38,7 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     dialect: DialectName = "mew"
     operation: Operation | None = None
     proposer: str | None = None
+    hidden_from: str | None = None
 
 
 class Past:
@@ -49,15 +50,18 @@ class Past:
         self._most_bytes = size
         self._bytes = 0
 
-    def add(self, at: float, effect: Deliver, members: frozenset[str] | None) -> None:
+    def add(
+        self, at: float, effect: Deliver, members: frozenset[str] | None, notice_bytes: int = _NOTICE_BYTES
+    ) -> None:
+        """`notice_bytes`: how long a notice was when it was sent. A welcome lists all that are present."""
         message, heard = effect.message, self._heard
         if isinstance(message, Envelope):
             raw, dialect = message.raw, message.dialect
             size = len(raw)
             heard.append(Heard(at, raw, members, size, dialect, effect.operation, effect.proposer))
         elif isinstance(message, Notice):
-            size = _NOTICE_BYTES
-            heard.append(Heard(at, message, members, size))
+            size = notice_bytes
+            heard.append(Heard(at, message, members, size, hidden_from=effect.hidden_from))
         else:
             return
         self._bytes += size
@@ -67,7 +71,8 @@ class Past:
     def since(self, moment: float, member: str) -> Iterator[Heard]:
         """What this member was to hear strictly after a moment, oldest first."""
         for heard in self._heard:
-            if heard.at > moment and (heard.members is None or member in heard.members):
+            meant_for = heard.members is None or member in heard.members
+            if heard.at > moment and meant_for and heard.hidden_from != member:
                 yield heard
 
 
@@ -181,7 +186,8 @@ class Delivery:
         raw = DIALECTS[line.dialect].encode_notice(effect.notice)
         if raw is not None:
             self._outgoing.send(line.outbox, framed(raw))
-        self._past.add(now, Deliver((), effect.notice), frozenset({line.member}))
+        said = Deliver((), effect.notice)
+        self._past.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
 
 
 def _frame(effect: Deliver, dialect: DialectName) -> bytes | None:

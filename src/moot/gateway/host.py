@@ -21,7 +21,7 @@ from moot.errors import MalformedEnvelope, Refused, UsageError
 from moot.gateway.mint import FreshMint
 from moot.gateway.order import Order
 from moot.gateway.patience import Patience
-from moot.gateway.records import ACCEPTED, Speaker, members, replay, with_envelope
+from moot.gateway.records import ACCEPTED, Speaker, filled_id, members, replay, with_envelope
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
@@ -225,7 +225,8 @@ class SpaceHost(Order):
         effects += space.leave(session, now, mint)
         out = _outcome(effects)
         self.received += 1
-        facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": envelope.id}
+        id = envelope.id or filled_id(out, mint)
+        facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": id}
         facts["options"] = msgspec.to_builtins(options)
         if out != ACCEPTED:
             body = self._refused(session, envelope, out, body)
@@ -274,11 +275,12 @@ class SpaceHost(Order):
             "restore", lambda _now, mint: self.space.restore_member(who, mint), who=who, by=by
         )
 
-    async def rotate_credential(self, who: str, token: Token, *, keep: bool) -> None:
+    async def rotate_credential(self, who: str, token: Token, by: str, *, keep: bool) -> None:
         await self._settled(
             "rotate",
             lambda _now, _mint: self.space.rotate_credential(who, token, keep=keep),
             who=who,
+            by=by,
             keep=keep,
             tokens=[token.hash],
         )

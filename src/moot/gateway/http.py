@@ -129,7 +129,7 @@ class Endpoints:
                 "version": self._version,
                 "protocols": sorted({dialect.protocol for dialect in DIALECTS.values()}),
                 "spaces": len(self.doors.hosts),
-                "participants": sum(len(h.space.state.roster.sessions) for h in self.doors.hosts.values()),
+                "participants": sum(len(h.space.state.roster.present()) for h in self.doors.hosts.values()),
             },
         )
 
@@ -238,13 +238,13 @@ class Endpoints:
 
     async def rotate(self, request: Request) -> Response:
         """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
-        host, _ = self._administered(request)
+        host, admin = self._administered(request)
         check_json(request)
         body = await object_of(request, self.settings.body_bytes)
         if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
             raise InvalidRequest('the body is {} or {"keep": true}')
         token = FreshMint().token()
-        await host.rotate_credential(request.path_params["id"], token, keep=body.get("keep", False))
+        await host.rotate_credential(request.path_params["id"], token, admin, keep=body.get("keep", False))
         return json_answer(200, {"participant_id": request.path_params["id"], "token": token.secret})
 
     async def connections(self, request: Request) -> Response:

@@ -62,6 +62,11 @@ def members(input: str, now: float, mint: FreshMint, **facts: Json) -> bytes:
     return jsontext.encode(fields)[1:-1]
 
 
+def filled_id(out: str, mint: FreshMint) -> str:
+    """The id that an accepted envelope without one was given: the first that was drawn for it."""
+    return mint.ids[0] if out == ACCEPTED and mint.ids else ""
+
+
 def with_envelope(head: bytes, raw: bytes) -> bytes:
     """A record of one envelope: `raw` goes in verbatim, but on one line."""
     if b"\n" in raw or b"\r" in raw:
@@ -88,7 +93,8 @@ class Speaker:
             middle = self._middle(kind, out, mint)
         if b"\n" in raw or b"\r" in raw:
             raw = raw.translate(_ONE_LINE)
-        return b"".join((dumps({"t": now, "id": envelope.id})[1:-1], middle, raw))
+        id = envelope.id or filled_id(out, mint)
+        return b"".join((dumps({"t": now, "id": id})[1:-1], middle, raw))
 
     def _middle(self, kind: str, out: str, mint: FreshMint) -> bytes:
         facts: dict[str, Json] = {"kind": kind, "out": out}

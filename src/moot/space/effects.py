@@ -44,6 +44,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     proposer: str | None = None
     # Meant for these sessions' members alone; otherwise for everybody, as far as a session wants to hear it.
     private: bool = False
+    # Somebody who is not to hear it, though everybody else is.
+    hidden_from: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):

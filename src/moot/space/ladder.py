@@ -298,7 +298,8 @@ def _refused(
             "attempted_kind": envelope.wire_kind or envelope.kind,
         }
         others = tuple(id for id in state.everyone() if id != session.id)
-        effects.append(Deliver(others, state.notice("system/error", payload, now, mint), private=True))
+        hidden = session.member.name
+        effects.append(Deliver(others, state.notice("system/error", payload, now, mint), hidden_from=hidden))
     return effects
 
 

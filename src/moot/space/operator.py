@@ -57,7 +57,11 @@ class Operator:
         state = self.state
         member = state.roster.find(name)
         old = member.rights.capabilities
-        kept = [capability for capability in member.static if capability not in remove]
+        # By meaning, not by spelling: "*" in a configuration is {kind: "*"} (D-90).
+        meant = [capability.view("mew") or capability.original for capability in remove]
+        kept = [held for held in member.static if (held.view("mew") or held.original) not in meant]
+        there = [held.view("mew") or held.original for held in member.static]
+        not_held = [c.original for c, meaning in zip(remove, meant, strict=True) if meaning not in there]
         member.static = tuple(dict.fromkeys([*kept, *add]))
         effects = state.welcome_again(state.let_grants_fall(), now, mint)
         fields: dict[str, Json] = {
@@ -67,6 +71,9 @@ class Operator:
             "modifiedBy": by,
             "modifiedAt": rfc3339(now),
         }
+        if not_held:
+            # Nobody should believe that a right is gone which was never here, or was granted by a member.
+            fields["notRemoved"] = not_held
         return [*effects, Result(None, fields)]
 
     def restore_member(self, name: str, mint: Mint) -> list[Effect]:

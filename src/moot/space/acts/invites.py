@@ -94,9 +94,8 @@ def _admit(
     others = [other for other in state.roster.present() if other is not inviter]
     shown = payloads.member(invitee, capabilities=member.rights.capabilities)
     news = payloads.presence("invited", shown, invited_by=inviter.id, reason=reason)
-    sessions = state.sessions_of(others)
-    if sessions:
-        effects.append(Deliver(sessions, state.notice("system/presence", news, now, mint), private=True))
+    notice = state.notice("system/presence", news, now, mint)
+    effects.append(Deliver(state.sessions_of(others), notice, hidden_from=inviter.name))
     email = envelope.payload.get("email")
     if email:
         effects.append(Mail(email, invitee, inviter.name, token, url))

@@ -1,0 +1,188 @@
+"""Browsers: exact lists of Host and Origin, no cookies, and headers that keep pages apart (D-84)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.lab import Lab, Stage, lab, on_loop, participants, space_settings
+from tests.gateway.raw import raw_client, upgrade
+
+PEOPLE = participants(alice=["*"], bob=["chat"])
+CHAT = b'{"kind":"chat"}'
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    stage = Stage(
+        tmp_path_factory.mktemp("browsers"), {"lab": space_settings(PEOPLE)}, connections_per_address=0
+    )
+    yield stage
+    stage.close()
+
+
+async def upgrade_status(room: Lab, headers: dict[str, str]) -> int:
+    async with raw_client(room.port) as client:
+        client.send(upgrade(room.port, "/ws?space=lab", {"Authorization": "Bearer t-alice"} | headers))
+        return (await client.answer())[0]
+
+
+async def http_statuses(room: Lab, headers: dict[str, str]) -> set[int]:
+    token = {"Authorization": "Bearer t-alice", "Content-Type": "application/json"} | headers
+    admin = token | {"Authorization": "Bearer t-root"}
+    return {
+        (await room.http.get("/health", headers=headers)).status_code,
+        (await room.http.get("/", headers=headers)).status_code,
+        (await room.http.get("/metrics", headers=headers)).status_code,
+        (await room.http.get("/spaces", headers=token)).status_code,
+        (await room.http.get("/participants/alice/messages", headers=token)).status_code,
+        (await room.http.post("/participants/alice/messages", content=CHAT, headers=token)).status_code,
+        (await room.http.get("/admin/connections", headers=admin)).status_code,
+    }
+
+
+OTHER_HOSTS = [
+    "evil.example",
+    "evil.example:PORT",
+    "127.0.0.1.evil.example:PORT",
+    "127.0.0.1:1",
+    "localhost.:PORT",
+    "[::2]:PORT",
+]
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS)
+def test_a_name_that_is_not_ours_is_not_answered(stage: Stage, host: str) -> None:
+    """DNS rebinding: the page's name leads to us, but it is not our name."""
+
+    async def check() -> None:
+        named = {"Host": host.replace("PORT", str(stage.room.port))}
+        alice = await stage.room.join("alice")
+        assert await http_statuses(stage.room, named) == {421}
+        assert await upgrade_status(stage.room, named) == 421
+        assert await alice.fence() == []
+
+    stage.run(check())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:PORT", "[::1]:PORT"])
+def test_the_loopback_names_are_ours(stage: Stage, host: str) -> None:
+    async def check() -> None:
+        named = {"Host": host.replace("PORT", str(stage.room.port))}
+        assert await http_statuses(stage.room, named) == {200}
+        assert await upgrade_status(stage.room, named) == 101
+
+    stage.run(check())
+
+
+ORIGINS = {
+    "https://evil.example": 403,
+    "null": 403,
+    "http://127.0.0.1:1": 403,
+    "https://127.0.0.1:PORT": 403,
+    "http://127.0.0.1:PORT.evil.example": 403,
+    "http://localhost:PORT@evil.example": 403,
+    "": 403,
+    "http://127.0.0.1:PORT": 200,
+    "http://localhost:PORT": 200,
+}
+
+
+@pytest.mark.parametrize(("origin", "status"), ORIGINS.items())
+def test_pages_of_others_are_kept_out_even_with_a_good_token(stage: Stage, origin: str, status: int) -> None:
+    """Cross-site WebSocket hijacking and request forgery; clients that are no browsers send no Origin."""
+
+    async def check() -> None:
+        headers = {"Origin": origin.replace("PORT", str(stage.room.port))}
+        alice = await stage.room.join("bob")
+        await alice.fence()
+        assert await http_statuses(stage.room, headers) == {status}
+        assert await upgrade_status(stage.room, headers) == (101 if status == 200 else 403)
+        heard = [each["kind"] for each in await alice.fence()]
+        assert ("chat" in heard) == (status == 200)
+
+    stage.run(check())
+
+
+@on_loop
+async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
+    async with lab(
+        tmp_path,
+        PEOPLE,
+        allowed_hosts=["moot.example", "127.0.0.1"],
+        allowed_origins=["https://moot.example"],
+    ) as room:
+        for host, status in (
+            ("moot.example", 101),
+            (f"moot.example:{room.port}", 101),
+            ("MOOT.example", 101),
+            ("sub.moot.example", 421),
+            ("localhost", 421),
+        ):
+            assert await upgrade_status(room, {"Host": host}) == status, host
+        for origin, status in (
+            ("https://moot.example", 101),
+            ("http://moot.example", 403),
+            ("https://moot.example.evil", 403),
+            (f"http://127.0.0.1:{room.port}", 403),
+        ):
+            assert await upgrade_status(room, {"Origin": origin}) == status, origin
+
+
+@pytest.mark.parametrize(
+    "where", ["/", "/health", "/metrics", "/openapi.json", "/spaces", "/nope", "/admin/connections"]
+)
+def test_every_answer_forbids_scripts_of_others_framing_sniffing_and_keeping(
+    stage: Stage, where: str
+) -> None:
+    async def check() -> None:
+        for method in ("GET", "POST"):
+            answer = await stage.room.http.request(method, where)
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cache-control"] == "no-store"
+            assert "set-cookie" not in answer.headers
+            assert "access-control-allow-origin" not in answer.headers
+            assert "server" not in answer.headers
+
+    stage.run(check())
+
+
+def test_a_cookie_is_no_authority(stage: Stage) -> None:
+    async def check() -> None:
+        cookies = {"Cookie": "token=t-alice; Authorization=Bearer t-alice; authorization=t-alice"}
+        answer = await stage.room.http.get("/participants/alice/messages", headers=cookies)
+        assert answer.status_code == 401
+
+    stage.run(check())
+
+
+def test_no_answer_holds_a_token_but_the_invite_s_and_the_restore_s(stage: Stage) -> None:
+    async def check() -> None:
+        room = stage.room
+        alice = await room.join("alice")
+        invited = await room.post("alice", {"kind": "space/invite", "payload": {"participant_id": "zoe"}})
+        token = invited.json()["token"]
+        await alice.ask("chat", {"text": "hi"})
+        headers = {"Authorization": "Bearer t-alice"}
+        texts = [
+            (await room.http.get("/participants/alice/messages", headers=headers)).text,
+            (await room.http.get("/spaces", headers=headers)).text,
+            (await room.post("alice", {"kind": "system/x"})).text,
+            (await room.post("alice", b"{")).text,
+            (await room.http.get("/spaces", headers={"Authorization": "Bearer wrong-token-value"})).text,
+            (await room.admin("GET", "connections")).text,
+            (await room.http.get("/metrics")).text,
+            (await room.http.get("/health")).text,
+            str(alice.heard),
+        ]
+        for text in texts:
+            for secret in (token, "t-alice", "t-bob", "t-root", "wrong-token-value"):
+                assert secret not in text
+
+    stage.run(check())
