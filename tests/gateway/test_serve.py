@@ -118,8 +118,8 @@ async def test_check_says_what_a_configuration_means_and_makes_nothing(tmp_path:
     assert code == 0, output
     assert "alice" in output
     assert [path.name for path in tmp_path.iterdir()] == ["moot.yaml"]
-    for text in BROKEN.values():
-        file.write_text(text, "utf-8")
+    for name in ("not YAML", "unknown key"):
+        file.write_text(BROKEN[name], "utf-8")
         code, output = await command("serve", str(file), "--check", cwd=tmp_path)
         assert code == 1
         assert output.startswith("moot: ")
@@ -206,7 +206,7 @@ async def test_the_log_holds_ids_and_sizes_and_never_payloads_or_tokens(tmp_path
         await bob.leave()
         await alice.hear(lambda each: each["payload"].get("event") == "leave")
     text = (tmp_path / "gateway.log").read_text("utf-8") + gateway.stderr()
-    for secret in (
+    for one in (
         secret,
         "t-alice",
         "t-bob",
@@ -215,7 +215,7 @@ async def test_the_log_holds_ids_and_sizes_and_never_payloads_or_tokens(tmp_path
         "wrong-join-token",
         "wrong-post-token",
     ):
-        assert secret not in text
+        assert one not in text
     assert "nobody logs" not in text
     lines = [json.loads(line) for line in (tmp_path / "gateway.log").read_text("utf-8").splitlines()]
     for message in ("joined", "left", "refused"):

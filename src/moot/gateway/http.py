@@ -280,7 +280,7 @@ def _dialect(request: Request, body: bytes) -> DialectName:
         if asked not in DIALECTS:
             raise InvalidEnvelope(f"unknown dialect: use one of {', '.join(DIALECTS)}")
         return DIALECTS[asked].name  # type: ignore[index]  # looked up just now
-    return "mcpx" if b'"mcpx/v0.1"' in body and _protocol(body) == "mcpx/v0.1" else "mew"
+    return "mcpx" if _protocol(body) == "mcpx/v0.1" else "mew"
 
 
 def _protocol(body: bytes) -> Json:

@@ -1,0 +1,200 @@
+"""A restart is a snapshot and a replay: nothing that was decided is undone (D-41), whether it ended well or not."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.protocol.operation import Json
+from tests.gateway.lab import (
+    CALL,
+    ROOT,
+    Room,
+    gateway_settings,
+    lab,
+    on_loop,
+    participants,
+    refusal_in,
+    space_settings,
+    write_config,
+)
+from tests.gateway.served import Served, command, served, started
+
+PEOPLE = participants(
+    alice=["*"], bob=["chat"], carol=["chat", "mcp/request"], agent=["mcp/proposal"], mallory=["*"]
+)
+ENDS = {"stopped": signal.SIGTERM, "killed": signal.SIGKILL}
+
+
+@asynccontextmanager
+async def restarted(file: Path, gateway: Served, number: int) -> AsyncIterator[Served]:
+    """The same again, after it ended by this signal."""
+    await gateway.close()
+    await gateway.end(number)
+    assert "Traceback" not in gateway.stderr()
+    async with served(file) as again:
+        yield again
+
+
+async def acknowledged(room: Room) -> None:
+    """Everything that was said is on disk: HTTP 200 tells so (D-41)."""
+    assert (await room.post("alice", {"kind": "chat", "payload": {"text": "a full stop"}})).status_code == 200
+
+
+@pytest.mark.requirement("MCPX-2.1-5", "MEW-3.6.6-4", "MEW-3.6.5-6")
+@pytest.mark.parametrize("number", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("journal", ["on", "strict", "off"])
+@on_loop
+async def test_what_was_decided_survives_a_restart(tmp_path: Path, number: int, journal: str) -> None:
+    """Grants, invites with their tokens, kicks, pauses, proposals, seen ids, an administrator's changes."""
+    file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=journal))
+    first = await started(file)
+    alice, bob, agent = [await first.join(name) for name in ("alice", "bob", "agent")]
+    grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
+    assert await alice.refused("capability/grant", grant, id="grant-1") is None
+    tokens = []
+    for name in ("zoe", "yan"):
+        invite = {"participant_id": name, "initial_capabilities": [{"kind": "chat"}]}
+        tokens.append((await alice.ask("space/invite", invite))["payload"]["token"])
+    assert len({*tokens}) == 2
+    await alice.ask("space/kick", {"participant_id": "mallory"})
+    await alice.ask("participant/pause", {"reason": "wait"}, to=["carol"])
+    for id in ("open", "fulfilled", "withdrawn"):
+        assert await agent.refused("mcp/proposal", CALL, id=id) is None
+    assert await alice.refused("mcp/request", CALL, about=["fulfilled"]) is None
+    add: Json = {"add": [{"kind": "mcp/withdraw"}]}
+    assert (await first.admin("POST", "participants/agent/capabilities", add)).status_code == 200
+    assert await agent.refused("mcp/withdraw", about=["withdrawn"]) is None
+    await bob.say("chat", {"text": "once"}, id="seen")
+    await alice.say("stream/request", {"direction": "upload"})
+    stream = (await alice.hear("stream/open"))["payload"]["stream_id"]
+    await acknowledged(first)
+    async with restarted(file, first, number) as again:
+        bob, alice, agent = [await again.join(name) for name in ("bob", "alice", "agent")]
+        assert await bob.refused("mcp/request", CALL, to=["alice"]) is None
+        assert await alice.refused("capability/revoke", {"recipient": "bob", "grant_id": "grant-1"}) is None
+        assert await bob.refused("mcp/request", CALL, to=["alice"]) == "capability_violation"
+        for name, token in zip(("zoe", "yan"), tokens, strict=True):
+            client = await again.open("/ws?space=lab", token=token)
+            assert (await client.hear("system/welcome"))["payload"]["you"]["id"] == name
+            assert await client.refused("chat") is None
+        assert await again.status("/ws?space=lab", token="t-mallory") == 401
+        carol = await again.join("carol")
+        assert await carol.refused("chat") == "participant_paused"
+        assert await agent.refused("mcp/withdraw", about=["open"], id="seen") == "duplicate_id"
+        for id in ("fulfilled", "withdrawn"):
+            assert await alice.refused("mcp/request", CALL, about=[id]) == "proposal_settled"
+        assert await alice.refused("mcp/request", CALL, about=["open"]) is None
+        assert await alice.refused("mcp/request", CALL, about=["open"]) == "proposal_settled"
+        await alice.send(f"#{stream}#anyone?")
+        assert refusal_in(await alice.hear("system/error")) == "stream_not_found"
+        welcome = next(each for each in alice.heard if each["kind"] == "system/welcome")
+        assert welcome["payload"]["active_streams"] == []
+    if journal != "off":
+        code, output = await command("journal", "verify", "--data", str(tmp_path / "data"), cwd=tmp_path)
+        assert code == 0, output
+
+
+@pytest.mark.parametrize("number", ENDS.values(), ids=ENDS)
+@on_loop
+async def test_a_restart_with_an_edited_file_starts_and_the_file_counts(tmp_path: Path, number: int) -> None:
+    """Reloads and edits before, between and after: the journal plays again under whatever the file says now."""
+    spaces = {"lab": space_settings(PEOPLE)}
+    file = write_config(tmp_path, gateway_settings(spaces))
+    first = await started(file)
+    alice, bob, carol = [await first.join(name) for name in ("alice", "bob", "carol")]
+    assert await first.reload() == "reloaded"
+    more = PEOPLE | participants(dora=["chat", "mcp/proposal"])
+    write_config(tmp_path, gateway_settings({"lab": space_settings(more)}))
+    assert await first.reload() == "reloaded"
+    dora = await first.join("dora")
+    assert await dora.refused("mcp/proposal", CALL, id="p-dora") is None
+    grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
+    for _ in range(30):
+        assert await alice.refused("chat") is None
+    assert await alice.refused("capability/grant", grant) is None
+    assert await bob.refused("chat") is None
+    await acknowledged(first)
+    # Now without dora and carol, with other rights for bob, and a rate that yesterday's flood would not have met.
+    fewer = participants(alice=["*"], bob=["reasoning/*"], agent=["mcp/proposal"])
+    rules: Json = {"limits": {"messages_per_second": 5}, "dialects": ["mew"]}
+    write_config(tmp_path, gateway_settings({"lab": {"participants": fewer} | rules}))
+    async with restarted(file, first, number) as again:
+        assert await again.status("/ws?space=lab", token="t-dora") == 401
+        assert await again.status("/ws?space=lab", token="t-carol") == 401
+        client = await again.open("/ws?space=lab", token="t-bob")
+        rights = (await client.hear("system/welcome"))["payload"]["you"]["capabilities"]
+        assert rights == [{"kind": "reasoning/*"}, {"kind": "mcp/request"}]
+    assert carol.heard
+
+
+@on_loop
+async def test_restarting_many_times_changes_nothing_and_grows_nothing(tmp_path: Path) -> None:
+    file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, snapshot_records=7))
+    seen: list[Any] = []
+    for number in range(6):
+        async with lab(tmp_path, file=file) as room:
+            alice = await room.join("alice")
+            bob = await room.join("bob")
+            seen.append(bob.heard[0]["payload"]["you"])
+            if number == 0:
+                capabilities: Json = [{"kind": "mcp/request"}]
+                grant = {"recipient": "bob", "capabilities": capabilities}
+                assert await alice.refused("capability/grant", grant) is None
+            for _ in range(number):
+                assert await alice.refused("chat") is None
+            snapshot = len(room.gateway.doors.hosts["lab"].space.save()["deadlines"])
+            assert snapshot <= 2
+    assert seen[0]["capabilities"] == [{"kind": "chat"}]
+    assert {str(each) for each in seen[1:]} == {str(seen[1])}
+    assert {"kind": "mcp/request"} in seen[1]["capabilities"]
+
+
+@on_loop
+async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_path: Path) -> None:
+    rules: Json = {"limits": {"proposal_seconds": 1.5}}
+    file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE, **rules)}))
+    async with lab(tmp_path, file=file) as room:
+        alice, carol, agent = [await room.join(name) for name in ("alice", "carol", "agent")]
+        await alice.ask("participant/pause", {"timeout_seconds": 1.5}, to=["carol"])
+        assert await agent.refused("mcp/proposal", CALL, id="p1") is None
+        assert await carol.refused("chat") == "participant_paused"
+    async with lab(tmp_path, file=file) as room:
+        alice, carol = await room.join("alice"), await room.join("carol")
+        left = (await carol.ask("chat"))["payload"]["retry_after"]
+        await asyncio.sleep(left)
+        assert await carol.refused("chat") is None
+        assert await alice.refused("mcp/request", CALL, about=["p1"]) == "proposal_settled"
+
+
+@on_loop
+async def test_a_damaged_journal_is_a_clear_error_and_a_torn_end_is_none(tmp_path: Path) -> None:
+    """A crash leaves half a line; what no crash explains stops the start and says what to do."""
+    file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}))
+    journal = tmp_path / "data" / "spaces" / "lab" / "journal"
+    async with lab(tmp_path, file=file) as room:
+        alice = await room.join("alice")
+        for number in range(20):
+            await alice.ask("chat", {"text": f"number {number}"})
+    (segment,) = journal.glob("*.jsonl")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole + b'{"n":99999,"t":17')
+    async with lab(tmp_path, file=file) as room:
+        await room.join("alice")
+    code, output = await command("serve", str(file), "--port", "0", "--check", cwd=tmp_path)
+    assert code == 0, output
+    text = segment.read_bytes()
+    segment.write_bytes(text.replace(b"number 7", b"number 8", 1))
+    code, output = await command("journal", "verify", "--data", str(tmp_path / "data"), cwd=tmp_path)
+    assert code == 1
+    assert "line" in output
+    code, output = await command("serve", str(file), "--port", "0", cwd=tmp_path)
+    assert code == 1
+    assert output.startswith("moot: the journal is damaged")
+    assert ROOT not in output
