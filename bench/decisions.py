@@ -7,11 +7,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Literal
 
 import orjson
 
 from moot.conformance.pure import CountingMint
-from moot.protocol.dialects import MEW
+from moot.protocol.dialects import DIALECTS, MEW
+from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import Limits, ParticipantConfig, SessionId, SpaceConfig
@@ -59,10 +61,25 @@ def calls() -> Iterator[bytes]:
         yield _envelope(number, call)
 
 
-def _envelope(number: int, body: Callable[[str], dict[str, Json]]) -> bytes:
+def mcpx_calls() -> Iterator[bytes]:
+    """The same tool calls as MCPx spells them: method and tool stand in the kind, too."""
+    for number in count():
+
+        def call(text: str, number: int = number) -> dict[str, Json]:
+            params = {
+                "name": "write_file",
+                "arguments": {"path": f"/srv/data/{number % 100}.txt", "text": text},
+            }
+            payload = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            return {"kind": "mcp/request:tools/call:write_file", "to": ["member-1"], "payload": payload}
+
+        yield _envelope(number, call, protocol="mcpx/v0.1")
+
+
+def _envelope(number: int, body: Callable[[str], dict[str, Json]], *, protocol: str = "mew/v0.4") -> bytes:
     """An envelope whose text is as long as it takes to come to 500 bytes."""
     head: dict[str, Json] = {
-        "protocol": "mew/v0.4",
+        "protocol": protocol,
         "id": f"2f6b6e70-7b36-4b8b-9ad8-{number:012d}",
         "ts": "2026-08-26T14:00:00.000Z",
         "from": "member-0",
@@ -71,15 +88,26 @@ def _envelope(number: int, body: Callable[[str], dict[str, Json]]) -> bytes:
     return orjson.dumps(head | body(("lorem ipsum dolor " * 30)[:missing]))
 
 
-def space_of(members: int, capabilities: Json) -> Space:
+def space_of(
+    members: int,
+    capabilities: Json,
+    *,
+    dialect: DialectName = "mew",
+    kind_validation: Literal["minimal", "lazy"] = "minimal",
+) -> Space:
     participants = {f"member-{n}": ParticipantConfig() for n in range(1, members)}
     speaker = ParticipantConfig(capabilities=read_capabilities(capabilities))
-    space = Space(
-        SpaceConfig(name="bench", participants={"member-0": speaker} | participants, limits=_LIMITS)
+    config = SpaceConfig(
+        name="bench",
+        participants={"member-0": speaker} | participants,
+        limits=_LIMITS,
+        dialects=frozenset({dialect}),
+        kind_validation=kind_validation,
     )
+    space = Space(config)
     mint = CountingMint()
     for name in ["member-0", *participants]:
-        space.join(SessionId(name), name, "mew", Options(), 0.0, mint)
+        space.join(SessionId(name), name, dialect, Options(), 0.0, mint)
     return space
 
 
@@ -104,12 +132,13 @@ def decode_cost(messages: Iterator[bytes]) -> float:
 def decision_cost(messages: Iterator[bytes], space: Space) -> float:
     """decode + receive; every message is new, as the window of seen ids demands."""
     mint, session, now = CountingMint(), SessionId("member-0"), count()
+    dialect = DIALECTS[space.state.roster.sessions[session].dialect]
     batches = iter([[next(messages) for _ in range(BATCH)] for _ in range(ROUNDS + 1)])
 
     def batch() -> None:
         moment = float(next(now))
         for raw in next(batches):
-            effects = space.receive(session, MEW.decode(raw), moment, mint)
+            effects = space.receive(session, dialect.decode(raw), moment, mint)
             assert effects[0].__class__.__name__ == "Deliver", effects
 
     return measure(batch)
@@ -144,6 +173,13 @@ def run() -> None:
     chat = decision_cost(chats(), space_of(100, [{"kind": "chat"}]))
     one, hundred = (decision_cost(calls(), space_of(100, patterns(n))) for n in (1, 100))
     deep_one, deep_hundred = (decision_cost(calls(), space_of(100, deep_patterns(n))) for n in (1, 100))
+    # M3P-50, M3P-59: what it costs to hold a kind against its payload.
+    lazy, minimal = (
+        decision_cost(
+            mcpx_calls(), space_of(100, ["mcp/request:*"], dialect="mcpx", kind_validation=validation)
+        )
+        for validation in ("lazy", "minimal")
+    )
     rows = [
         ("orjson.loads, chat of 500 bytes", parse_chat, None, ""),
         ("decode, the same chat", decode_cost(chats()), parse_chat, ""),
@@ -154,6 +190,9 @@ def run() -> None:
         ("  the same, as a multiple of 1 pattern", hundred, one, "at most 1.5"),
         ("decode + receive, mcp/request, 1 pattern on an argument", deep_one, parse_call, ""),
         ("  100 patterns on that argument, as a multiple of 1", deep_hundred, deep_one, ""),
+        ("decode + receive, MCPx, kind_validation: lazy", lazy, parse_call, ""),
+        ("decode + receive, MCPx, kind_validation: minimal", minimal, parse_call, ""),
+        (f"  minimal, as a multiple of lazy ({minimal - lazy:+.2f} µs)", minimal, lazy, "at most 50 µs more"),
     ]
     print(f"{'':58} {'µs CPU':>8} {'ratio':>7}")
     for name, cost, beside, bound in rows:

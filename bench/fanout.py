@@ -1,4 +1,13 @@
-"""CPU a server takes for one message to N receivers: Moot, a bare relay, nats-server; all in one run, in turns."""
+"""CPU that a server takes for one message: Moot, a bare relay and nats-server, in one run and in turns.
+
+One sender and N receivers; the sender hears its own messages, too, with all of them. Two paces:
+
+    flood      64 messages on the way, as the sender's own echo shows; servers batch as they can
+    one        the next message when the last was heard: nothing to batch, what a quiet room costs
+
+CPU is what /proc says of the server's process, all threads. Rates are off: a default space would stop
+the flood at 2,000 messages a second.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +16,53 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from bench.load import token_of
 from bench.processes import Process, gateway, load, nats, relay
 
-RECEIVERS = (1, 10, 100)
-SERVERS = ("moot", "moot, journal off", "relay", "nats")
-ROUNDS = 5
-# Long enough for a clock that ticks a hundred times a second: half a second of CPU and more each time.
-MESSAGES = {1: 48_000, 10: 32_000, 100: 16_000}
-# Messages on the way: half of what one tick of a busy loop may hold, far from what calls a reader slow.
-WINDOW = 64
+Pace = Literal["flood", "one"]
+Key = tuple[Pace, str, int]
+
+MOOT, MOOT_OFF, RELAY, NATS = "moot", "moot, journal off", "bare relay", "nats-server"
+SERVERS: Final = (MOOT, MOOT_OFF, RELAY, NATS)
+RECEIVERS: Final = (1, 10, 100)
+WINDOWS: Final[dict[Pace, int]] = {"flood": 64, "one": 1}
+ROUNDS: Final[dict[Pace, int]] = {"flood": 4, "one": 2}
+# Enough for a clock that ticks a hundred times a second, and for the whole of it to stay within minutes.
+MESSAGES: Final[dict[tuple[Pace, int], int]] = {
+    ("flood", 1): 40_000,
+    ("flood", 10): 30_000,
+    ("flood", 100): 10_000,
+    ("one", 1): 4_000,
+    ("one", 10): 2_000,
+    ("one", 100): 500,
+}
+_WARM_UP: Final[dict[Pace, int]] = {"flood": 2_048, "one": 64}
 
 
 @dataclass
 class Measured:
-    """Microseconds of CPU per message, by server and receivers, one a round."""
+    """One value a round, by pace, server and number of receivers."""
 
-    costs: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    rates: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    load_busy: list[float] = field(default_factory=list)
+    microseconds: dict[Key, list[float]] = field(default_factory=dict)
+    per_second: dict[Key, list[float]] = field(default_factory=dict)
+    load_busy: dict[Key, list[float]] = field(default_factory=dict)
 
-    def cost(self, server: str, receivers: int) -> float:
-        return statistics.median(self.costs[server, receivers])
+    def cost(self, pace: Pace, server: str, receivers: int) -> float:
+        """Microseconds of CPU per message."""
+        return statistics.median(self.microseconds[pace, server, receivers])
 
-    def ratio(self, server: str, beside: str, receivers: int) -> float:
-        """The median of the ratios of each round: neighbours in time share the machine's mood."""
-        pairs = zip(self.costs[server, receivers], self.costs[beside, receivers], strict=True)
-        return statistics.median(one / other for one, other in pairs)
+    def ratio(self, pace: Pace, server: str, beside: str, receivers: int) -> float:
+        return self.cost(pace, server, receivers) / self.cost(pace, beside, receivers)
 
-    def rate(self, server: str, receivers: int) -> float:
-        return statistics.median(self.rates[server, receivers])
+    def rate(self, pace: Pace, server: str, receivers: int) -> float:
+        """Messages per second, wall clock."""
+        return statistics.median(self.per_second[pace, server, receivers])
 
 
 def config(journal: str = "on", *, names: list[str] | None = None) -> dict[str, Any]:
-    """A gateway with one space in which everybody may chat; rates off, since the bench is a flood."""
+    """A gateway with one space in which everybody may chat."""
     if names is None:
         names = ["sender", "visitor", *(f"receiver-{n}" for n in range(max(RECEIVERS)))]
     participants = {name: {"tokens": [token_of(name)], "capabilities": [{"kind": "chat"}]} for name in names}
@@ -54,7 +74,8 @@ def config(journal: str = "on", *, names: list[str] | None = None) -> dict[str, 
 
 
 @asynccontextmanager
-async def _servers(folder: Path) -> AsyncIterator[dict[str, tuple[Process, str]]]:
+async def servers(folder: Path) -> AsyncIterator[dict[str, tuple[Process, str]]]:
+    """All four, each with the address of its WebSockets; three of them idle at any time."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         moot, moot_url = await enter(gateway(folder / "moot", config()))
@@ -62,35 +83,42 @@ async def _servers(folder: Path) -> AsyncIterator[dict[str, tuple[Process, str]]
         bare, bare_url = await enter(relay(folder / "relay"))
         other, other_url = await enter(nats(folder / "nats"))
         yield {
-            "moot": (moot, moot_url + "bench"),
-            "moot, journal off": (off, off_url + "bench"),
-            "relay": (bare, bare_url),
-            "nats": (other, other_url),
+            MOOT: (moot, moot_url + "bench"),
+            MOOT_OFF: (off, off_url + "bench"),
+            RELAY: (bare, bare_url),
+            NATS: (other, other_url),
         }
 
 
-async def run(folder: Path, rounds: int = ROUNDS) -> Measured:
+async def run(folder: Path) -> Measured:
     measured = Measured()
-    async with _servers(folder) as servers, load(folder) as crowd:
-        for round in range(rounds + 1):
-            for receivers in RECEIVERS:
-                for name, (server, url) in servers.items():
-                    # The first round warms up and counts for nothing.
-                    messages = MESSAGES[receivers] if round else 2_048
-                    cost, rate, busy = await _one(crowd, server, name, url, receivers, messages)
-                    if round:
-                        measured.costs.setdefault((name, receivers), []).append(cost)
-                        measured.rates.setdefault((name, receivers), []).append(rate)
-                        measured.load_busy.append(busy)
+    async with servers(folder) as started, load(folder) as crowd:
+        for pace in WINDOWS:
+            for round in range(ROUNDS[pace] + 1):
+                for receivers in RECEIVERS:
+                    for name, (server, url) in started.items():
+                        # The first round warms up and counts for nothing.
+                        count = MESSAGES[pace, receivers] if round else _WARM_UP[pace]
+                        result = await flood(crowd, server, name, url, receivers, count, WINDOWS[pace])
+                        if round:
+                            _note(measured, (pace, name, receivers), *result)
     return measured
 
 
-async def _one(
-    crowd: Process, server: Process, name: str, url: str, receivers: int, messages: int
+def _note(measured: Measured, key: Key, microseconds: float, per_second: float, load_busy: float) -> None:
+    measured.microseconds.setdefault(key, []).append(microseconds)
+    measured.per_second.setdefault(key, []).append(per_second)
+    measured.load_busy.setdefault(key, []).append(load_busy)
+
+
+async def flood(
+    crowd: Process, server: Process, name: str, url: str, receivers: int, messages: int, window: int
 ) -> tuple[float, float, float]:
-    await crowd.tell(job="connect", server=name.partition(",")[0], url=url, receivers=receivers)
+    """Microseconds of CPU per message, messages per second, and the share of its core that the load took."""
+    kind = "nats" if name == NATS else "other"
+    await crowd.tell(job="connect", server=kind, url=url, receivers=receivers)
     await crowd.answer()
-    await crowd.tell(job="flood", messages=messages, window=WINDOW)
+    await crowd.tell(job="flood", messages=messages, window=window)
     await crowd.answer()
     before = server.cpu_seconds
     await crowd.tell(job="go")

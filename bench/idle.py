@@ -65,18 +65,14 @@ async def idle(folder: Path) -> Idle:
 
 
 async def joins(folder: Path) -> Joins:
-    """From opening the TCP connection to the welcome, while a thousand messages a second go to ten listeners."""
+    """From opening the TCP connection to the welcome, while others talk and ten listen."""
     async with gateway(folder / "joins", fanout.config()) as (_, url), load(folder) as crowd:
         await crowd.tell(job="connect", server="moot", url=f"{url}bench", receivers=LISTENERS)
         await crowd.answer()
-        await crowd.tell(
-            job="joins", url=f"{url}bench", count=JOINS, per_second=FLOW_PER_SECOND, seconds=60
-        )
+        await crowd.tell(job="joins", url=f"{url}bench", count=JOINS, per_second=FLOW_PER_SECOND, seconds=60)
         answer = await crowd.answer()
         took = sorted(answer["took"])
         if not answer["flowed_throughout"]:
             raise RuntimeError("joining took longer than the messages lasted")
         p99 = took[math.ceil(len(took) * 0.99) - 1]
         return Joins(statistics.median(took) * 1e3, p99 * 1e3, len(took))
-
-

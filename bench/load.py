@@ -8,8 +8,8 @@ of JSON on stdin, and answers each with one on stdout.
     hold      many members that only listen
     close     all of them go
 
-What is sent is ready-made, and receivers look at nothing but the size of a frame, so that one core of load does
-for one core of server.
+What is sent is ready-made, and receivers look at nothing but the size of a frame, so that one core of load
+does for one core of server.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Relay:
 class Peer:
     """One connection of the relay."""
 
-    subprotocol = None
+    subprotocol: str | None = None
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay

@@ -224,7 +224,7 @@ class Gateway:
         return found
 
     def metrics(self) -> str:
-        """Figures as Prometheus reads them; counts are kept by those who count and copied here when asked for."""
+        """Figures as Prometheus reads them; who counts keeps the count, it is copied here when asked for."""
         counter = self.registry.counter
         for name, host in self.doors.hosts.items():
             counter("moot_received_total", "envelopes received", space=name).value = host.received

@@ -22,6 +22,7 @@ A refused input changes nothing. What the gateway itself executes lives in `acts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -199,7 +200,7 @@ def check_free_to_speak(state: State, session: Session, row: Kind, now: float) -
     if pause is None or session.member.pause_is_over(now) or not state.config.enforce_pause:
         return
     if not row.passes_pause:
-        left = {} if pause.until is None else {"retry_after": round(pause.until - now, 3)}
+        left = {} if pause.until is None else {"retry_after": math.ceil((pause.until - now) * 1000) / 1000}
         raise ParticipantPaused(
             f"paused by {pause.by}: wait for participant/resume", pause_id=pause.id, **left
         )

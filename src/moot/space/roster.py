@@ -70,6 +70,7 @@ class Member:
         "pause",
         "rights",
         "sessions",
+        "shown",
         "shut_down",
         "static",
         "throttle",
@@ -93,6 +94,8 @@ class Member:
         self.sessions: dict[SessionId, Session] = {}
         # Static and granted together, kept current by `State.refresh`.
         self.rights = NO_RIGHTS
+        # As welcomes show it: many share one, so it is made once for each change.
+        self.shown: dict[str, Json] | None = None
         # How fast it talks is no part of the saved state: a refused message changes nothing.
         self.throttle = Throttle()
         self._said: dict[str, Record] = {}
@@ -233,6 +236,7 @@ class Roster:
             self._check_runtime_id(member, wanted)
             self.aliases.pop(member.id, None)
             member.id = wanted
+            member.shown = None
             if wanted != member.name:
                 self.aliases[wanted] = member
         member.sessions[session.id] = session
@@ -248,6 +252,7 @@ class Roster:
         if not member.sessions:
             self.aliases.pop(member.id, None)
             member.id = member.name
+            member.shown = None
 
     def _check_runtime_id(self, member: Member, wanted: str) -> None:
         if member.sessions:

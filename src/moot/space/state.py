@@ -67,6 +67,7 @@ class State:
         if tuple(held) == member.rights.capabilities:
             return False
         member.rights = Rights(held)
+        member.shown = None
         for session in member.sessions.values():
             session.refresh()
         return True
@@ -189,7 +190,11 @@ class State:
         return Deliver(hearing, self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id))
 
     def shown(self, member: Member) -> dict[str, Json]:
-        return payloads.member(member.id, name=member.name, capabilities=member.rights.capabilities)
+        """A member as others see it. Shared by all who are told: nobody changes it."""
+        if member.shown is None:
+            held = member.rights.capabilities
+            member.shown = payloads.member(member.id, name=member.name, capabilities=held)
+        return member.shown
 
     def welcome(self, member: Member, sessions: Iterable[SessionId], now: float, mint: Mint) -> list[Effect]:
         """MEW 3.8.1, to some of a member's sessions: on joining, and whenever its rights change."""

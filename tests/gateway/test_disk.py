@@ -1,0 +1,160 @@
+"""While the journal cannot be written (D-85): audited acts wait, stopping somebody works, and it heals."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from moot.protocol.operation import Json
+from moot.store.records import read_records, verify
+from tests.gateway.disk import no_room_on_disk
+from tests.gateway.lab import (
+    CALL,
+    Room,
+    fields,
+    gateway_settings,
+    healthy,
+    lab,
+    on_loop,
+    participants,
+    space_settings,
+    write_config,
+)
+from tests.gateway.served import command, served, started
+
+PEOPLE = participants(
+    alice=["*"],
+    agent=["chat", "mcp/proposal", "mcp/request", "mcp/withdraw"],
+    bob=["chat", "mcp/request"],
+    carol=["chat"],
+    dora=["chat"],
+)
+GRANT: Json = {"recipient": "carol", "capabilities": [{"kind": "mcp/request"}]}
+
+
+def settings(**gateway: Json) -> Json:
+    return gateway_settings({"lab": space_settings(PEOPLE)}, **gateway)
+
+
+def journal_of(folder: Path) -> Path:
+    return folder / "data" / "spaces" / "lab" / "journal"
+
+
+def size_of(folder: Path) -> int:
+    return max(journal_of(folder).glob("*.jsonl")).stat().st_size
+
+
+async def degrade(room: Room) -> None:
+    """Say something that finds no room, and wait until the gateway has noticed."""
+    assert (await room.post("alice", {"kind": "chat", "payload": {"text": "no room"}})).status_code in (
+        200,
+        503,
+    )
+    await healthy(room, "degraded")
+
+
+@pytest.mark.parametrize("journal", ["on", "strict"])
+@on_loop
+async def test_a_full_disk_refuses_what_must_be_audited_and_lets_stopping_work(
+    tmp_path: Path, journal: str
+) -> None:
+    async with served(write_config(tmp_path, settings(journal=journal))) as gateway:
+        alice, agent, bob, carol, dora = [
+            await gateway.join(name) for name in ("alice", "agent", "bob", "carol", "dora")
+        ]
+        for id in ("p1", "p2"):
+            assert await agent.refused("mcp/proposal", CALL, id=id) is None
+        assert await alice.refused("capability/grant", GRANT, id="g1") is None
+        assert (await gateway.post("alice", {"kind": "chat"})).status_code == 200
+        gateway.limit_file_size(size_of(tmp_path))
+        await degrade(gateway)
+        # Chat and presence go on.
+        assert await bob.refused("chat", {"text": "can you hear me"}) is None
+        await carol.hear("chat")
+        await dora.leave()
+        await carol.hear(lambda each: each["payload"].get("event") == "leave")
+        # What must be audited is refused, on both ways.
+        for kind, payload in (
+            ("mcp/request", CALL),
+            ("mcp/proposal", CALL),
+            ("capability/grant", GRANT),
+            ("space/invite", {"participant_id": "zoe"}),
+        ):
+            assert await alice.refused(kind, payload) == "unavailable"
+            answer = await gateway.post("alice", fields(kind, payload))
+            assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
+        # What shrinks rights works, and at once.
+        assert await alice.refused("mcp/reject", about=["p1"]) is None
+        assert await agent.refused("mcp/withdraw", about=["p2"]) is None
+        assert await alice.refused("reasoning/cancel", {"reason": "stop"}) is None
+        assert await alice.refused("participant/pause", {}, to=["agent"]) is None
+        assert await agent.refused("chat") == "participant_paused"
+        assert await alice.refused("capability/revoke", {"recipient": "carol", "grant_id": "g1"}) is None
+        assert await carol.refused("mcp/request", CALL) == "capability_violation"
+        assert await alice.refused("space/kick", {"participant_id": "bob"}) is None
+        assert (await bob.closed())[0] == 4003
+        assert await gateway.status("/ws?space=lab", token="t-bob") == 401
+        # Room again: it heals by itself, and what was kept in memory is written.
+        gateway.limit_file_size(None)
+        await healthy(gateway, "ok")
+        assert await alice.refused("mcp/request", CALL, to=["carol"]) is None
+        assert (await gateway.post("alice", {"kind": "chat"})).status_code == 200
+    assert verify(journal_of(tmp_path)).ok
+    accepted = [each.kind for each in read_records(journal_of(tmp_path)) if each.word("out") == "accepted"]
+    for kind in ("mcp/reject", "mcp/withdraw", "participant/pause", "capability/revoke", "space/kick"):
+        assert kind in accepted, kind
+    async with served(tmp_path / "moot.yaml") as again:
+        assert await again.status("/ws?space=lab", token="t-bob") == 401
+        agent = await again.join("agent")
+        assert await agent.refused("chat") == "participant_paused"
+
+
+@on_loop
+async def test_a_gateway_that_is_stopped_while_the_disk_is_full_ends_in_time_and_starts_again(
+    tmp_path: Path,
+) -> None:
+    file = write_config(tmp_path, settings())
+    gateway = await started(file)
+    alice = await gateway.join("alice")
+    assert await alice.refused("capability/grant", GRANT, id="g1") is None
+    assert (await gateway.post("alice", {"kind": "chat"})).status_code == 200
+    gateway.limit_file_size(size_of(tmp_path))
+    await degrade(gateway)
+    await gateway.close()
+    code, seconds = await gateway.end(signal.SIGTERM)
+    assert seconds < 5
+    assert code == 0, gateway.stderr()
+    assert "Traceback" not in gateway.stderr()
+    assert verify(journal_of(tmp_path)).ok
+    async with served(file) as again:
+        carol = await again.join("carol")
+        assert await carol.refused("mcp/request", CALL, to=["alice"]) is None
+
+
+@on_loop
+async def test_a_disk_that_fails_again_and_again_leaves_a_whole_chain(tmp_path: Path) -> None:
+    """Also cut in the middle of a line; nothing is written twice."""
+    async with lab(tmp_path, PEOPLE) as room:
+        alice = await room.join("alice")
+        for number in range(3):
+            with no_room_on_disk(room.journal()):
+                for each in range(10):
+                    await alice.say("chat", {"text": "x" * 100}, id=f"c-{number}-{each}")
+                await alice.fence()
+                await healthy(room, "degraded")
+            await healthy(room, "ok")
+    assert verify(journal_of(tmp_path)).ok
+    ids = [each.id for each in read_records(journal_of(tmp_path)) if each.kind == "chat"]
+    assert ids == [f"c-{number}-{each}" for number in range(3) for each in range(10)]
+
+
+@on_loop
+async def test_a_data_folder_that_cannot_be_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", "utf-8")
+    file = write_config(tmp_path, settings(data="file/below"))
+    code, output = await command("serve", str(file), cwd=tmp_path)
+    assert code == 1
+    assert output.splitlines()[-1].startswith("moot: ")
+    assert "Traceback" not in output
