@@ -1,6 +1,6 @@
 # make test   everything it needs, then ruff, mypy, import-linter and all tests (.ci/run calls exactly this)
 # make run    the product's main job: a demo space
-# make bench  cost per decision, beside something outside
+# make bench  cost per decision and per message, beside something outside; writes docs/performance.md
 # make soak   the long counts: fuzzing and random comparison by the million
 # make docs   writes the reference pages and docs/conformance.md from the code
 
@@ -31,7 +31,8 @@ run: $(VENV)/installed
 	$(BIN)/moot demo --live
 
 bench: $(VENV)/installed
-	$(BIN)/python -m bench
+	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python -m bench --write-docs
 
 soak: $(VENV)/installed
 	$(BIN)/python -m tests.soak

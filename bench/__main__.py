@@ -1,4 +1,4 @@
-"""`python -m bench` runs all benchmarks and prints their tables; `--write-docs` writes docs/performance.md too."""
+"""`python -m bench` runs all benchmarks and prints their tables; `--write-docs` writes the page, too."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def shown() -> dict[str, list[str]]:
 def _marks(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
     """Every test with the ids of its requirement marks, those of its parameters included."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             ids = [
                 argument.value
                 for decorator in node.decorator_list

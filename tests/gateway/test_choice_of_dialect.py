@@ -136,7 +136,7 @@ def test_three_dialects_in_one_space_talk_to_each_other(stage: Stage) -> None:
         for client, kind in zip((mew, mcpx, m3p), kinds, strict=True):
             heard = await client.hear(kind)
             assert (heard["id"], heard["from"], heard["payload"]) == ("r1", "alice", CALL)
-        answer = {"result": {"content": []}}
+        answer: Json = {"result": {"content": []}}
         kind = "mcp/response:tools/call:read_file"
         await mcpx.send(
             {"id": "a1", "kind": kind, "to": ["alice"], "correlation_id": "r1", "payload": answer}

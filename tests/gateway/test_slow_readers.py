@@ -148,7 +148,7 @@ async def test_many_slow_readers_at_once_do_not_hold_up_the_others(tmp_path: Pat
             said = await fill(alice)
             await carol.fence()
             assert [each["id"] for each in carol.heard if each["kind"] == "chat"] == said
-            gone = set()
+            gone: set[str] = set()
             while len(gone) < 12:
                 message = await alice.hear(lambda each: each["payload"].get("event") == "leave")
                 gone.add(message["payload"]["participant"]["id"])

@@ -72,7 +72,13 @@ class Gateway:
         """Bring every space back to where it was, then listen. Raises UsageError when that cannot be."""
         listening = _bound(self.config.host, self.config.port)
         self.port = listening.getsockname()[1]
-        self.config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as fault:
+            listening.close()
+            raise UsageError(
+                f"cannot use {self.config.data}: {fault.strerror}. Name another with --data"
+            ) from fault
         self._database = Database.open(self.config.data / "moot.sqlite")
         for name, settings in self.configuration.spaces.items():
             await self._open_space(name, settings)

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from moot.errors import MalformedEnvelope, Refused, UsageError
+from moot.errors import MalformedEnvelope, Refused, Unavailable, UsageError
 from moot.gateway.mint import FreshMint
 from moot.gateway.order import Order
 from moot.gateway.patience import Patience
@@ -217,9 +217,18 @@ class SpaceHost(Order):
         now, mint, session = self._clock(), FreshMint(), self.new_session()
         space = self.space
         config = space.state.config
-        envelope = DIALECTS[dialect].decode(
-            body, config.limits.envelope, accept_protocols=config.accept_protocols
-        )
+        if not self.journal.able:
+            # HTTP 200 says that it is kept (D-41), which nobody can say now; a socket is not told so much.
+            raise Unavailable("the journal cannot be written: try again later, or connect a WebSocket")
+        try:
+            envelope = DIALECTS[dialect].decode(
+                body, config.limits.envelope, accept_protocols=config.accept_protocols
+            )
+        except MalformedEnvelope as refusal:
+            size = len(body)
+            self._record("malformed", now, mint, session=session, who=who, out=refusal.code, size=size)
+            self.refusals[refusal.code] += 1
+            raise
         space.join(session, who, dialect, options, now, mint)
         effects = space.receive(session, envelope, now, mint)
         effects += space.leave(session, now, mint)

@@ -48,7 +48,12 @@ class Mailer:
                 extra={"participant": mail.participant},
             )
             return
-        message = _written(mail, space, self._settings.sender)
+        try:
+            message = _written(mail, space, self._settings.sender)
+        except (ValueError, IndexError, TypeError, AttributeError):
+            # The library's parser of addresses has many ways to say no.
+            log.warning("no mail address", extra={"participant": mail.participant})
+            return
         task = asyncio.get_running_loop().create_task(self._deliver(message, mail.participant))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)

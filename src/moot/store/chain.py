@@ -18,6 +18,8 @@ from typing import Final, Literal, NamedTuple
 _BEFORE: Final = b',"h":"'
 _AFTER: Final = b'"}\n'
 _TAIL: Final = len(_BEFORE) + 64 + len(_AFTER)
+# As a number: for `b"\n" in members` CPython first raises a TypeError and catches it, six times the cost.
+_LINE_FEED: Final = 0x0A
 
 What = Literal["changed", "removed", "reordered", "truncated"]
 
@@ -45,7 +47,7 @@ def seal(batch: Sequence[bytes], head: Head) -> tuple[bytes, Head]:
     parts: list[bytes] = []
     add, join = parts.extend, b"".join
     for members in batch:
-        if b"\n" in members:
+        if _LINE_FEED in members:
             # Inside a JSON text a newline is white space only: a string cannot hold one unescaped.
             members = members.replace(b"\n", b" ")
         start = b'{"n":%d,' % number

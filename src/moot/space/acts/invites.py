@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from moot.errors import InvalidOperation, InvalidRequest, Refused, ResourceLimit
@@ -20,12 +21,17 @@ from moot.space.roster import Member, Session, is_gateway, logical_name
 from moot.space.state import State
 from moot.space.window import Record
 
+# One plain address (RFC 5321's common part): a list of them would send the token to several people.
+_ADDRESS = re.compile(
+    r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?", re.ASCII
+)
+
 
 def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
     invitee = logical_name(envelope.payload.get("participant_id"))
     email = envelope.payload.get("email")
-    if email is not None and (not isinstance(email, str) or "@" not in email or not email.isprintable()):
-        raise InvalidRequest("payload.email must be a mail address")
+    if email is not None and (not isinstance(email, str) or _ADDRESS.fullmatch(email) is None):
+        raise InvalidRequest("payload.email must be one plain mail address, such as ina@example.org")
     values = envelope.payload.get("initial_capabilities", [])
     if not isinstance(values, list):
         raise InvalidRequest("payload.initial_capabilities must be a list of capabilities")

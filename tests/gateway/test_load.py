@@ -1,0 +1,114 @@
+"""Rates, memory and the price of validation, on a real gateway in its own process (m3p's figures, D-51).
+
+The bounds are wide, since the machine is shared; `make bench` measures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from moot.protocol.operation import Json
+from tests.gateway.lab import gateway_settings, on_loop, participants, space_settings, write_config
+from tests.gateway.raw import TEXT, RawClient, frame, raw_client
+from tests.gateway.served import Served, served
+
+PEOPLE = participants(alice=["*"], idle=["chat"])
+LIMITS: Json = {"messages_per_second": 0, "bytes_per_second": 0, "sessions_per_member": 2_000}
+SOCKETS = 1_000
+BATCH = 500
+
+
+def settings(**rules: Json) -> Json:
+    spaces = {"lab": space_settings(PEOPLE, limits=LIMITS, **rules)}
+    return gateway_settings(spaces, connections_per_address=0)
+
+
+def batches(count: int, tag: str) -> Iterator[bytes]:
+    """Requests in m3p's spelling, whose kind is checked against the payload; masked and framed beforehand."""
+    body = '{"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"}}}'
+    for start in range(0, count, BATCH):
+        yield b"".join(
+            frame(
+                TEXT,
+                f'{{"protocol":"mcpx/v0.1","id":"{tag}-{number}","ts":"2026-01-01T00:00:00Z","from":"alice",'
+                f'"kind":"mcp.request.tools/call:read_file","payload":{body}}}'.encode(),
+                mask=bytes(4),
+            )
+            for number in range(start, start + BATCH)
+        )
+
+
+async def run_through(client: RawClient, count: int, tag: str) -> float:
+    """Send so many and wait until the last one was handled; how many seconds it took."""
+    prepared = list(batches(count, tag))
+    start = time.monotonic()
+    for batch in prepared:
+        client.send(batch)
+        await client.writer.drain()
+    client.send(frame(TEXT, b'{"id":"%b-end","kind":"system.fence"}' % tag.encode()))
+    while one := await client.frame():
+        if b"system.error" in one.payload:
+            assert f"{tag}-end".encode() in one.payload, one.payload
+            break
+    return time.monotonic() - start
+
+
+def cpu_seconds(gateway: Served) -> float:
+    numbers = Path(f"/proc/{gateway.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(numbers[11]) + int(numbers[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.requirement("M3P-48", "M3P-51")
+@on_loop
+async def test_memory_stays_flat_through_100_000_validated_messages(tmp_path: Path) -> None:
+    """And they come in far faster than 1,000 a second; journal and polling window are on."""
+    async with served(write_config(tmp_path, settings())) as gateway, raw_client(gateway.port) as client:
+        await client.upgraded("/ws?topic=lab&dialect=m3p&echo=0", token="t-alice")
+        await run_through(client, 50_000, "warm")
+        before = gateway.resident_bytes()
+        seconds = 0.0
+        for number in range(2):
+            seconds += await run_through(client, 50_000, f"m{number}")
+        assert gateway.resident_bytes() - before < 8 << 20
+        assert 100_000 / seconds > 1_000
+
+
+@pytest.mark.requirement("M3P-50", "M3P-52", "M3P-59", "M3P-60")
+@on_loop
+async def test_validation_costs_microseconds_and_no_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lazy beside minimal: CPU a message, and bytes a connection with 1,000 idle sockets."""
+    per_message: dict[str, float] = {}
+    per_socket: dict[str, float] = {}
+    rates: dict[str, float] = {}
+    for mode in ("lazy", "minimal"):
+        folder = tmp_path / mode
+        folder.mkdir()
+        async with served(write_config(folder, settings(kind_validation=mode))) as gateway:
+            async with raw_client(gateway.port) as client:
+                await client.upgraded("/ws?topic=lab&dialect=m3p&echo=0", token="t-alice")
+                await run_through(client, 2_000, "warm")
+                start = cpu_seconds(gateway)
+                rates[mode] = 10_000 / await run_through(client, 10_000, "timed")
+                per_message[mode] = (cpu_seconds(gateway) - start) / 10_000
+            async with AsyncExitStack() as stack:
+                before = gateway.resident_bytes()
+                for _ in range(SOCKETS // 50):
+                    clients = [await stack.enter_async_context(raw_client(gateway.port)) for _ in range(50)]
+                    where = "/ws?topic=lab&dialect=m3p&routing=directed"
+                    await asyncio.gather(*(each.upgraded(where, token="t-idle") for each in clients))
+                per_socket[mode] = (gateway.resident_bytes() - before) / SOCKETS
+    with capsys.disabled():
+        shown = ", ".join(f"{mode} {rates[mode]:,.0f}/s {per_socket[mode] / 1024:.1f} KiB" for mode in rates)
+        print(f"\nm3p messages and memory a socket: {shown}")
+    assert per_message["minimal"] - per_message["lazy"] < 50e-6
+    assert max(per_socket.values()) <= 32 << 10
+    assert abs(per_socket["minimal"] - per_socket["lazy"]) < 8 << 10

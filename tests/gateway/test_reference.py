@@ -1,0 +1,229 @@
+"""A drop-in for the clients of the MEW reference implementation (reference-facts.md; D-10, D-14, D-33)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from moot.protocol.operation import Json
+from tests.gateway.disk import file_mode
+from tests.gateway.lab import CALL, Client, Lab, fields, lab, on_loop, participants, soon, write_config
+
+SPACE_YAML: Json = {
+    "space": {"id": "demo", "name": "Demo", "description": "as there", "default_participant": "human"},
+    "participants": {
+        "human": {"tokens": ["human-token"], "capabilities": [{"kind": "*"}], "fancy_key": 1},
+        "agent": {
+            "tokens": ["agent-token"],
+            "command": "node",
+            "args": ["agent.js", "--port", "${PORT}", "--token", "${TOKEN}"],
+            "auto_start": True,
+            "capabilities": [
+                {"id": "chatty", "kind": "chat"},
+                {"kind": "mcp/proposal"},
+                {"kind": "mcp/request", "payload": {"method": "!tools/call"}, "to": ["*"]},
+            ],
+        },
+        "files": {"tokens": ["files-token"], "capabilities": [{"kind": "mcp/response"}]},
+        "recorder": {"tokens": ["rec-token"], "output_log": "logs/everything.jsonl", "auto_connect": True},
+    },
+    "defaults": {"capabilities": [{"kind": "chat"}]},
+}
+
+
+@asynccontextmanager
+async def demo(folder: Path) -> AsyncIterator[Lab]:
+    async with lab(folder, file=write_config(folder, SPACE_YAML, "space.yaml")) as room:
+        yield room
+
+
+async def come(room: Lab, name: str, form: str = "type") -> Client:
+    """As the reference's clients do: no header, a bare path, and a join frame."""
+    client = await room.open("/")
+    token = f"{name}-token"
+    if form == "type":
+        join: Json = {
+            "type": "join",
+            "participantId": name,
+            "space": "demo",
+            "token": token,
+            "capabilities": [],
+        }
+    else:
+        join = {"kind": "system/join", "payload": {form: name, "space": "demo", "token": token}}
+    await client.send(join)
+    await client.fence()
+    assert client.kinds()[0] == "system/welcome"
+    return client
+
+
+@on_loop
+async def test_a_space_yaml_runs_and_its_clients_come_in_as_they_are_used_to(tmp_path: Path) -> None:
+    async with demo(tmp_path) as room:
+        for form in ("type", "participantId", "participant"):
+            human = await come(room, "human", form)
+            assert human.heard[0]["payload"]["you"]["id"] == "human"
+        # Several sockets of one identity, everything to everybody, the sender included.
+        agent = await come(room, "agent")
+        await agent.say("chat", {"text": "hi"}, to=["files"])
+        assert (await agent.hear("chat"))["from"] == "agent"
+        assert (await human.hear("chat"))["to"] == ["files"]
+
+
+@on_loop
+async def test_everyone_shows_the_literal_mcp_response_that_tool_discovery_looks_for(tmp_path: Path) -> None:
+    """D-14: visibly, and in this format only."""
+    async with demo(tmp_path) as room:
+        human, agent = await come(room, "human"), await come(room, "agent")
+        for client in (human, agent):
+            assert {"kind": "mcp/response"} in client.heard[0]["payload"]["you"]["capabilities"]
+        others = agent.heard[0]["payload"]["participants"]
+        assert {"kind": "mcp/response"} in others[0]["capabilities"]
+        await human.ask("mcp/request", {"method": "tools/list"}, id="r1", to=["agent"])
+        answer: Json = {"result": {"tools": []}}
+        assert await agent.refused("mcp/response", answer, to=["human"], about=["r1"]) is None
+    folder = tmp_path / "ours"
+    folder.mkdir()
+    async with lab(folder, participants(alice=["*"])) as room:
+        alice = await room.join("alice")
+        assert alice.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "*"}]
+
+
+@on_loop
+async def test_what_is_missing_is_filled_a_lone_correlation_becomes_a_list_and_the_unknown_passes(
+    tmp_path: Path,
+) -> None:
+    async with demo(tmp_path) as room:
+        human, agent = await come(room, "human"), await come(room, "agent")
+        await human.send(
+            {"kind": "chat", "payload": {"text": "x"}, "correlation_id": "lone", "x_vendor": {"a": 1}}
+        )
+        heard = await agent.hear("chat")
+        assert heard["correlation_id"] == ["lone"]
+        assert heard["x_vendor"] == {"a": 1}
+        assert heard["protocol"] == "mew/v0.4"
+        assert heard["from"] == "human"
+        assert heard["id"]
+        assert heard["ts"].endswith("Z")
+
+
+@on_loop
+async def test_binary_frames_that_hold_json_are_envelopes(tmp_path: Path) -> None:
+    """Some of its clients send Buffers; what is delivered is text."""
+    async with demo(tmp_path) as room:
+        human, agent = await come(room, "human"), await come(room, "agent")
+        await human.send(json.dumps({"id": "b1", "kind": "chat", "payload": {"text": "as bytes"}}).encode())
+        assert (await agent.hear("chat"))["id"] == "b1"
+
+
+@on_loop
+async def test_its_patterns_mean_what_they_say(tmp_path: Path) -> None:
+    """`!tools/call` passes everything else, unlike there."""
+    async with demo(tmp_path) as room:
+        await come(room, "human")
+        agent = await come(room, "agent")
+        assert await agent.refused("mcp/request", {"method": "tools/list"}, to=["files"]) is None
+        assert await agent.refused("mcp/request", CALL, to=["files"]) == "capability_violation"
+        assert await agent.refused("mcp/request", {"method": "tools/list"}) == "capability_violation"
+
+
+@on_loop
+async def test_its_stream_habits_work(tmp_path: Path) -> None:
+    """No direction means upload; peers may say stream/open and close what was never opened (D-10, D-33)."""
+    async with demo(tmp_path) as room:
+        human, agent = await come(room, "human"), await come(room, "agent")
+        await human.say("stream/request", {"description": "no direction"})
+        opened = (await agent.hear("stream/open"))["payload"]
+        assert opened.keys() >= {"stream_id", "encoding", "owner", "authorized_writers"}
+        await human.send(f"#{opened['stream_id']}#mine")
+        assert await human.hear_frame() == f"#{opened['stream_id']}#mine"
+        assert await human.refused("stream/open", {"stream_id": "their-own"}) is None
+        assert await human.refused("stream/close", {"stream_id": "their-own"}) is None
+        await human.say("stream/request", {"direction": "upload", "stream_id": "mine", "owner": "agent"})
+        opened = (await human.hear("stream/open"))["payload"]
+        assert opened["owner"] == "human"
+        assert opened["stream_id"] != "mine"
+
+
+@on_loop
+async def test_controls_reach_the_member_who_answers_without_a_capability(tmp_path: Path) -> None:
+    async with demo(tmp_path) as room:
+        human, agent = await come(room, "human"), await come(room, "agent")
+        await human.ask("participant/request-status", {"fields": []}, id="s1", to=["agent"])
+        await agent.hear("participant/request-status")
+        status: Json = {"messages_in_context": 0}
+        assert await agent.refused("participant/status", status, to=["human"], about=["s1"]) is None
+        grant: Json = {"recipient": "agent", "capabilities": [{"kind": "reasoning/*"}]}
+        await human.ask("capability/grant", grant, id="g1")
+        await agent.hear("system/welcome")
+        ack: Json = {"status": "accepted"}
+        assert await agent.refused("capability/grant-ack", ack, to=["human"], about=["g1"]) is None
+
+
+@on_loop
+async def test_its_http_answers_are_as_there(tmp_path: Path) -> None:
+    async with demo(tmp_path) as room:
+
+        async def post(envelope: Json, token: str | None = "human-token") -> tuple[int, Any]:
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            answer = await room.http.post("/participants/human/messages", json=envelope, headers=headers)
+            return answer.status_code, answer.json()
+
+        status, body = await post({"kind": "chat", "payload": {"text": "x"}})
+        assert (status, body["status"]) == (200, "accepted")
+        assert (await post({"kind": "chat"}, None))[0] == 401
+        assert (await post({"kind": "chat"}, "wrong"))[0] == 403
+        assert (await post({"payload": {}}))[0] == 400
+        assert (await post({"kind": "system/register"}))[0] == 400
+        assert (await post(fields("space/invite", {"participant_id": "agent"})))[0] == 409
+        status, body = await post({"kind": "stream/request", "payload": {}})
+        assert (status, body["status"]) == (200, "stream_opened")
+        assert body["stream_id"]
+        assert (await room.http.get("/health")).json()["status"] == "ok"
+
+
+@on_loop
+async def test_an_output_log_member_is_a_file_that_gets_every_envelope(tmp_path: Path) -> None:
+    """One JSON line each, in MEW's words, whoever is connected; no welcome, no error, no token."""
+    path = tmp_path / "logs" / "everything.jsonl"
+    async with demo(tmp_path) as room:
+        human, agent = await come(room, "human"), await come(room, "agent")
+        await agent.say("chat", {"text": "line one\nline two"})
+        await human.send('{"kind":"chat",\n "id":"n1",\n "payload":{}}')
+        invited = await human.ask("space/invite", {"participant_id": "zoe"})
+        await agent.refused("mcp/request", CALL)
+        await human.fence()
+        await room.http.post(
+            "/participants/human/messages",
+            json={"kind": "chat", "id": "posted"},
+            headers={"Authorization": "Bearer human-token"},
+        )
+        await soon(lambda: b'"posted"' in path.read_bytes())
+        text = path.read_text("utf-8")
+        lines = [json.loads(line) for line in text.splitlines()]
+        kinds = [line["kind"] for line in lines]
+        assert kinds.count("chat") == 3
+        assert kinds.count("system/presence") >= 3
+        assert not {"system/welcome", "system/error", "space/invite-ack"} & set(kinds)
+        assert invited["payload"]["token"] not in text
+        assert "human-token" not in text
+        assert file_mode(path) == 0o600
+    # A restart goes on in the same file.
+    before = len(text.splitlines())
+    async with demo(tmp_path) as room:
+        await come(room, "human")
+    assert len(path.read_text("utf-8").splitlines()) > before
+
+
+@on_loop
+async def test_an_output_log_that_cannot_be_written_holds_up_nobody(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "everything.jsonl").symlink_to("/dev/full")
+    async with demo(tmp_path) as room:
+        human = await come(room, "human")
+        for _ in range(5):
+            assert await human.refused("chat", {"text": "x"}) is None
