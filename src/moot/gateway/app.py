@@ -76,9 +76,8 @@ class Gateway:
             self.config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as fault:
             listening.close()
-            raise UsageError(
-                f"cannot use {self.config.data}: {fault.strerror}. Name another with --data"
-            ) from fault
+            why = f"cannot use {self.config.data}: {fault.strerror}. Name another with --data"
+            raise UsageError(why) from fault
         self._database = Database.open(self.config.data / "moot.sqlite")
         for name, settings in self.configuration.spaces.items():
             await self._open_space(name, settings)

@@ -174,15 +174,15 @@ class SpaceHost(Order):
         out = _outcome(effects)
         self.received += 1
         if out != ACCEPTED:
-            data = self._refused(session, envelope, out, data)
+            data = self._refused(space_member(space, session), envelope, out, data)
         record = b"" if self._unwritten else self._speakers[session].record(now, envelope, out, mint, data)
         number = self.journal.append(record, vital=envelope.kind in _SHRINKS_RIGHTS)
         self._carry_out(effects, number, now, waits=envelope.kind in _CHANGES_RIGHTS and out == ACCEPTED)
 
-    def _refused(self, session: SessionId, envelope: Envelope, code: str, raw: bytes) -> bytes:
+    def _refused(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
         """Count a refusal; what is journaled of it. A join holds a token, and no record ever does."""
         self.refusals[code] += 1
-        log.info("refused", extra={"space": self.name, "session": session, "code": code})
+        log.info("refused", extra={"space": self.name, "participant": who, "code": code})
         return b"null" if envelope.kind.startswith("system") else raw
 
     def refuse(self, session: SessionId, refusal: Refused, size: int) -> None:
@@ -238,7 +238,7 @@ class SpaceHost(Order):
         facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": id}
         facts["options"] = msgspec.to_builtins(options)
         if out != ACCEPTED:
-            body = self._refused(session, envelope, out, body)
+            body = self._refused(who, envelope, out, body)
         head = members("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         vital = envelope.kind in _SHRINKS_RIGHTS
         number = self.journal.append(with_envelope(head, body), vital=vital)
