@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+from tests.gateway.crash_soak import run_gateway_crashes
 from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
 from tests.space.walk import run_space_walk
@@ -17,6 +18,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "decoder": (run_decoder_soak, 2_000_000),
     "space": (run_space_walk, 300_000),
     "journal": (run_journal_crashes, 100),
+    "gateway": (run_gateway_crashes, 100),
 }
 
 

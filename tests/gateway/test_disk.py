@@ -85,6 +85,13 @@ async def test_a_full_disk_refuses_what_must_be_audited_and_lets_stopping_work(
             assert await alice.refused(kind, payload) == "unavailable"
             answer = await gateway.post("alice", fields(kind, payload))
             assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
+        # An administrator widens nothing either, but may take away.
+        wider: Json = {"add": [{"kind": "mcp/*"}]}
+        answer = await gateway.admin("POST", "participants/dora/capabilities", wider)
+        assert answer.status_code == 503, answer.text
+        narrower: Json = {"remove": [{"kind": "chat"}]}
+        answer = await gateway.admin("POST", "participants/dora/capabilities", narrower)
+        assert answer.status_code == 200, answer.text
         # What shrinks rights works, and at once.
         assert await alice.refused("mcp/reject", about=["p1"]) is None
         assert await agent.refused("mcp/withdraw", about=["p2"]) is None

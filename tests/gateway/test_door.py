@@ -64,6 +64,31 @@ def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(stage: Stage, befor
     stage.run(check())
 
 
+@pytest.mark.parametrize("token", [None, "t-alice"], ids=["without a token", "with a token"])
+def test_a_body_that_drips_is_hung_up_on(stage: Stage, token: str | None) -> None:
+    """The same patience as for headers, whether or not the caller was answered already."""
+
+    async def check() -> None:
+        port = stage.room.port
+        lines = [b"Content-Length: 100000", b"Content-Type: application/json"]
+        if token is not None:
+            lines.append(b"Authorization: Bearer " + token.encode())
+        async with raw_client(port) as client:
+            request = get(port, *lines, where=b"/participants/alice/messages")
+            client.send(request.replace(b"GET", b"POST", 1))
+
+            async def drip() -> None:
+                while True:
+                    client.send(b" ")
+                    await asyncio.sleep(0.05)
+
+            dripping = asyncio.create_task(drip())
+            assert await seconds_until_end(client) < 6
+            dripping.cancel()
+
+    stage.run(check())
+
+
 def test_a_connection_that_says_nothing_is_hung_up_on(stage: Stage) -> None:
     async def check() -> None:
         async with raw_client(stage.room.port) as client:

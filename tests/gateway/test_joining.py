@@ -38,6 +38,9 @@ FRAMES: dict[str, Json] = {
 }
 
 
+LIMITS: Json = {"sessions_per_member": 8, "shutdown_grace": 0.2}
+
+
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     people = participants(
@@ -45,8 +48,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     )
     people |= {"mew": {"tokens": ["t-mew"], "capabilities": [{"kind": "mcp/proposal"}]}}
     spaces = {
-        "default": space_settings(people, limits={"sessions_per_member": 8}),
-        "lab": space_settings(people, limits={"sessions_per_member": 8}),
+        "default": space_settings(people, limits=LIMITS),
+        "lab": space_settings(people, limits=LIMITS),
         "other": space_settings(participants(zoe=["chat"])),
     }
     stage = Stage(tmp_path_factory.mktemp("joining"), spaces, connections_per_address=0, join_seconds=0.5)
@@ -309,6 +312,22 @@ def test_the_newest_socket_of_an_exclusive_participant_wins(stage: Stage) -> Non
         await alice.hear("chat")
         presence = [each["payload"]["event"] for each in alice.heard if each["kind"] == "system/presence"]
         assert presence == ["join", "join"]
+
+    stage.run(check())
+
+
+def test_who_is_shut_down_is_closed_4002_after_its_last_words_and_may_rejoin_at_once(stage: Stage) -> None:
+    """D-26; the grace is 0.2 s here."""
+
+    async def check() -> None:
+        alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
+        await alice.ask("participant/shutdown", {"reason": "night"}, id="down", to=["bob"])
+        assert await bob.refused("chat") == "participant_shutdown"
+        assert await bob.refused("chat/acknowledge", to=["alice"], about=["down"]) is None
+        assert (await bob.closed())[0] == 4002
+        await alice.hear(lambda each: each["payload"].get("event") == "leave")
+        back = await stage.room.join("bob")
+        assert await back.refused("chat") is None
 
     stage.run(check())
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
+from moot.store.records import verify
 from tests.gateway.lab import (
     CALL,
     ROOT,
@@ -21,6 +22,7 @@ from tests.gateway.lab import (
     on_loop,
     participants,
     refusal_in,
+    soon,
     space_settings,
     write_config,
 )
@@ -154,6 +156,97 @@ async def test_restarting_many_times_changes_nothing_and_grows_nothing(tmp_path:
     assert seen[0]["capabilities"] == [{"kind": "chat"}]
     assert {str(each) for each in seen[1:]} == {str(seen[1])}
     assert {"kind": "mcp/request"} in seen[1]["capabilities"]
+
+
+@on_loop
+async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgotten(tmp_path: Path) -> None:
+    """Rotation and retention: rights come from the snapshot, the chain still holds."""
+    journal: Json = {"segment_bytes": 4_000, "retain": 2}
+    file = write_config(
+        tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=journal, snapshot_records=20)
+    )
+    folder = tmp_path / "data" / "spaces" / "lab" / "journal"
+    async with lab(tmp_path, file=file) as room:
+        alice = await room.join("alice")
+        grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
+        assert await alice.refused("capability/grant", grant, id="g1") is None
+        for _ in range(200):
+            assert await alice.refused("chat", {"text": "x" * 100}) is None
+        await soon(lambda: len(list(folder.glob("*.jsonl"))) <= 4)
+        assert not (folder / "000000000001.jsonl").exists()
+    assert verify(folder).ok
+    async with lab(tmp_path, file=file) as room:
+        bob = await room.join("bob")
+        assert await bob.refused("mcp/request", CALL, to=["alice"]) is None
+        alice = await room.join("alice")
+        assert await alice.refused("capability/revoke", {"recipient": "bob", "grant_id": "g1"}) is None
+
+
+@pytest.mark.parametrize("modes", [("on", "off", "on"), ("off", "strict", "off"), ("off", "on", "strict")])
+@on_loop
+async def test_the_journal_can_be_turned_off_and_on_between_starts(
+    tmp_path: Path, modes: tuple[str, ...]
+) -> None:
+    """Each start goes on where the last one ended, whatever kept it."""
+    names = ["zoe", "yan", "xia"]
+    tokens: list[str] = []
+    for number, mode in enumerate(modes):
+        file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=mode))
+        async with lab(tmp_path, file=file) as room:
+            alice = await room.join("alice")
+            for name, token in zip(names, tokens, strict=False):
+                assert await room.status("/ws?space=lab", token=token) == 101, (mode, name)
+            ack = await alice.ask("space/invite", {"participant_id": names[number]})
+            assert ack["payload"]["status"] == "created"
+            tokens.append(ack["payload"]["token"])
+            kick = await alice.refused("space/kick", {"participant_id": "mallory"})
+            assert kick == (None if number == 0 else "participant_not_found")
+            assert await room.status("/ws?space=lab", token="t-mallory") == 401
+
+
+@on_loop
+async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: Path) -> None:
+    """Limited tokens, guests, runtime ids, legacy dialects and options, in the journal and in a snapshot."""
+    people = participants(alice=["*"], mew=["chat"]) | {
+        "bot": {
+            "capabilities": [{"kind": "*"}],
+            "tokens": [
+                "t-bot",
+                {"token": "t-less", "capabilities": [{"kind": "chat", "payload": {"n": 10**30}}]},
+            ],
+        }
+    }
+    for snapshot_records in (1, 100_000):
+        folder = tmp_path / str(snapshot_records)
+        folder.mkdir()
+        rules: Json = {"access": "public", "anonymous": [{"kind": "chat"}]}
+        spaces = {"lab": space_settings(people, **rules)}
+        file = write_config(folder, gateway_settings(spaces, snapshot_records=snapshot_records))
+        first = await started(file)
+        alice = await first.join("alice", "&echo=0")
+        await first.join("alice", "&dialect=m3p&routing=directed&streams=1")
+        less = await first.open("/ws?space=lab", token="t-less")
+        assert await less.refused("mcp/proposal", CALL) == "capability_violation"
+        for join in (
+            {"type": "join", "space": "lab"},
+            {"type": "join", "space": "lab", "token": "t-mew", "participantId": "client-123"},
+        ):
+            client = await first.open("/")
+            await client.send(join)
+            assert await client.refused("chat", {"text": "hi"}) is None
+        await alice.say("participant/pause", {}, to=["client-123"])
+        assert (await first.post("bot", {"kind": "chat"}, token="t-bot")).status_code == 200
+        async with restarted(file, first, signal.SIGKILL) as again:
+            rows = (await again.admin("GET", "connections")).json()["connections"]
+            assert rows == []
+            alice = await again.join("alice")
+            assert alice.heard[0]["payload"]["participants"] == []
+            mew = await again.join("mew")
+            assert await mew.refused("chat") == "participant_paused"
+            less = await again.open("/ws?space=lab", token="t-less")
+            assert await less.refused("mcp/proposal", CALL) == "capability_violation"
+            whole = await again.open("/ws?space=lab", token="t-bot")
+            assert await whole.refused("mcp/proposal", CALL) is None
 
 
 @on_loop

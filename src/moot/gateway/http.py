@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 import orjson
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -105,6 +105,9 @@ class Endpoints:
                 return denied(refusal.denied)
             except Refused as refusal:
                 return refused(refusal.code, refusal.message, refusal.details, kind_of(refusal))
+            except ClientDisconnect:
+                # It hung up in the middle of its body: nobody is there to be answered.
+                return Response(status_code=400)
             except Exception:
                 # A request's task: the peer gets no detail.
                 log.exception("a request could not be handled")

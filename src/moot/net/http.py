@@ -7,10 +7,13 @@ from one address.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+# A body may take this many times as long as headers.
+BODY_TIMES: Final = 3
 
 
 class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +61,7 @@ def http_protocol(door: Door) -> type[HttpToolsProtocol]:
         _address = ""
         _counted = False
         _timer: asyncio.TimerHandle | None = None
+        _reads_headers = True
         _unread = 0
         _header_bytes = 0
 
@@ -70,10 +74,10 @@ def http_protocol(door: Door) -> type[HttpToolsProtocol]:
                 transport.abort()
                 return
             self._counted = True
-            self._watch()
+            self._watch(door.limits.header_seconds, headers=True)
 
         def data_received(self, data: bytes) -> None:
-            if self._timer is not None:
+            if self._timer is not None and self._reads_headers:
                 end = data.find(b"\r\n\r\n")
                 self._unread += len(data) if end < 0 else end
                 if self._unread > door.limits.header_bytes:
@@ -87,7 +91,7 @@ def http_protocol(door: Door) -> type[HttpToolsProtocol]:
             super().on_message_begin()
             self._header_bytes = 0
             if self._timer is None:
-                self._watch()
+                self._watch(door.limits.header_seconds, headers=True)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             self._header_bytes += len(name) + len(value) + 4
@@ -99,7 +103,13 @@ def http_protocol(door: Door) -> type[HttpToolsProtocol]:
                 # All in one packet: counted only now.
                 self.send_400_response("headers too large")
                 return
+            # Nobody waits for a body that drips; how large it may be is not asked here.
+            self._watch(BODY_TIMES * door.limits.header_seconds, headers=False)
             super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._stop_watching()
+            super().on_message_complete()
 
         def handle_websocket_upgrade(self) -> None:
             self._stop_watching()
@@ -114,9 +124,10 @@ def http_protocol(door: Door) -> type[HttpToolsProtocol]:
                 door.leave(self._address)
             super().connection_lost(exc)
 
-        def _watch(self) -> None:
+        def _watch(self, seconds: float, *, headers: bool) -> None:
             self._unread = 0
-            self._timer = self.loop.call_later(door.limits.header_seconds, self._too_late)
+            self._reads_headers = headers
+            self._timer = self.loop.call_later(seconds, self._too_late)
 
         def _stop_watching(self) -> None:
             if self._timer is not None:

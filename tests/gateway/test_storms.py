@@ -1,0 +1,212 @@
+"""Connections that come, go and break off at any moment leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+from pathlib import Path
+
+import orjson
+import pytest
+
+from moot.protocol.operation import Json
+from tests.gateway.lab import (
+    Room,
+    fields,
+    gateway_settings,
+    lab,
+    on_loop,
+    participants,
+    soon,
+    space_settings,
+    write_config,
+)
+from tests.gateway.raw import BINARY, TEXT, closing, frame, raw_client, upgrade
+from tests.gateway.served import Served, served
+
+PEOPLE = participants(alice=["*"], bob=["*"], storm=["*"])
+RULES: Json = {"limits": {"sessions_per_member": 500, "streams_per_member": 500, "stream_owner_grace": 0.2}}
+
+
+def settings(**gateway: Json) -> Json:
+    return gateway_settings({"lab": space_settings(PEOPLE, **RULES)}, connections_per_address=0, **gateway)
+
+
+async def figure(room: Room, name: str) -> float:
+    text = (await room.http.get("/metrics")).text
+    found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+    return sum(float(number) for number in found)
+
+
+def open_files(gateway: Served) -> int:
+    return len(os.listdir(f"/proc/{gateway.process.pid}/fd"))
+
+
+@on_loop
+async def test_connections_that_break_off_at_any_byte_leave_nothing_behind(tmp_path: Path) -> None:
+    """Cut in the headers, the handshake, the join, a frame, a fragmented message, a stream, and the close."""
+    conversation = [
+        frame(TEXT, b'{"type":"join","space":"lab","token":"t-storm"}'),
+        frame(TEXT, b'{"kind":"chat","payload":{"text":"hi"}}'),
+        frame(TEXT, b'{"kind":"stream/request","payload":{"direction":"upload"}}'),
+        frame(BINARY, b'{"kind":"chat",', final=False),
+        frame(0, b'"payload":{}}'),
+        frame(TEXT, b'{"kind":"mcp/request","to":["alice"],"payload":{"method":"x"}}'),
+        closing(1000, b"bye"),
+    ]
+    chance = random.Random(4711)
+    async with served(write_config(tmp_path, settings())) as gateway:
+        alice = await gateway.join("alice")
+        connections, files = await figure(gateway, "moot_connections"), open_files(gateway)
+        whole = [upgrade(gateway.port, "/"), *conversation]
+
+        async def break_off(cut: int) -> None:
+            async with raw_client(gateway.port) as client:
+                left = cut
+                for part in whole:
+                    client.send(part[:left])
+                    if left <= len(part):
+                        break
+                    left -= len(part)
+                    # Upgrades want an answer before anything else is sent.
+                    if part is whole[0]:
+                        await client.answer()
+                if chance.random() < 0.5:
+                    await client.writer.drain()
+
+        length = sum(map(len, whole))
+        cuts = [chance.randrange(1, length) for _ in range(300)]
+        for start in range(0, len(cuts), 30):
+            await asyncio.gather(*(break_off(cut) for cut in cuts[start : start + 30]))
+            assert await alice.refused("chat", {"text": "calm"}) is None
+        # Orphaned streams live for a moment longer.
+        async with asyncio.timeout(10):
+            while await figure(gateway, "moot_sessions") > 1 or open_files(gateway) > files:
+                await asyncio.sleep(0.02)
+        assert await figure(gateway, "moot_connections") == connections
+        rows = (await gateway.admin("GET", "connections")).json()["connections"]
+        assert [row["participant_id"] for row in rows] == ["alice"]
+        newcomer = await gateway.join("bob")
+        await soon(lambda: alice.kinds().count("stream/close") == alice.kinds().count("stream/open"))
+        assert [each["id"] for each in newcomer.heard[0]["payload"]["participants"]] == ["alice"]
+
+
+@pytest.mark.parametrize("journal", ["on", "strict"])
+@on_loop
+async def test_what_follows_a_join_in_the_same_packet_is_heard(tmp_path: Path, journal: str) -> None:
+    async with lab(tmp_path, PEOPLE, journal=journal) as room, raw_client(room.port) as client:
+        await client.upgraded("/")
+        join = frame(TEXT, b'{"type":"join","space":"lab","token":"t-bob"}')
+        chats = [frame(TEXT, b'{"kind":"chat","id":"c%d"}' % number) for number in range(5)]
+        client.send(join + b"".join(chats))
+        heard: list[str] = []
+        while len(heard) < 7:
+            one = await client.frame()
+            assert one is not None
+            message = orjson.loads(one.payload)
+            heard.append(message["kind"] if message["from"] == "system:gateway" else message["id"])
+        assert heard == ["system/welcome", "system/presence", "c0", "c1", "c2", "c3", "c4"]
+
+
+@on_loop
+async def test_callers_that_hang_up_before_the_answer_are_no_news(tmp_path: Path) -> None:
+    """What they posted whole counts, once; the log stays clean (looked at after every test here)."""
+    async with lab(tmp_path, PEOPLE, connections_per_address=0) as room:
+        alice = await room.join("alice")
+        body = [
+            orjson.dumps(fields("chat", {"text": "x" * 200}, id=f"gone-{number}")) for number in range(40)
+        ]
+
+        async def post(number: int) -> None:
+            text = (
+                f"POST /participants/bob/messages HTTP/1.1\r\nHost: 127.0.0.1:{room.port}\r\n"
+                "Authorization: Bearer t-bob\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body[number])}\r\n\r\n"
+            ).encode() + body[number]
+            async with raw_client(room.port) as client:
+                client.send(text if number % 2 else text[: len(text) - 50])
+                await client.writer.drain()
+                await asyncio.sleep(0.001 * (number % 5))
+
+        await asyncio.gather(*(post(number) for number in range(40)))
+        assert (await room.post("bob", fields("chat", id="stays"))).status_code == 200
+        await alice.hear(lambda each: each["id"] == "stays")
+        heard = [each["id"] for each in alice.heard if each["kind"] == "chat"]
+        assert len(heard) == len(set(heard))
+        assert not [id for id in heard if id.startswith("gone-") and int(id[5:]) % 2 == 0]
+
+
+@on_loop
+async def test_requests_in_one_packet_are_answered_in_their_order(tmp_path: Path) -> None:
+    async with lab(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+        alice = await room.join("alice")
+        posts = []
+        for number in range(5):
+            body = b'{"kind":"chat","id":"piped-%d"}' % number
+            posts.append(
+                b"POST /participants/bob/messages HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+                b"Authorization: Bearer t-bob\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%b" % (room.port, len(body), body)
+            )
+        client.send(b"".join(posts))
+        for number in range(5):
+            status, headers = await client.answer()
+            answer = orjson.loads(await client.reader.readexactly(int(headers["content-length"])))
+            assert (status, answer["id"]) == (200, f"piped-{number}")
+        for number in range(5):
+            assert (await alice.hear("chat"))["id"] == f"piped-{number}"
+
+
+@on_loop
+async def test_an_extension_that_is_offered_is_not_taken(tmp_path: Path) -> None:
+    """Browsers offer compression; frames are shared between readers, so it is off."""
+    async with lab(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+        offer = {"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}
+        answer = await client.upgraded(token="t-bob", headers=offer)
+        assert "sec-websocket-extensions" not in answer
+        client.send(frame(TEXT, b'{"kind":"chat"}', reserved=4))
+        assert await client.closed() == 1002
+
+
+@on_loop
+async def test_a_gateway_on_ipv6_is_reached_by_its_own_names(tmp_path: Path) -> None:
+    async with lab(tmp_path, PEOPLE, host="::1") as room:
+        assert room.url == f"http://[::1]:{room.port}"
+        alice = await room.join("alice")
+        ack = await alice.ask("space/invite", {"participant_id": "zoe"})
+        assert ack["payload"]["connection_url"].startswith(f"ws://[::1]:{room.port}/")
+        assert (await room.post("alice", {"kind": "chat"})).status_code == 200
+        named = {"Host": f"[::1]:{room.port}", "Origin": f"http://[::1]:{room.port}"}
+        assert (await room.http.get("/health", headers=named)).status_code == 200
+
+
+@on_loop
+async def test_reloads_in_a_row_under_load_lose_no_message(tmp_path: Path) -> None:
+    file = write_config(tmp_path, settings())
+    async with served(file) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        said: list[str] = []
+
+        async def talk() -> None:
+            for _ in range(600):
+                said.append(await alice.say("chat", {"text": "word"}))
+                await asyncio.sleep(0.001)
+
+        talking = asyncio.create_task(talk())
+        for number in range(5):
+            people = PEOPLE | participants(storm=["chat"] if number % 2 else ["*"])
+            write_config(tmp_path, gateway_settings({"lab": space_settings(people, **RULES)}))
+            assert await gateway.reload() == "reloaded"
+        await talking
+        await alice.fence()
+        await bob.fence()
+        assert [each["id"] for each in bob.heard if each["kind"] == "chat"] == said
+        # What needs a restart is said, and nobody is harmed by it.
+        spaces = {"other": space_settings(PEOPLE), "lab": space_settings(PEOPLE, **RULES)}
+        write_config(tmp_path, gateway_settings(spaces))
+        start = len(gateway.lines)
+        await gateway.reload()
+        assert "other" in await gateway.said("restart", start)
+        assert await gateway.status("/ws?space=other", token="t-alice") == 404
