@@ -39,7 +39,7 @@ class Peer:
         self._outbox.attach(connection)
         self._relay.changed([*self._relay.audience, self._outbox])
 
-    def received(self, data: bytes, *, binary: bool) -> None:
+    def received(self, data: bytes, binary: bool) -> None:
         relay = self._relay
         relay.outgoing.append(relay.audience, "all", framed(data, BINARY if binary else TEXT))
 

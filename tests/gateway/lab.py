@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import httpx
-import orjson
 import uvloop
 import websockets
 import yaml
@@ -108,7 +107,7 @@ class Client:
 
     async def send(self, message: Json) -> None:
         """Bytes and text as they are, anything else as JSON."""
-        raw = message if isinstance(message, bytes | str) else orjson.dumps(message).decode()
+        raw = message if isinstance(message, bytes | str) else json.dumps(message)
         await self.socket.send(raw)
 
     async def say(
@@ -167,7 +166,8 @@ class Client:
         """Everything that was heard since the last `fence` or `hear`, and nothing is left on its way."""
         id = fresh_id()
         # Refused whoever sends it and whatever they hold, so every member can ask.
-        await self.send({"id": id, "kind": "system/fence", "payload": {}})
+        dotted = any(isinstance(each, dict) and each["kind"] == "system.welcome" for each in self.heard[:1])
+        await self.send({"id": id, "kind": "system.fence" if dotted else "system/fence", "payload": {}})
         start = self._next
         await self.hear(lambda message: id in about_of(message))
         return self.heard[start : self._next - 1]
@@ -270,7 +270,7 @@ class Room:
     async def post(
         self, name: str, envelope: Json, *, token: str | None = None, **params: str
     ) -> httpx.Response:
-        body = envelope if isinstance(envelope, bytes) else orjson.dumps(envelope)
+        body = envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode()
         headers = {"Authorization": f"Bearer {token or f't-{name}'}", "Content-Type": "application/json"}
         where = f"/participants/{name}/messages"
         return await self.http.post(where, content=body, headers=headers, params=params)

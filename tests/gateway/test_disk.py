@@ -103,6 +103,15 @@ async def test_a_full_disk_refuses_what_must_be_audited_and_lets_stopping_work(
         assert await alice.refused("space/kick", {"participant_id": "bob"}) is None
         assert (await bob.closed())[0] == 4003
         assert await gateway.status("/ws?space=lab", token="t-bob") == 401
+        # Over HTTP too: stopping somebody is always possible. It is not promised to be kept, so perhaps 202.
+        for kind, payload in (
+            ("participant/pause", {}),
+            ("capability/revoke", {"recipient": "carol", "capabilities": [{"kind": "mcp/*"}]}),
+            ("participant/shutdown", {}),
+        ):
+            to = {} if kind == "capability/revoke" else {"to": ["carol"]}
+            answer = await gateway.post("alice", fields(kind, payload) | to)
+            assert answer.status_code in (200, 202), (kind, answer.text)
         # Room again: it heals by itself, and what was kept in memory is written.
         gateway.limit_file_size(None)
         await healthy(gateway, "ok")

@@ -166,8 +166,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Answers to malformed input of one connection; a client in a loop is not answered for ever.
     errors_per_second: Rate = 10
 
-    # Records between two snapshots: so many are replayed within a second, and one costs milliseconds.
-    snapshot_records: Positive = 50_000
+    # Records between two snapshots: so many are replayed in half a second, and one costs milliseconds.
+    snapshot_records: Positive = 20_000
     # What is kept of everything that happens.
     journal: JournalConfig = JournalConfig()
     # Invitations by e-mail; none without it.

@@ -19,7 +19,7 @@ from moot.protocol.payloads import Notice
 from moot.space.config import SessionId
 from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, Mail, Result
 
-# What a notice takes that nobody was there to hear.
+# Presence and the like; a welcome is counted as long as it was.
 _NOTICE_BYTES: Final = 512
 _ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
@@ -152,20 +152,18 @@ class Delivery:
         return results
 
     def _deliver(self, effect: Deliver, now: float) -> None:
-        sessions = effect.sessions
-        if sessions is not self._sessions:
-            self._look_up(sessions)
+        if effect.sessions is not self._sessions:
+            self._look_up(effect.sessions)
         message = effect.message
-        if self._audience:
-            if isinstance(message, Envelope) and message.dialect == self._only_dialect:
-                # Most spaces speak one dialect: the sender's own bytes for everybody.
-                self._outgoing.append(self._audience, message.dialect, framed(message.raw))
-            else:
-                for dialect in self._dialects:
-                    frame = _frame(effect, dialect)
-                    if frame is not None:
-                        self._outgoing.append(self._audience, dialect, frame)
-            self.delivered += len(self._audience)
+        if isinstance(message, Envelope) and message.dialect == self._only_dialect:
+            # Most spaces speak one dialect: the sender's own bytes for everybody.
+            self._outgoing.append(self._audience, message.dialect, framed(message.raw))
+        else:
+            for dialect in self._dialects:
+                frame = _frame(effect, dialect)
+                if frame is not None:
+                    self._outgoing.append(self._audience, dialect, frame)
+        self.delivered += len(self._audience)
         if message.__class__ is not Frame:
             if self.on_envelope is not None:
                 self.on_envelope(_spelled(effect, "mew") or b"")

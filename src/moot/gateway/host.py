@@ -48,6 +48,7 @@ _SHRINKS_RIGHTS: Final = frozenset(
     {"space/kick", "capability/revoke", "participant/pause", "participant/shutdown"}
     | {"mcp/reject", "mcp/withdraw", "reasoning/cancel"}
 )
+_ABOUT_RIGHTS: Final = _CHANGES_RIGHTS | _SHRINKS_RIGHTS
 _HASH: Final = ord("#")
 
 
@@ -148,8 +149,9 @@ class SpaceHost(Order):
                 who=known.member.name,
             )
 
-    def receive(self, session: SessionId, dialect: DialectName, data: bytes, *, binary: bool) -> None:
+    def receive(self, session: SessionId, dialect: DialectName, data: bytes, binary: bool) -> None:
         """One message from a socket: an envelope, or a stream frame."""
+        # Here and below, names of arguments are left out where every message would pay for them.
         now = self.clock()
         space = self.space
         if session not in space.state.roster.sessions:
@@ -176,8 +178,12 @@ class SpaceHost(Order):
         if out != ACCEPTED:
             data = self._refused(space_member(space, session), envelope, out, data)
         record = b"" if self._unwritten else self._speakers[session].record(now, envelope, out, mint, data)
-        number = self.journal.append(record, vital=envelope.kind in _SHRINKS_RIGHTS)
-        self._carry_out(effects, number, now, waits=envelope.kind in _CHANGES_RIGHTS and out == ACCEPTED)
+        kind = envelope.kind
+        if kind not in _ABOUT_RIGHTS:
+            self._carry_out(effects, self.journal.append(record), now)
+            return
+        number = self.journal.append(record, vital=kind in _SHRINKS_RIGHTS)
+        self._carry_out(effects, number, now, waits=kind in _CHANGES_RIGHTS and out == ACCEPTED)
 
     def _refused(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
         """Count a refusal; what is journaled of it. A join holds a token, and no record ever does."""
@@ -217,9 +223,6 @@ class SpaceHost(Order):
         now, mint, session = self._clock(), FreshMint(), self.new_session()
         space = self.space
         config = space.state.config
-        if not self.journal.able:
-            # HTTP 200 says that it is kept (D-41), which nobody can say now; a socket is not told so much.
-            raise Unavailable("the journal cannot be written: try again later, or connect a WebSocket")
         try:
             envelope = DIALECTS[dialect].decode(
                 body, config.limits.envelope, accept_protocols=config.accept_protocols
@@ -229,6 +232,9 @@ class SpaceHost(Order):
             self._record("malformed", now, mint, session=session, who=who, out=refusal.code, size=size)
             self.refusals[refusal.code] += 1
             raise
+        if envelope.kind not in _SHRINKS_RIGHTS:
+            # HTTP 200 says that it is kept (D-41), which nobody can say now; a socket is not told so much.
+            self._check_journal()
         space.join(session, who, dialect, options, now, mint)
         effects = space.receive(session, envelope, now, mint)
         effects += space.leave(session, now, mint)
@@ -264,9 +270,16 @@ class SpaceHost(Order):
 
     # What operators do
 
+    def _check_journal(self) -> None:
+        """D-85: nothing that must be audited happens while it cannot be."""
+        if not self.journal.able:
+            raise Unavailable("the journal cannot be written: try again later")
+
     async def change_capabilities(
         self, who: str, add: Sequence[Capability], remove: Sequence[Capability], by: str
     ) -> list[Result]:
+        if add:
+            self._check_journal()
         facts: dict[str, Json] = {
             "add": [capability.original for capability in add],
             "remove": [capability.original for capability in remove],
@@ -280,11 +293,13 @@ class SpaceHost(Order):
         )
 
     async def restore_member(self, who: str, by: str) -> list[Result]:
+        self._check_journal()
         return await self._settled(
             "restore", lambda _now, mint: self.space.restore_member(who, mint), who=who, by=by
         )
 
     async def rotate_credential(self, who: str, token: Token, by: str, *, keep: bool) -> None:
+        self._check_journal()
         await self._settled(
             "rotate",
             lambda _now, _mint: self.space.rotate_credential(who, token, keep=keep),

@@ -128,7 +128,7 @@ class Socket:
         late = f"no join within {seconds:g} s"
         self._join_timer = loop.call_later(seconds, self._turn_away, "unauthorized", late)
 
-    def received(self, data: bytes, *, binary: bool) -> None:
+    def received(self, data: bytes, binary: bool) -> None:
         host, session = self.host, self.session
         if host is None or session is None:
             self._read_join(data)
@@ -137,7 +137,7 @@ class Socket:
             self._may_repeat_join = False
             if _is_join(data):
                 return
-        host.receive(session, self.dialect, data, binary=binary)
+        host.receive(session, self.dialect, data, binary)
 
     def closed(self) -> None:
         self._reception.sockets.discard(self)

@@ -88,7 +88,7 @@ class Handler(Protocol):
 
     def opened(self, connection: Connection) -> None: ...
 
-    def received(self, data: bytes, *, binary: bool) -> None: ...
+    def received(self, data: bytes, binary: bool) -> None: ...
 
     def closed(self) -> None: ...
 
@@ -136,7 +136,7 @@ class Connection(WSListener):
             if self._fragments is not None:
                 raise self._broken(WSCloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one")
             if frame.fin:
-                self._message(frame.get_payload_as_bytes(), binary=kind is _BINARY)
+                self._message(frame.get_payload_as_bytes(), kind is _BINARY)
                 return
             self._fragments, self._fragments_size = [], 0
             self._fragments_binary = kind is _BINARY
@@ -209,16 +209,16 @@ class Connection(WSListener):
         fragments.append(frame.get_payload_as_bytes())
         if frame.fin:
             self._fragments = None
-            self._message(b"".join(fragments), binary=self._fragments_binary)
+            self._message(b"".join(fragments), self._fragments_binary)
 
-    def _message(self, data: bytes, *, binary: bool) -> None:
+    def _message(self, data: bytes, binary: bool) -> None:
         if not binary and not data.isascii():
             try:
                 data.decode("utf-8")
             except UnicodeDecodeError:
                 raise self._broken(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8") from None
         try:
-            self.handler.received(data, binary=binary)
+            self.handler.received(data, binary)
         except Exception:
             # A connection's task: whatever went wrong stays with us, the peer gets no detail.
             log.exception("a message could not be handled")
