@@ -26,6 +26,7 @@ from tests.gateway.lab import (
     fields,
     gateway_settings,
     participants,
+    soon,
     space_settings,
     write_config,
 )
@@ -34,6 +35,8 @@ from tests.gateway.served import Served, started
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"])
 LIMITS: Json = {"messages_per_second": 0, "bytes_per_second": 0, "recent_ids": 200_000}
 POSTERS = 4
+# So many in each round before the plug is pulled.
+PROMISES = 8
 # A restart with so many records has this long (issue 3).
 MANY_RECORDS = 100_000
 RESTART_SECONDS = 2.0
@@ -70,7 +73,9 @@ class Crashes:
                 for number in range(POSTERS):
                     tasks.create_task(self._post(gateway, number))
                 tasks.create_task(self._talk(gateway))
-                await asyncio.sleep(self.random.uniform(0.02, 0.4))
+                before = len(self.acknowledged)
+                await soon(lambda: len(self.acknowledged) >= before + PROMISES)
+                await asyncio.sleep(self.random.uniform(0, 0.3))
                 gateway.process.send_signal(signal.SIGKILL)
         finally:
             await gateway.close()

@@ -8,7 +8,9 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import orjson
 
 CONTINUATION: Final = 0x0
 TEXT: Final = 0x1
@@ -126,6 +128,17 @@ class RawClient:
         first, *lines = head.strip().split("\r\n")
         pairs = (line.split(": ", 1) for line in lines)
         return int(first.split(" ")[1]), {name.lower(): value for name, value in pairs}
+
+    async def post(self, where: str, token: str, body: bytes) -> tuple[int, Any]:
+        """One request on this connection: a tenth of what a whole HTTP client costs."""
+        port = self.writer.get_extra_info("peername")[1]
+        self.send(
+            f"POST {where} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        status, headers = await self.answer()
+        return status, orjson.loads(await self.reader.readexactly(int(headers["content-length"])))
 
     async def frame(self) -> Frame | None:
         """The next frame, None when the connection has ended."""

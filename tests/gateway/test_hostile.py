@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
@@ -30,6 +31,7 @@ from tests.gateway.lab import (
     space_settings,
     write_config,
 )
+from tests.gateway.raw import raw_client
 
 PEOPLE: Final = participants(alice=["*"], bob=["*"], mallory=["*"])
 MESSAGES: Final = 60
@@ -54,7 +56,7 @@ async def bystanders(room: Lab) -> AsyncIterator[None]:
     async def talk() -> None:
         while not is_over.is_set() or len(said) < MESSAGES:
             said.append(await alice.say("chat", {"text": f"word {len(said)}"}))
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.003)
 
     talking = asyncio.create_task(talk())
     try:
@@ -181,17 +183,18 @@ def test_a_thousand_mutations_over_http_get_clear_answers_and_hurt_nobody(stage:
     async def check() -> None:
         async with bystanders(stage.room):
             chance = random.Random(20_260_102)
-            statuses: dict[int, int] = {}
+            statuses: Counter[int] = Counter()
 
             async def post(raws: list[bytes]) -> None:
-                for raw in raws:
-                    answer = await stage.room.post("mallory", raw)
-                    statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
-                    assert answer.status_code in (200, 400, 403, 404, 409, 429), answer.text
-                    assert {"error", "status"} & answer.json().keys(), answer.text
+                async with raw_client(stage.room.port) as client:
+                    for raw in raws:
+                        status, answer = await client.post("/participants/mallory/messages", "t-mallory", raw)
+                        statuses[status] += 1
+                        assert status in (200, 400, 403, 404, 409, 429), answer
+                        assert {"error", "status"} & answer.keys(), answer
 
             raws = [mutated(chance, 10_000 + number) for number in range(1000)]
-            await asyncio.gather(*(post(raws[start::4]) for start in range(4)))
+            await asyncio.gather(*(post(raws[start::16]) for start in range(16)))
             assert statuses[400] > 200
             assert statuses[200] > 100
 
@@ -230,7 +233,7 @@ def test_huge_and_deep_messages_are_answered_quickly_on_both_ways(
             await mallory.send(raw.decode())
             refusals = {refusal_in(each) for each in await mallory.fence() if not is_chat_of(each, "alice")}
             answer = await stage.room.post("mallory", raw)
-            assert loop.time() - start < 3
+            assert loop.time() - start < 5
             assert answer.status_code in (200, 400, 413)
             code = answer.json().get("error")
             assert refusals - {None} == ({code} if code else set())
@@ -250,23 +253,23 @@ def test_a_body_beyond_the_limit_is_413_without_being_read(stage: Stage) -> None
 @on_loop
 async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp_path: Path) -> None:
     """Over both ways: one member's flood uses up one member's share."""
-    async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 200}}) as room:
+    async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 50}}) as room:
         mallory = await room.join("mallory")
         alice, bob = await room.join("alice"), await room.join("bob")
         for number in range(1000):
             await mallory.send({"id": f"f-{number}", "kind": "chat", "payload": {}})
-            if number % 20 == 0:
+            if number % 40 == 0:
                 # Within alice's own share, in the middle of the flood.
                 assert await alice.refused("chat", {"text": "calm"}) is None
         answers = [each for each in await mallory.fence() if refusal_in(each)]
         assert {refusal_in(each) for each in answers} == {"rate_limited"}
-        assert 300 < len(answers) <= 800
+        assert len(answers) > 200
         for each in answers:
             assert 0 < each["payload"]["retry_after"] < 2
             assert each["correlation_id"][0].startswith("f-")
         await alice.fence()
         heard = [each["id"] for each in await bob.fence() if is_chat_of(each, "alice")]
-        assert len(heard) == 50
+        assert len(heard) == 25
 
 
 @on_loop

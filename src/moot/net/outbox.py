@@ -111,6 +111,16 @@ class Outbox:
         if data:
             self._writer.write(data)
 
+    def take(self, batch: Batch, now: float) -> None:
+        """`flush` when this batch is all there is; a hundred members cost little else."""
+        if self.pending or self._full_since is not None:
+            self.pending.append(batch)
+            self.flush(now)
+        elif self._writer is not None:
+            data = batch.bytes_for(self.lane)
+            if data:
+                self._writer.write(data)
+
     def _count_waiting(self, now: float) -> None:
         # Only what is new since the last look.
         for part in self.pending[self._counted :]:
@@ -161,9 +171,16 @@ class Outgoing:
     def flush(self) -> None:
         """Write now. Called by the loop once a tick; call it before closing a connection."""
         self._scheduled = False
+        now = self._loop.time()
+        batch = self._batch
+        if batch is not None and not self._dirty:
+            # The usual tick: one batch and nothing before it.
+            self._batch = None
+            for outbox in batch.audience:
+                outbox.take(batch, now)
+            return
         self._seal()
         dirty, self._dirty = self._dirty, {}
-        now = self._loop.time()
         for outbox in dirty:
             outbox.flush(now)
 
