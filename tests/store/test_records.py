@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
+import orjson
 import pytest
 
 from moot.errors import UsageError
@@ -19,7 +21,19 @@ from moot.store.records import (
     record_at,
     verify,
 )
-from tests.store.paper import SMALL, edit, folder_in, members, said, segments, texts, write, x
+from tests.store.paper import (
+    SMALL,
+    durable,
+    edit,
+    folder_in,
+    members,
+    opened,
+    said,
+    segments,
+    texts,
+    write,
+    x,
+)
 
 
 def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 << 20) -> Path:
@@ -63,6 +77,96 @@ def test_tampering_shows_with_its_place(
     assert verdict.problem[:3] == (what, "000000000001.jsonl", line)
     assert words in verdict.problem.text
     assert verdict.count == line - 1
+
+
+def batch_of(tmp_path: Path, count: int = 6) -> Path:
+    """One sealed line, then a batch."""
+    folder = folder_in(tmp_path)
+    write(folder, [x(1)])
+
+    async def run() -> None:
+        async with opened(folder) as journal:
+            numbers = [journal.append(x(i)) for i in range(2, count + 1)]
+            await durable(journal, numbers[-1])
+
+    asyncio.run(run())
+    return folder
+
+
+def test_what_one_tick_brought_shares_a_seal(tmp_path: Path) -> None:
+    folder = batch_of(tmp_path)
+    lines = segments(folder)[0].read_bytes().splitlines()
+    assert [line.count(b'"h":"') for line in lines] == [1, 0, 0, 0, 0, 1]
+    # As the page on the journal says it, in a few lines of any language.
+    seal_before = orjson.loads(lines[0])["h"].encode()
+    text = b"\n".join(lines[1:])
+    body, _, stated = text.rpartition(b',"h":"')
+    assert sha256(seal_before + body + b"}").hexdigest() == stated.decode()[:64]
+    assert verify(folder).count == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "line", "words"),
+    [
+        (lambda lines: [*lines[:2], lines[2].replace(b":3}", b":4}"), *lines[3:]], "changed", 2, "2 to 6"),
+        (lambda lines: [*lines[:2], *lines[3:]], "removed", 3, "record 3 is missing"),
+        (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "reordered", 3, "record 4 stands where"),
+        (lambda lines: [*lines[:2], lines[2][:8] + b"\n", *lines[3:]], "truncated", 3, "cut short"),
+        (lambda lines: [*lines[:5], lines[5].replace(b'x":6', b'x":7')], "changed", 2, "2 to 6"),
+    ],
+)  # fmt: skip
+def test_tampering_inside_a_batch_shows(
+    tmp_path: Path, change: Callable[[list[bytes]], list[bytes]], what: str, line: int, words: str
+) -> None:
+    """D-85: numbers tell the very line, the seal its batch."""
+    folder = batch_of(tmp_path)
+    edit(segments(folder)[0], change)
+    verdict = verify(folder)
+    assert verdict.problem is not None
+    assert verdict.problem[:3] == (what, "000000000001.jsonl", line)
+    assert words in verdict.problem.text
+    assert verdict.count == 1
+
+
+def test_an_unsealed_batch_at_the_end_is_cut_off_whole(tmp_path: Path) -> None:
+    """A seal is written with its batch, and nothing is acknowledged before all of it is on disk."""
+    folder = batch_of(tmp_path)
+    path = segments(folder)[0]
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    for size in range(first, len(whole)):
+        path.write_bytes(whole[:size])
+        verdict = verify(folder)
+        assert (verdict.ok, verdict.count, verdict.torn) == (True, 1, size - first)
+    write(folder, [x("next")])
+    assert texts(folder) == [1, "next"]
+    assert path.with_name(f"{path.name}.{first}.torn").read_bytes() == whole[first:-1]
+
+
+def test_blocks_that_never_reached_the_disk_are_no_damage(tmp_path: Path) -> None:
+    """After a power cut a file may hold zeros where its size came before its data."""
+    folder = batch_of(tmp_path)
+    write(folder, [x(7)])
+    path = segments(folder)[0]
+    whole = path.read_bytes()
+    start = whole.index(b'x":3')
+    path.write_bytes(whole[:start] + bytes(20) + whole[start + 20 :])
+    assert not verify(folder).ok
+    write(folder, [x("next")])
+    assert texts(folder) == [1, "next"]
+
+
+def test_an_envelope_cannot_pretend_to_be_a_seal(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    raw = {"h": "0" * 64}
+
+    async def run() -> None:
+        async with opened(folder) as journal:
+            numbers = [journal.append(members({"raw": raw})) for _ in range(3)]
+            await durable(journal, numbers[-1])
+
+    asyncio.run(run())
+    assert verify(folder).count == 3
 
 
 def test_a_segment_that_was_removed_or_cut_short_shows(tmp_path: Path) -> None:

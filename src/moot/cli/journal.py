@@ -52,8 +52,8 @@ def add_commands(commands: Any) -> None:
     parser = commands.add_parser(
         "journal",
         help="read, search, export and check what was journaled",
-        description="Every input of a space is journaled with its outcome, one JSON object a line, each tied "
-        "to the one before by a hash. These commands read it, also while a gateway writes it.",
+        description="Every input of a space is journaled with its outcome, one JSON object a line, tied "
+        "to what was written before by hashes. These commands read it, also while a gateway writes it.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

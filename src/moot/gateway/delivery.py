@@ -132,7 +132,7 @@ class Delivery:
         for effect in effects:
             match effect:
                 case Deliver():
-                    self._deliver(effect, now)
+                    self.deliver(effect, now)
                 case Answer():
                     self._answer(effect, now)
                 case Disconnect():
@@ -151,23 +151,25 @@ class Delivery:
                     assert_never(effect)
         return results
 
-    def _deliver(self, effect: Deliver, now: float) -> None:
+    def deliver(self, effect: Deliver, now: float) -> None:
+        """One message to many."""
         if effect.sessions is not self._sessions:
             self._look_up(effect.sessions)
-        message = effect.message
-        if isinstance(message, Envelope) and message.dialect == self._only_dialect:
+        message, audience = effect.message, self._audience
+        self.delivered += len(audience)
+        if message.__class__ is Envelope and message.dialect == self._only_dialect:
             # Most spaces speak one dialect: the sender's own bytes for everybody.
-            self._outgoing.append(self._audience, message.dialect, framed(message.raw))
+            self._outgoing.append(audience, message.dialect, framed(message.raw))
         else:
             for dialect in self._dialects:
                 frame = _frame(effect, dialect)
                 if frame is not None:
-                    self._outgoing.append(self._audience, dialect, frame)
-        self.delivered += len(self._audience)
-        if message.__class__ is not Frame:
-            if self.on_envelope is not None:
-                self.on_envelope(_spelled(effect, "mew") or b"")
-            self._past.add(now, effect, self._heard_by if effect.private else None)
+                    self._outgoing.append(audience, dialect, frame)
+            if message.__class__ is Frame:
+                return
+        if self.on_envelope is not None:
+            self.on_envelope(_spelled(effect, "mew") or b"")
+        self._past.add(now, effect, self._heard_by if effect.private else None)
 
     def _look_up(self, sessions: Sequence[SessionId]) -> None:
         lines = [line for id in sessions if (line := self.lines.get(id)) is not None]

@@ -173,15 +173,27 @@ class SpaceHost(Order):
             # Most envelopes draw nothing, so that one mint does for many.
             mint = self._mint = FreshMint()
         effects = space.receive(session, envelope, now, mint)
-        out = _outcome(effects)
         self.received += 1
+        kind = envelope.kind
+        if len(effects) == 1 and effects[0].__class__ is Deliver and kind not in _ABOUT_RIGHTS:
+            # Nearly all that is said: heard by everybody and nothing else.
+            if self._unwritten:
+                number = self.journal.append(b"")
+            else:
+                number = self.journal.append(
+                    self._speakers[session].record(now, envelope, ACCEPTED, mint, data)
+                )
+            if not self._held and not self._strict:
+                self.delivery.deliver(effects[0], now)
+                if space.state.scheduled != self._scheduled or number >= self._snapshot_due:
+                    self._look_ahead(number)
+                return
+            self._carry_out(effects, number, now)
+            return
+        out = _outcome(effects)
         if out != ACCEPTED:
             data = self._refused(space_member(space, session), envelope, out, data)
         record = b"" if self._unwritten else self._speakers[session].record(now, envelope, out, mint, data)
-        kind = envelope.kind
-        if kind not in _ABOUT_RIGHTS:
-            self._carry_out(effects, self.journal.append(record), now)
-            return
         number = self.journal.append(record, vital=kind in _SHRINKS_RIGHTS)
         self._carry_out(effects, number, now, waits=kind in _CHANGES_RIGHTS and out == ACCEPTED)
 

@@ -60,7 +60,10 @@ class Order:
         self._held: deque[Held] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
-        self._snapshot_at = 0
+        # The record that calls for the next snapshot.
+        self._snapshot_due = self.snapshot_records
+        # How many deadlines had been set when the timer was.
+        self._scheduled = 0
         self._committed = 0
         self.journal.on_health = self._journal_health
 
@@ -71,7 +74,7 @@ class Order:
         position = self.journal.recorded if self._unwritten else number
         state = self.space.save() | {"config": save_config(self.space.state.config)}
         saving = self._database.save_snapshot(self.name, position, jsontext.encode(state))
-        self._snapshot_at = number
+        self._snapshot_due = number + self.snapshot_records
         saving.add_done_callback(lambda done: self._saved(number, position, done))
         return saving
 
@@ -121,8 +124,13 @@ class Order:
             found = self.delivery.carry_out(effects, now)
             if results is not None:
                 results.set_result(found)
+        self._look_ahead(number)
+
+    def _look_ahead(self, number: int) -> None:
+        """The next deadline and the next snapshot."""
+        self._scheduled = self.space.state.scheduled
         self._set_timer()
-        if number - self._snapshot_at >= self.snapshot_records:
+        if number >= self._snapshot_due:
             self.save_snapshot()
 
     def _release(self, *, anyway: bool = False) -> None:

@@ -96,8 +96,8 @@ class Speaker:
             middle = self._middle(kind, out, mint)
         if _LINE_FEED in raw or _CARRIAGE_RETURN in raw:
             raw = raw.translate(_ONE_LINE)
-        id = envelope.id or filled_id(out, mint)
-        return b"".join((dumps({"t": now, "id": id})[1:-1], middle, raw))
+        id = dumps(envelope.id or filled_id(out, mint))
+        return b'"t":%b,"id":%b%b%b' % (repr(now).encode(), id, middle, raw)
 
     def _middle(self, kind: str, out: str, mint: FreshMint) -> bytes:
         facts: dict[str, Json] = {"kind": kind, "out": out}

@@ -44,7 +44,7 @@ class State:
         self.window = Window(config.limits.recent_ids)
         self.journal_able = True
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
-        self._scheduled = 0
+        self.scheduled = 0
         self._most_deadlines = 256
         self._everyone: tuple[SessionId, ...] | None = None
         # Everyone, while all of them hear everything that is relayed; None when that has to be looked at.
@@ -275,8 +275,8 @@ class State:
     # Time
 
     def schedule(self, when: float, what: Deadline, key: str) -> None:
-        self._scheduled += 1
-        heapq.heappush(self._deadlines, (when, self._scheduled, what, key))
+        self.scheduled += 1
+        heapq.heappush(self._deadlines, (when, self.scheduled, what, key))
         # Most things end before their time; what they leave behind must not pile up until then.
         if len(self._deadlines) > self._most_deadlines:
             self._deadlines = [entry for entry in self._deadlines if self._is_live(*entry)]

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
@@ -64,6 +65,11 @@ class _Seen(msgspec.Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(_Seen)
+
+
+def _digest(record: Record) -> str:
+    """Tells whether the line that was indexed last is still there; only the last of a batch is sealed."""
+    return sha256(record.line).hexdigest()
 
 
 def _see(record: Record) -> _Seen:
@@ -208,7 +214,7 @@ class Index:
             return
         number, hash, segment, offset = row
         record = record_at(self.folder, Place(segment, offset))
-        if record is None or record.number != number or record.hash != hash:
+        if record is None or record.number != number or _digest(record) != hash:
             self.clear()
         elif segments and self.place_of(segments[0].first - 1) is not None:
             with self._database:
@@ -235,7 +241,7 @@ class Index:
             self._database.execute("DELETE FROM position")
             self._database.execute(
                 "INSERT INTO position VALUES (?, ?, ?, ?, ?)",
-                (last.number, last.hash, *last.place, last.end.offset),
+                (last.number, _digest(last), *last.place, last.end.offset),
             )
         self.position, self._end = last.number, last.end
 

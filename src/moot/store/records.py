@@ -19,7 +19,7 @@ import orjson
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.store.chain import Followed, What, follow, hash_in, looks_whole, number_in
+from moot.store.chain import Followed, What, follow, hash_in, is_record, is_sealed, number_in
 from moot.store.segments import begin_of, segments_of
 
 _BLOCK: Final = 1 << 18
@@ -73,6 +73,7 @@ class Record:
 
     @property
     def hash(self) -> str:
+        """The seal of its batch, "" when it is not the last of it."""
         return hash_in(self.line).decode()
 
     @property
@@ -239,7 +240,7 @@ def record_at(folder: Path, place: Place) -> Record | None:
             with segment.path.open("rb") as file:
                 file.seek(place.offset)
                 line = file.readline()
-            return Record(number_in(line), line, place) if looks_whole(line) and number_in(line) else None
+            return Record(number_in(line), line, place) if is_record(line) and number_in(line) else None
     return None
 
 
@@ -297,24 +298,40 @@ def verify(folder: Path) -> Verdict:
 
 
 def _diagnose(path: Path, followed: Followed, *, last: bool) -> tuple[Problem | None, int]:
-    expected = followed.head.number
+    """What is wrong with the batch behind what holds: the line that does not belong, or the seal."""
+    first = expected = followed.head.number
+    number_of_line = followed.lines + 1
+
+    def problem(what: What, text: str, line: int) -> tuple[Problem, int]:
+        return Problem(what, path.name, line, text), 0
+
     with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
         file.seek(followed.size)
-        line = file.readline()
-        if last and not line.endswith(b"\n"):
-            return None, len(line)
-        number = number_in(line)
-        later = any(number_in(other) == expected for other in file)
-    what: What
-    if not looks_whole(line):
-        what, text = "truncated", f"record {expected} is cut short"
-    elif number == expected:
-        what, text = "changed", f"record {expected} or the one before it is not what was written"
-    elif later:
-        what, text = "reordered", f"record {number} stands where record {expected} belongs"
-    elif number > expected:
+        for line in file:
+            number = number_in(line)
+            if last and not line.endswith(b"\n"):
+                return None, end - followed.size
+            if not is_record(line):
+                return problem("truncated", f"record {expected} is cut short", number_of_line)
+            if number != expected:
+                later = any(number_in(other) == expected for other in file)
+                return problem(*_out_of_place(number, expected, later=later), number_of_line)
+            if is_sealed(line):
+                which = f"record {first}" if first == expected else f"one of records {first} to {expected}"
+                text = f"{which} or the one before it is not what was written"
+                return problem("changed", text, followed.lines + 1)
+            expected += 1
+            number_of_line += 1
+    if last:
+        return None, end - followed.size
+    return problem("truncated", f"what follows record {expected - 1} is missing", number_of_line - 1)
+
+
+def _out_of_place(number: int, expected: int, *, later: bool) -> tuple[What, str]:
+    if later:
+        return "reordered", f"record {number} stands where record {expected} belongs"
+    if number > expected:
         through = f" to {number - 1}" if number - 1 > expected else ""
-        what, text = "removed", f"record {expected}{through} is missing"
-    else:
-        what, text = "reordered", f"record {number} stands here again, where record {expected} belongs"
-    return Problem(what, path.name, followed.lines + 1, text), 0
+        return "removed", f"record {expected}{through} is missing"
+    return "reordered", f"record {number} stands here again, where record {expected} belongs"

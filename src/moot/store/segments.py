@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from moot.errors import UsageError
-from moot.store.chain import Followed, Head, follow, hash_in, looks_whole, number_in
+from moot.store.chain import Followed, Head, follow, hash_in, is_sealed, number_in
 
 log = logging.getLogger(__name__)
 
@@ -136,13 +136,19 @@ def find_tail(folder: Path, *, mend: bool) -> Tail:
 
 
 def _check_torn(path: Path, followed: Followed) -> None:
-    """What a crash leaves is one line that does not fit, with no record behind it."""
+    """What a crash leaves is one batch that does not fit, with no sealed one behind it.
+
+    Zeros are blocks that never reached the disk, so no sync covered what stands behind them either.
+    """
+    seals = 0
     with path.open("rb") as file:
         file.seek(followed.size)
-        file.readline()
         for line in file:
-            if looks_whole(line):
+            if b"\0" in line:
+                return
+            if seals:
                 raise _damaged(path, followed.lines + 1, "whole records follow it")
+            seals += is_sealed(line)
 
 
 def _damaged(path: Path, line: int, why: str) -> UsageError:
