@@ -44,7 +44,7 @@ def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 << 20)
 
 def forged(lines: list[bytes]) -> list[bytes]:
     """Line 3 with another content and a hash that fits it."""
-    text, _ = seal([x("forged")], Head(3, lines[1][-67:-3]))
+    text, _ = seal([(x("forged"), b"")], Head(3, lines[1][-67:-3]))
     return [*lines[:2], text, *lines[3:]]
 
 

@@ -109,7 +109,7 @@ def test_an_index_goes_on_where_it_stopped(folder: Path, index: Index) -> None:
 def test_an_index_that_runs_out_of_time_is_right_as_far_as_it_goes(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     folder.mkdir(parents=True)
-    text, _ = seal([b'"in":"leave"'] * 5_999, Head(1, b"lab"))
+    text, _ = seal([(b'"in":"leave"', b"")] * 5_999, Head(1, b"lab"))
     (folder / "000000000001.jsonl").write_bytes(text)
     index = Index.open(folder)
     assert index is not None

@@ -21,7 +21,7 @@ from moot.errors import MalformedEnvelope, Refused, Unavailable, UsageError
 from moot.gateway.mint import FreshMint
 from moot.gateway.order import Order
 from moot.gateway.patience import Patience
-from moot.gateway.records import ACCEPTED, Speaker, filled_id, members, replay, with_envelope
+from moot.gateway.records import ACCEPTED, Speaker, filled_id, members, replay
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
@@ -180,9 +180,8 @@ class SpaceHost(Order):
             if self._unwritten:
                 number = self.journal.append(b"")
             else:
-                number = self.journal.append(
-                    self._speakers[session].record(now, envelope, ACCEPTED, mint, data)
-                )
+                head = self._speakers[session].record(now, envelope, ACCEPTED, mint)
+                number = self.journal.append(head, data)
             if not self._held and not self._strict:
                 self.delivery.deliver(effects[0], now)
                 if space.state.scheduled != self._scheduled or number >= self._snapshot_due:
@@ -193,8 +192,8 @@ class SpaceHost(Order):
         out = _outcome(effects)
         if out != ACCEPTED:
             data = self._refused(space_member(space, session), envelope, out, data)
-        record = b"" if self._unwritten else self._speakers[session].record(now, envelope, out, mint, data)
-        number = self.journal.append(record, vital=kind in _SHRINKS_RIGHTS)
+        head = self._speakers[session].record(now, envelope, out, mint)
+        number = self.journal.append(head, data, vital=kind in _SHRINKS_RIGHTS)
         self._carry_out(effects, number, now, waits=kind in _CHANGES_RIGHTS and out == ACCEPTED)
 
     def _refused(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
@@ -259,7 +258,7 @@ class SpaceHost(Order):
             body = self._refused(who, envelope, out, body)
         head = members("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         vital = envelope.kind in _SHRINKS_RIGHTS
-        number = self.journal.append(with_envelope(head, body), vital=vital)
+        number = self.journal.append(head + b',"raw":', body, vital=vital)
         if out != ACCEPTED:
             answer = effects[0]
             self._carry_out(effects[1:], number, now)

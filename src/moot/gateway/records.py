@@ -23,11 +23,6 @@ from moot.space.roster import Options
 from moot.space.space import Space
 
 ACCEPTED: Final = "accepted"
-# Unescaped line ends stand only between JSON tokens; a record is one line.
-_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
-# As numbers: for `b"\n" in raw` CPython first raises a TypeError and catches it, six times the cost.
-_LINE_FEED: Final = 0x0A
-_CARRIAGE_RETURN: Final = 0x0D
 # A sender may make kinds up; this many are kept ready.
 _KINDS_KEPT: Final = 64
 
@@ -70,13 +65,6 @@ def filled_id(out: str, mint: FreshMint) -> str:
     return mint.ids[0] if out == ACCEPTED and mint.ids else ""
 
 
-def with_envelope(head: bytes, raw: bytes) -> bytes:
-    """A record of one envelope: `raw` goes in verbatim, but on one line."""
-    if _LINE_FEED in raw or _CARRIAGE_RETURN in raw:
-        raw = raw.translate(_ONE_LINE)
-    return head + b',"raw":' + raw
-
-
 class Speaker:
     """One session in the journal. What its records have in common is spelled once: a busy space writes little
     but envelopes from sockets."""
@@ -88,16 +76,14 @@ class Speaker:
         # By kind: all that stands between the id and the envelope.
         self._accepted: dict[str, bytes] = {}
 
-    def record(self, now: float, envelope: Envelope, out: str, mint: FreshMint, raw: bytes) -> bytes:
-        """The inside of the record of one envelope."""
+    def record(self, now: float, envelope: Envelope, out: str, mint: FreshMint) -> bytes:
+        """The record of one envelope up to the envelope itself, which goes in verbatim behind it."""
         kind = envelope.wire_kind or envelope.kind
         middle = self._accepted.get(kind)
         if middle is None or out != ACCEPTED or mint.ids or mint.tokens:
             middle = self._middle(kind, out, mint)
-        if _LINE_FEED in raw or _CARRIAGE_RETURN in raw:
-            raw = raw.translate(_ONE_LINE)
         id = dumps(envelope.id or filled_id(out, mint))
-        return b'"t":%b,"id":%b%b%b' % (repr(now).encode(), id, middle, raw)
+        return b'"t":%b,"id":%b%b' % (repr(now).encode(), id, middle)
 
     def _middle(self, kind: str, out: str, mint: FreshMint) -> bytes:
         facts: dict[str, Json] = {"kind": kind, "out": out}

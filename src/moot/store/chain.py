@@ -26,6 +26,10 @@ _TAIL: Final = len(_BEFORE) + 64 + len(_AFTER)
 What = Literal["changed", "removed", "reordered", "truncated"]
 
 
+# The inside of a JSON object in two pieces, so that an envelope at its end need not be copied once more.
+Entry = tuple[bytes, bytes]
+
+
 class Head(NamedTuple):
     """Where a chain stands: the number that comes next, and the seal that it follows."""
 
@@ -42,17 +46,24 @@ class Followed(NamedTuple):
     whole: bool
 
 
-def seal(batch: Sequence[bytes], head: Head) -> tuple[bytes, Head]:
+def seal(batch: Sequence[Entry], head: Head) -> tuple[bytes, Head]:
     """The lines of these records, the last one sealed, and where the chain stands behind them."""
     number = head.number
-    text = b"\n".join([b'{"n":%d,%b}' % pair for pair in enumerate(batch, number)])
+    parts: list[bytes] = []
+    add = parts.extend
+    for members, rest in batch:
+        add((b'}\n{"n":%d,' % number, members, rest))
+        number += 1
+    # But for the closing brace of the last one.
+    text = b"".join(parts)[2:]
     if text.count(b"\n") != len(batch) - 1:
         # Inside a JSON text a newline is white space only: a string cannot hold one unescaped.
-        return seal([members.replace(b"\n", b" ") for members in batch], head)
+        return seal([(one.replace(b"\n", b" "), two.replace(b"\n", b" ")) for one, two in batch], head)
     digest = sha256(head.hash)
     digest.update(text)
+    digest.update(b"}")
     hash = digest.hexdigest().encode()
-    return b"%b%b%b%b" % (text[:-1], _BEFORE, hash, _AFTER), Head(number + len(batch), hash)
+    return b"%b%b%b%b" % (text, _BEFORE, hash, _AFTER), Head(number, hash)
 
 
 def hash_in(line: bytes) -> bytes:

@@ -30,6 +30,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from moot.errors import UsageError
+from moot.store.chain import Entry
 from moot.store.segments import find_tail, remove_segments, segments_of
 from moot.store.worker import Worker
 from moot.store.writer import Writer
@@ -94,8 +95,8 @@ class Journal:
                 "Free the disk or correct the rights of that folder, or name another with --data"
             ) from fault
 
-    def append(self, members: bytes, *, vital: bool = False) -> int:
-        """Journal one record; `members` is the inside of a JSON object. Returns its number.
+    def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
+        """Journal one record; `members` and `rest` are the inside of a JSON object. Returns its number.
 
         Never waits and never fails for the disk's sake. `vital` records (D-85: what shrinks rights) find
         room in memory, while the disk fails, when others no longer do.
@@ -122,7 +123,7 @@ class _Unwritten(Journal):
         self.able = True
         self._loop = asyncio.get_running_loop()
 
-    def append(self, members: bytes, *, vital: bool = False) -> int:  # noqa: ARG002
+    def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:  # noqa: ARG002
         self.durable = self.next_number
         self.next_number += 1
         return self.durable
@@ -143,7 +144,7 @@ class _Written(Journal):
         self._worker = Worker(self._loop, f"journal {self._space}")
         self._state: Literal["well", "failed", "trying", "closed"] = "well"
         # Not written yet: the last records up to next_number.
-        self._pending: list[bytes] = []
+        self._pending: list[Entry] = []
         self._scheduled = False
         # Written, not yet known to be on disk.
         self._unsynced: deque[_Chunk] = deque()
@@ -160,12 +161,12 @@ class _Written(Journal):
         self._kept_bytes = 0
         self._lost = 0
 
-    def append(self, members: bytes, *, vital: bool = False) -> int:
+    def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
         if not self.able:
-            return self._keep(members, vital)
+            return self._keep((members, rest), vital)
         number = self.next_number
         self.next_number = number + 1
-        self._pending.append(members)
+        self._pending.append((members, rest))
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._write)
@@ -246,7 +247,7 @@ class _Written(Journal):
         self._unsynced.append(_Chunk(self._writer.head.number - 1, text, self._loop.time()))
         self._unsynced_bytes += len(text)
         if self._state == "trying":
-            self._kept_bytes = sum(map(len, self._pending))
+            self._kept_bytes = sum(map(_size, self._pending))
             self._lost = self._lost if self._pending else 0
         if self._pending:
             self._schedule()
@@ -322,7 +323,7 @@ class _Written(Journal):
 
     def _stop_being_able(self, why: str) -> None:
         self.able = False
-        self._kept_bytes = sum(map(len, self._pending))
+        self._kept_bytes = sum(map(_size, self._pending))
         log.error("journal cannot be written", extra={"space": self._space, "why": why})
         self._tell_health()
 
@@ -330,23 +331,23 @@ class _Written(Journal):
         if self.on_health is not None:
             self._loop.call_soon(self.on_health, self.able)
 
-    def _keep(self, members: bytes, vital: bool) -> int:
+    def _keep(self, entry: Entry, vital: bool) -> int:
         if self._state == "closed":
             raise UsageError("the journal is closed")
         # The same room again for what must not be lost.
         room = 2 if vital else 1
-        fits = self._kept_bytes + len(members) <= KEEP_BYTES * room
+        fits = self._kept_bytes + _size(entry) <= KEEP_BYTES * room
         if fits and len(self._pending) < KEEP_RECORDS * room:
             self._lost = 0
-            self._kept_bytes += len(members)
-            self._pending.append(members)
+            self._kept_bytes += _size(entry)
+            self._pending.append(entry)
             self.next_number += 1
             return self.next_number - 1
         if not self._lost:
-            self._pending.append(b"")
+            self._pending.append((b"", b""))
             self.next_number += 1
         self._lost += 1
-        self._pending[-1] = b'"t":%.6f,"in":"lost","count":%d' % (time.time(), self._lost)
+        self._pending[-1] = (b'"t":%.6f,"in":"lost","count":%d' % (time.time(), self._lost), b"")
         return self.next_number - 1
 
     def _retry(self) -> None:
@@ -373,6 +374,10 @@ class _Written(Journal):
     def _try(self) -> None:
         self._state = "trying"
         self._recover_until = self.next_number - 1
+
+
+def _size(entry: Entry) -> int:
+    return len(entry[0]) + len(entry[1])
 
 
 def _note_removal(fault: OSError | UsageError | None) -> None:

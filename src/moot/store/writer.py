@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from moot.errors import UsageError
-from moot.store.chain import Head, seal
+from moot.store.chain import Entry, Head, seal
 from moot.store.segments import find_tail, make_folder, segment_at, sweep, sync_folder
 
 # Data and size, but not the time of the last change: half the work of fsync.
@@ -40,7 +40,7 @@ class Writer:
         self.size = tail.size
         self._new_file = False
 
-    def write(self, batch: Sequence[bytes]) -> bytes:
+    def write(self, batch: Sequence[Entry]) -> bytes:
         """Number, chain and write these records; returns the lines."""
         text, head = seal(batch, self.head)
         self._put(text)
