@@ -29,7 +29,8 @@ def test_it_says_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
     assert check(path, environ=NO_ENVIRONMENT) == [
         "gateway: http://127.0.0.1:(any free port)",
         f"  data in {tmp_path / '.moot'}, journal on",
-        "  administrators: second",
+        f"  administrator root: token to be made in {tmp_path / '.moot/admin/root.token'}",
+        "  administrator second: 1 token",
         "  mail through mail:587",
         "space lab: private, speaks mcpx, mew, journal strict",
         f"  alice: 1 capability, token to be made in {tmp_path / '.moot/tokens/alice.token'}",
@@ -71,6 +72,11 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
 @pytest.mark.parametrize(
     ("text", "note"),
     [
+        (
+            "gateway: {ping_seconds: 5, ping_timeout: 9}\n"
+            "spaces: {lab: {participants: {a: {tokens: [t], capabilities: [chat]}}}}",
+            "gateway.ping_timeout: longer than ping_seconds, so an answer is awaited for ping_seconds only",
+        ),
         (
             "spaces: {lab: {participants: {a: {tokens: [t]}}}}",
             "space lab: a has no capability and can only listen",

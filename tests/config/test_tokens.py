@@ -53,10 +53,11 @@ def test_with_several_spaces_each_has_a_folder(tmp_path: Path) -> None:
 
 
 def test_an_administrator_without_a_token_gets_one(tmp_path: Path) -> None:
-    gateway = loaded(tmp_path, f"gateway: {{admin_tokens: {{root: {{}}}}}}\n{NO_TOKENS}").gateway
+    configuration = loaded(tmp_path, f"gateway: {{admin_tokens: {{root: {{}}}}}}\n{NO_TOKENS}")
     file = tmp_path / ".moot/admin/root.token"
     assert mode_of(file) == 0o600
-    assert gateway.admin_tokens == {"root": hash_token(file.read_text("ascii").strip())}
+    assert configuration.gateway.admin_tokens == {"root": hash_token(file.read_text("ascii").strip())}
+    assert configuration.admin_token_files == {"root": file}
 
 
 def test_a_listed_token_needs_no_file(tmp_path: Path) -> None:

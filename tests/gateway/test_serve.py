@@ -56,6 +56,20 @@ async def test_stopping_tells_members_and_exits_0_within_5_seconds(tmp_path: Pat
 
 
 @on_loop
+async def test_where_tokens_were_made_is_said_and_what_a_reload_leaves_out_too(tmp_path: Path) -> None:
+    people: Json = {"alice": {"capabilities": ["*"]}}
+    file = write_config(tmp_path, settings(people, admin_tokens={"root": {}}))
+    async with served(file) as gateway:
+        data = tmp_path / "data"
+        assert f"token of administrator root: {data / 'admin' / 'root.token'}" in gateway.lines
+        assert any(line.startswith("token of alice in lab: ") for line in gateway.lines)
+        write_config(tmp_path, settings(people, admin_tokens={"root": {}}, outbox_seconds=3))
+        assert await gateway.reload() == "reloaded"
+        await gateway.said("gateway.outbox_seconds is another: restart to take it over")
+        assert not any("gateway.admin_tokens" in line for line in gateway.lines)
+
+
+@on_loop
 async def test_a_reload_changes_rights_and_drops_nobody(tmp_path: Path) -> None:
     """SIGHUP: rights, newcomers and rotated tokens; who is no longer named is removed."""
     file = write_config(tmp_path, settings())

@@ -57,6 +57,8 @@ async def serve(chosen: argparse.Namespace) -> None:
         print(f"note: {note}", flush=True)
     gateway = Gateway(configuration)
     await gateway.start()
+    for admin, file in configuration.admin_token_files.items():
+        print(f"token of administrator {admin}: {file}", flush=True)
     for name, settings in configuration.spaces.items():
         for participant, file in settings.token_files.items():
             print(f"token of {participant} in {name}: {file}", flush=True)

@@ -28,20 +28,24 @@ def check(
 
 
 def _lines(configuration: Configuration) -> Iterator[str]:
-    yield from _about_gateway(configuration.gateway)
+    yield from _about_gateway(configuration)
     for name, space in configuration.spaces.items():
         yield from _about_space(name, space, configuration.gateway)
     for note in configuration.notes:
         yield f"note: {note}"
 
 
-def _about_gateway(gateway: GatewayConfig) -> Iterator[str]:
+def _about_gateway(configuration: Configuration) -> Iterator[str]:
+    gateway, files = configuration.gateway, configuration.admin_token_files
     port = gateway.port or "(any free port)"
     yield f"gateway: http://{bracketed(gateway.host)}:{port}"
     yield f"  data in {gateway.data}, journal {gateway.journal.mode}"
-    admins = ", ".join(gateway.admin_tokens)
-    if admins and gateway.http.admin:
-        yield f"  administrators: {admins}"
+    if gateway.http.admin:
+        for admin in sorted({*gateway.admin_tokens, *files}):
+            made = "in" if admin in gateway.admin_tokens else "to be made in"
+            yield f"  administrator {admin}: " + (
+                f"token {made} {files[admin]}" if admin in files else "1 token"
+            )
     if gateway.smtp is not None:
         yield f"  mail through {gateway.smtp.host}:{gateway.smtp.port}"
 

@@ -106,10 +106,16 @@ def _load(path: Path, environ: Mapping[str, str], options: Mapping[str, Json], *
         notes=notes,
     )
     spaces = _reference_space(document, reading) if is_reference else _spaces(document, reading)
+    admin_files: dict[str, Path] = {}
     if "admin_tokens" in section:
-        gateway = _with_admins(gateway, section["admin_tokens"], reading)
+        gateway, admin_files = _with_admins(gateway, section["admin_tokens"], reading)
     warnings = warnings_of(path, gateway, spaces, reading.literals)
-    return Configuration(gateway=gateway, spaces=spaces, notes=(*reading.notes, *warnings))
+    return Configuration(
+        gateway=gateway,
+        spaces=spaces,
+        notes=(*reading.notes, *warnings),
+        admin_token_files=admin_files,
+    )
 
 
 def _document(path: Path) -> Json:
@@ -174,8 +180,11 @@ def _smtp(value: Json, path: str, environ: Mapping[str, str]) -> SmtpConfig | No
     return msgspec.structs.replace(smtp, password=Secret(password))
 
 
-def _with_admins(gateway: GatewayConfig, value: Json, reading: Reading) -> GatewayConfig:
+def _with_admins(
+    gateway: GatewayConfig, value: Json, reading: Reading
+) -> tuple[GatewayConfig, dict[str, Path]]:
     admins: dict[str, str] = {}
+    files: dict[str, Path] = {}
     for name, settings in optional(value, "gateway.admin_tokens").items():
         here = at("gateway.admin_tokens", name)
         participant_name(name, here)
@@ -189,14 +198,16 @@ def _with_admins(gateway: GatewayConfig, value: Json, reading: Reading) -> Gatew
             reading.literals.append(f"{here}.token")
             hash = reading.tokens.listed(entry["token"], f"{here}.token")
         else:
-            kept = reading.tokens.kept(Path("admin") / f"{name}.token", here)
+            file = Path("admin") / f"{name}.token"
+            files[name] = reading.tokens.data / file
+            kept = reading.tokens.kept(file, here)
             if kept is None:
                 continue
             hash = kept
         if hash in admins.values():
             raise UsageError(f"{here}: the same token as another administrator's")
         admins[name] = hash
-    return msgspec.structs.replace(gateway, admin_tokens=admins)
+    return msgspec.structs.replace(gateway, admin_tokens=admins), files
 
 
 # Spaces

@@ -27,6 +27,8 @@ def warnings_of(
         )
     if gateway.allow_query_token:
         yield "gateway.allow_query_token: tokens in URLs end up in logs and histories"
+    if gateway.ping_timeout > gateway.ping_seconds > 0:
+        yield "gateway.ping_timeout: longer than ping_seconds, so an answer is awaited for ping_seconds only"
     for name, space in spaces.items():
         yield from _about_space(name, space)
     largest = max((space.config.limits.envelope.max_bytes for space in spaces.values()), default=0)

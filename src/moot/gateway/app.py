@@ -188,6 +188,12 @@ class Gateway:
             if name not in configuration.spaces
         ]
         self.doors.admin_tokens = configuration.gateway.admin_tokens
+        notes += [
+            f"gateway.{field} is another: restart to take it over"
+            for field in self.config.__struct_fields__
+            if field != "admin_tokens"
+            and getattr(self.config, field) != getattr(configuration.gateway, field)
+        ]
         return notes
 
     async def stop(self) -> None:
