@@ -82,8 +82,9 @@ class Speaker:
         middle = self._accepted.get(kind)
         if middle is None or out != ACCEPTED or mint.ids or mint.tokens:
             middle = self._middle(kind, out, mint)
-        id = dumps(envelope.id or filled_id(out, mint))
-        return b'"t":%b,"id":%b%b' % (repr(now).encode(), id, middle)
+        id = envelope.id or filled_id(out, mint)
+        # orjson writes a float twenty times quicker than repr.
+        return b"".join((b'"t":', dumps(now), b',"id":', dumps(id), middle))
 
     def _middle(self, kind: str, out: str, mint: FreshMint) -> bytes:
         facts: dict[str, Json] = {"kind": kind, "out": out}

@@ -151,6 +151,7 @@ class _Written(Journal):
         self._unsynced_bytes = 0
         self._synced_size = writer.size
         self._syncing = False
+        self._sync_began = 0.0
         self._sync_broken = False
         self._sync_timer: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
@@ -265,16 +266,20 @@ class _Written(Journal):
             return
         last = self._unsynced[-1].last
         awaited = bool(self._waiting) and self._waiting[0][0] <= last
-        if now or awaited or last - self.durable >= self.settings.sync_records or self._state == "trying":
+        seconds = self.settings.sync_seconds
+        if not now and last - self.durable >= self.settings.sync_records:
+            # A disk that answers at once would be asked a thousand times a second, and each time costs a thread
+            # its turn: under load the second half of the group's time is used, too.
+            now = self._loop.time() >= self._sync_began + seconds / 2
+        if now or awaited or self._state == "trying":
             if self._sync_timer is not None:
                 self._sync_timer.cancel()
                 self._sync_timer = None
             self._syncing = True
+            self._sync_began = self._loop.time()
             self._worker.submit(self._writer.sync, partial(self._synced, last, self._writer.size))
         elif self._sync_timer is None:
-            self._sync_timer = self._loop.call_at(
-                self._unsynced[0].at + self.settings.sync_seconds, self._sync_is_due
-            )
+            self._sync_timer = self._loop.call_at(self._unsynced[0].at + seconds, self._sync_is_due)
 
     def _sync_is_due(self) -> None:
         self._sync_timer = None
