@@ -7,6 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+NODE := .node
 JOBS ?= 2
 
 .PHONY: test run bench soak docs lint clean
@@ -24,13 +25,20 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# MCP servers, clients and judges of others, in Node.js: pinned by the lock file, and no install script is run.
+$(NODE)/installed: tools/node/package.json tools/node/package-lock.json $(VENV)/installed
+	mkdir -p $(NODE)
+	cp tools/node/package.json tools/node/package-lock.json $(NODE)/
+	cd $(NODE) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
+test: lint $(NODE)/installed
 	$(BIN)/pytest -n $(JOBS) --cov --cov-report=term --cov-fail-under=90
 
 run: $(VENV)/installed
 	$(BIN)/moot demo --live
 
-bench: $(VENV)/installed
+bench: $(VENV)/installed $(NODE)/installed
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m bench --write-docs
 
@@ -41,4 +49,4 @@ docs: $(VENV)/installed
 	$(BIN)/python -m tools.make_docs
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis
+	rm -rf $(VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis

@@ -105,6 +105,31 @@ async def test_what_was_decided_survives_a_restart(tmp_path: Path, number: int, 
 
 @pytest.mark.parametrize("number", ENDS.values(), ids=ENDS)
 @on_loop
+async def test_what_was_said_can_still_be_polled_after_a_restart(tmp_path: Path, number: int) -> None:
+    """An open proposal outlives a restart, and so does what it says; newcomers were not there (D-40)."""
+    spaces = {"lab": space_settings(PEOPLE)}
+    file = write_config(tmp_path, gateway_settings(spaces))
+    first = await started(file)
+    alice, agent = await first.join("alice"), await first.join("agent")
+    assert await agent.refused("mcp/proposal", CALL, id="p1") is None
+    # Posts mostly have no id: the one that it was given is the one that is polled.
+    posted = await first.post("alice", {"kind": "chat", "payload": {"text": "look at p1"}})
+    assert await alice.refused("space/invite", {"participant_id": "guest"}, id="i1") is None
+    assert await alice.refused("chat", {"text": "hello guest"}, id="c2") is None
+    await acknowledged(first)
+    before = (await first.poll("bob"))["messages"]
+    more = PEOPLE | participants(dora=["chat"])
+    write_config(tmp_path, gateway_settings({"lab": space_settings(more)}))
+    async with restarted(file, first, number) as again:
+        after = (await again.poll("bob"))["messages"]
+        said = [each for each in before if not each["kind"].startswith("system/")]
+        assert [each for each in after if not each["kind"].startswith("system/")] == said
+        assert [each["id"] for each in said[:2]] == ["p1", posted.json()["id"]]
+        assert [each["id"] for each in (await again.poll("dora"))["messages"] if "chat" in each["kind"]] == []
+
+
+@pytest.mark.parametrize("number", ENDS.values(), ids=ENDS)
+@on_loop
 async def test_a_restart_with_an_edited_file_starts_and_the_file_counts(tmp_path: Path, number: int) -> None:
     """Reloads and edits in between: the journal plays again under whatever the file says now."""
     spaces = {"lab": space_settings(PEOPLE)}
@@ -250,7 +275,7 @@ async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: P
 
 @on_loop
 async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_path: Path) -> None:
-    rules: Json = {"limits": {"proposal_seconds": 1.5}}
+    rules: Json = {"limits": {"proposal_seconds": 1.0}}
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE, **rules)}))
     async with lab(tmp_path, file=file) as room:
         alice, carol, agent = [await room.join(name) for name in ("alice", "carol", "agent")]

@@ -46,7 +46,7 @@ class Past:
 
     def __init__(self, messages: int, size: int) -> None:
         self._heard: deque[Heard] = deque()
-        self._messages = messages
+        self.messages = messages
         self._most_bytes = size
         self._bytes = 0
 
@@ -65,7 +65,7 @@ class Past:
         else:
             return
         self._bytes += size
-        while len(heard) > self._messages or self._bytes > self._most_bytes:
+        while len(heard) > self.messages or self._bytes > self._most_bytes:
             self._bytes -= heard.popleft().size
 
     def since(self, moment: float, member: str) -> Iterator[Heard]:
@@ -98,7 +98,7 @@ class Delivery:
     ) -> None:
         self.lines: dict[SessionId, Line] = {}
         self._outgoing = outgoing
-        self._past = past
+        self.past = past
         self._on_credential = on_credential
         self._on_mail = on_mail
         # Called with every message in MEW's spelling, for members that are files (output_log).
@@ -169,7 +169,7 @@ class Delivery:
                 return
         if self.on_envelope is not None:
             self.on_envelope(_spelled(effect, "mew") or b"")
-        self._past.add(now, effect, self._heard_by if effect.private else None)
+        self.past.add(now, effect, self._heard_by if effect.private else None)
 
     def _look_up(self, sessions: Sequence[SessionId]) -> None:
         lines = [line for id in sessions if (line := self.lines.get(id)) is not None]
@@ -187,7 +187,7 @@ class Delivery:
         if raw is not None:
             self._outgoing.send(line.outbox, framed(raw))
         said = Deliver((), effect.notice)
-        self._past.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
+        self.past.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
 
 
 def _frame(effect: Deliver, dialect: DialectName) -> bytes | None:

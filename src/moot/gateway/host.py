@@ -21,6 +21,7 @@ from moot.errors import MalformedEnvelope, Refused, Unavailable, UsageError
 from moot.gateway.mint import FreshMint
 from moot.gateway.order import Order
 from moot.gateway.patience import Patience
+from moot.gateway.recollection import recall
 from moot.gateway.records import ACCEPTED, Speaker, filled_id, members, replay
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
@@ -92,9 +93,14 @@ class SpaceHost(Order):
                     "not replayed", extra={"space": self.name, "record": record.number, "why": str(fault)}
                 )
             played += 1
+        known = set(self.space.state.roster.members)
         if saved is not None or played:
+            self._known_since = recall(self.delivery.past, self._folder, config)
             self._step("restart", lambda now, mint: self.space.restart(now, mint))
             self._step("reload", lambda now, mint: self.space.reload(config, now, mint))
+            # Who is new in the configuration was no member when all that was said.
+            newcomers = [name for name in self.space.state.roster.members if name not in known]
+            self._known_since |= dict.fromkeys(newcomers, self._clock())
         if not self.space.state.journal_able:
             self._step("health", lambda _now, _mint: self.space.health(journal_able=True), able=True)
         await self.save_snapshot()

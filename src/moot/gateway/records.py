@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from orjson import dumps
 
+from moot.errors import UsageError
 from moot.gateway.mint import FreshMint, ReplayMint
 from moot.protocol import jsontext
 from moot.protocol.dialects import DIALECTS
@@ -100,9 +101,17 @@ class Speaker:
         return middle
 
 
+def read_input(line: bytes) -> StoredInput:
+    """A record as it was written; raises UsageError for a line that no gateway wrote."""
+    try:
+        return _decoder.decode(line)
+    except msgspec.MsgspecError as fault:
+        raise UsageError(f"no record of a gateway: {fault}") from None
+
+
 def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
     """Play one record again; refused inputs changed nothing and are passed over."""
-    record = _decoder.decode(line)
+    record = read_input(line)
     if record.out != ACCEPTED:
         return []
     now, mint, session = record.t, ReplayMint(record.mint, record.tokens), SessionId(record.session)

@@ -1,0 +1,259 @@
+"""An agent at work: somebody talks to it, it thinks aloud, uses tools or proposes to, and answers.
+
+    chat for us → acknowledge → reasoning/start → model ⇄ tools (request or proposal) → conclusion → chat
+
+One turn after the other. Whoever may can stop a turn (reasoning/cancel, chat/cancel, restart, shutdown);
+what the space sees is always true to what the agent does, because both are the same envelopes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from contextlib import AsyncExitStack, suppress
+
+from moot.agent.aloud import Aloud
+from moot.agent.controls import AgentControls, Figures
+from moot.agent.conversation import prompt_of, to_summarise
+from moot.agent.model import Message, Model, ModelFailed, Reply
+from moot.agent.settings import AgentSettings, ModelSettings
+from moot.agent.toolbox import FIND, Toolbox
+from moot.catalogue.definitions import What
+from moot.catalogue.offers import Offers
+from moot.errors import (
+    ConnectionClosed,
+    Interrupted,
+    MootError,
+    NotAllowed,
+    Paused,
+    ReasoningCancelled,
+    Refused,
+)
+from moot.participant import Ending, JoinedSpace, Reasoning, Transcript, connect
+from moot.participant.learning import Learning
+from moot.protocol.envelope import Envelope
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """One agent in one space; `run` until the space lets it go."""
+
+    def __init__(self, model: Model, settings: AgentSettings) -> None:
+        limits = settings.limits
+        self.settings = settings
+        self.model = model
+        self.figures = Figures()
+        self.memory = Transcript(
+            max_tokens=limits.context_tokens,
+            compact_at=limits.compact_at,
+            tell_at=limits.tell_at,
+            summarise=self._summarise,
+        )
+        self.controls = AgentControls(self, self.memory)
+        self._offers = Offers([FIND])
+        self._turns: asyncio.Queue[Envelope] = asyncio.Queue(limits.queued_turns)
+        self._current: tuple[Envelope, asyncio.Task[None]] | None = None
+        self._space: JoinedSpace | None = None
+        self._mention = re.compile("")
+
+    @property
+    def waiting(self) -> int:
+        return self._turns.qsize()
+
+    async def run(self, space: JoinedSpace) -> Ending:
+        """Listen and answer until the connection ends for good."""
+        self._space = space
+        names = {space.me, space.name}
+        self._mention = re.compile(
+            rf"(?<![\w@.-])@?({'|'.join(re.escape(name) for name in names)})(?![\w-])", re.IGNORECASE
+        )
+        toolbox = Toolbox(space, self._offers, self.settings.limits)
+
+        def changed(_: set[What]) -> None:
+            """The model is told of tools anew in every step."""
+
+        async with Learning(space, self._offers, changed) as learning:
+            space.on("chat")(self._hear)
+            space.on("chat/cancel")(self._hear_cancel)
+            space.on("system/welcome")(lambda _: learning.rights_changed())
+            worker = asyncio.ensure_future(self._work(space, toolbox, learning))
+            try:
+                return await space.stay()
+            finally:
+                worker.cancel()
+                with suppress(asyncio.CancelledError):
+                    await worker
+
+    def drop_turns(self, why: str) -> None:
+        """End the turn that runs, and forget those that wait."""
+        while not self._turns.empty():
+            self._turns.get_nowait()
+        if self._current is not None:
+            self._current[1].cancel(why)
+
+    # What is heard
+
+    async def _hear(self, chat: Envelope) -> None:
+        space = self._space
+        if space is None or not self._is_for_us(chat):
+            return
+        limits = self.settings.limits
+        if self.figures.is_too_often(chat.sender, limits.turns_per_minute, time.monotonic()):
+            log.warning(
+                "too many turns", extra={"participant": chat.sender, "limit": limits.turns_per_minute}
+            )
+            return
+        with suppress(NotAllowed, Refused, Paused):
+            await space.acknowledge(chat)
+        try:
+            self._turns.put_nowait(chat)
+        except asyncio.QueueFull:
+            with suppress(MootError):
+                await space.chat(
+                    "I have too much to do already: ask again later.", to=chat.sender, about=chat.id
+                )
+
+    def _is_for_us(self, chat: Envelope) -> bool:
+        space = self._space
+        text = chat.payload.get("text")
+        if space is None or not isinstance(text, str) or not text.strip():
+            return False
+        if chat.to:
+            return space.me in chat.to or space.name in chat.to
+        return self.settings.answers == "all" or self._mention.search(text) is not None
+
+    def _hear_cancel(self, envelope: Envelope) -> None:
+        """MEW 3.4.2: a chat that needs no attention any more gets none."""
+        current = self._current
+        if current is not None and current[0].id in envelope.correlation_id:
+            current[1].cancel("the chat was cancelled")
+        kept = [chat for chat in _drained(self._turns) if chat.id not in envelope.correlation_id]
+        for chat in kept:
+            self._turns.put_nowait(chat)
+
+    # Turns
+
+    async def _work(self, space: JoinedSpace, toolbox: Toolbox, learning: Learning) -> None:
+        while True:
+            chat = await self._turns.get()
+            await learning.settled()
+            task = asyncio.ensure_future(self._turn(space, toolbox, chat))
+            self._current = (chat, task)
+            try:
+                await asyncio.wait({task})
+            finally:
+                self._current = None
+                task.cancel()
+            if not task.cancelled() and (fault := task.exception()) is not None:
+                log.error("a turn failed", exc_info=fault)
+
+    async def _turn(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> None:
+        self.figures.turns += 1
+        try:
+            answer = await self._think(space, toolbox, chat)
+        except ReasoningCancelled as stopped:
+            log.info("a turn was stopped", extra={"by": stopped.by})
+            return
+        except ModelFailed as fault:
+            log.warning("the model failed", extra={"why": str(fault)})
+            answer = f"I cannot answer: {fault}."
+        except (Interrupted, ConnectionClosed):
+            return
+        if answer:
+            await self._when_free(space)
+            with suppress(MootError):
+                await space.chat(answer, to=chat.sender, about=chat.id)
+
+    async def _think(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> str:
+        await self._when_free(space)
+        async with AsyncExitStack() as stack:
+            reasoning: Reasoning | None = None
+            if self.settings.show_reasoning and space.may("reasoning/start", {"message": ""}):
+                about = space.reasoning(
+                    f"{chat.sender} asks: {str(chat.payload['text'])[:200]}", about=chat.id
+                )
+                reasoning = await stack.enter_async_context(about)
+            return await self._steps(space, toolbox, reasoning)
+
+    async def _steps(self, space: JoinedSpace, toolbox: Toolbox, reasoning: Reasoning | None) -> str:
+        limits = self.settings.limits
+        said: list[Message] = prompt_of(
+            self.memory,
+            space.me,
+            self.settings.instructions,
+            ", ".join(sorted(space.roster)) or "nobody else",
+        )
+        for step in range(limits.steps):
+            reply = await self._ask(space, toolbox, said, reasoning)
+            if not reply.calls:
+                if reasoning is not None:
+                    await self._when_free(space)
+                    await reasoning.conclude(f"answered after {step + 1} steps" if step else "answered")
+                return reply.text
+            said.append(reply.as_message())
+            if reasoning is not None and (reply.text or reply.thoughts):
+                await self._show(space, reasoning, reply.thoughts or reply.text)
+            for call in reply.calls:
+                await self._when_free(space)
+                self.figures.tool_calls += 1
+                said.append(
+                    {"role": "tool", "tool_call_id": call.id, "content": await toolbox.use(call, reasoning)}
+                )
+        return f"I stopped after {limits.steps} steps without an end; tell me how to go on."
+
+    async def _ask(
+        self, space: JoinedSpace, toolbox: Toolbox, said: list[Message], reasoning: Reasoning | None
+    ) -> Reply:
+        start = time.monotonic()
+        words = Aloud(space, reasoning, self.settings.limits.stream_chars)
+        try:
+            reply = await self.model.complete(said, toolbox.shown(), words.hear)
+        finally:
+            await words.end()
+        figures = self.figures
+        figures.latency_ms = round((time.monotonic() - start) * 1000)
+        figures.prompt_tokens += reply.prompt_tokens
+        figures.completion_tokens += reply.completion_tokens
+        return reply
+
+    async def _show(self, space: JoinedSpace, reasoning: Reasoning, text: str) -> None:
+        await self._when_free(space)
+        most = self.settings.limits.stream_chars
+        with suppress(NotAllowed, Refused):
+            await reasoning.thought(text if len(text) <= most else f"{text[:most]} …")
+
+    async def _when_free(self, space: JoinedSpace) -> None:
+        """A paused agent waits where it is (MEW 3.9.1)."""
+        while space.paused is not None and space.ending is None:
+            with suppress(MootError):
+                await space.ready()
+
+    async def _summarise(self, envelopes: list[Envelope]) -> str:
+        try:
+            reply = await self.model.complete(to_summarise(envelopes), [])
+        except ModelFailed as fault:
+            # Room is needed in any case; what is lost is told.
+            log.warning("no summary", extra={"why": str(fault)})
+            return f"({len(envelopes)} earlier messages were dropped without a summary)"
+        return reply.text or f"({len(envelopes)} earlier messages were dropped)"
+
+
+def _drained(queue: asyncio.Queue[Envelope]) -> list[Envelope]:
+    found = []
+    while not queue.empty():
+        found.append(queue.get_nowait())
+    return found
+
+
+async def serve_agent(
+    url: str, space: str, token: str, model: ModelSettings, settings: AgentSettings
+) -> Ending:
+    """Join a space as an agent and stay until it ends."""
+    async with Model(model, settings.limits) as endpoint:
+        agent = Agent(endpoint, settings)
+        async with connect(url, space, token, controls=agent.controls, memory=agent.memory) as joined:
+            log.info("joined", extra={"space": space, "participant": joined.me})
+            return await agent.run(joined)

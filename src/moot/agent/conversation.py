@@ -1,0 +1,108 @@
+"""What a model is told: the space as an agent remembers it, as messages of a chat.
+
+Everything comes from the transcript, so that forgetting, compacting and clearing (MEW 3.9) change what the
+model sees and nothing else has to be told. Thoughts of other agents stay out of the prompt (MEW 3.5.6).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from moot.agent.model import Message
+from moot.participant import Transcript
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+
+# Kinds that a reader of the conversation needs; the rest is traffic.
+_TOLD: Final = frozenset(
+    {"chat", "mcp/request", "mcp/response", "mcp/proposal", "mcp/reject", "reasoning/conclusion"}
+)
+# Of one result or argument in the history; the turn in which it came saw all of it.
+_HISTORY_CHARS: Final = 2_000
+
+
+def prompt_of(memory: Transcript, me: str, instructions: str, present: str) -> list[Message]:
+    """The system's words, what an earlier compaction left, and what was said since."""
+    system = f"{instructions}\n\nYou are {me}. Present now: {present}."
+    if memory.summary:
+        system += f"\n\nWhat happened before, in short:\n{memory.summary}"
+    messages: list[Message] = [{"role": "system", "content": system}]
+    for envelope in memory.prompt(me):
+        text = told(envelope)
+        if not text:
+            continue
+        own = envelope.sender == me
+        role = "assistant" if own and envelope.kind == "chat" else "user"
+        # What the agent did is told, not said: only its chats are its own words.
+        content = text if role == "assistant" else f"{'You' if own else envelope.sender}: {text}"
+        if messages[-1]["role"] == role:
+            messages[-1]["content"] += f"\n{content}"
+        else:
+            messages.append({"role": role, "content": content})
+    return messages
+
+
+def told(envelope: Envelope) -> str:
+    """One envelope in words, "" for what a model need not know."""
+    payload = envelope.payload
+    if envelope.kind not in _TOLD:
+        return ""
+    match envelope.kind:
+        case "chat":
+            return _text(payload.get("text"))
+        case "reasoning/conclusion":
+            return f"[concluded] {_text(payload.get('message'))}"
+        case "mcp/request" | "mcp/proposal":
+            if payload.get("method") != "tools/call":
+                return ""
+            verb = "calls" if envelope.kind == "mcp/request" else "proposes"
+            return f"[{verb} {_called(payload.get('params'))}{_towards(envelope)}]"
+        case "mcp/reject":
+            return f"[rejects a proposal: {_text(payload.get('reason'))}]"
+        case _:
+            return _answered(payload)
+
+
+def _called(params: Json) -> str:
+    if not isinstance(params, dict):
+        return "?"
+    return f"{_text(params.get('name'))} {_short(orjson.dumps(params.get('arguments', {})).decode())}"
+
+
+def _answered(payload: Any) -> str:
+    if "error" in payload:
+        return f"[answers an error: {_short(orjson.dumps(payload['error']).decode())}]"
+    result = payload.get("result")
+    content = result.get("content") if isinstance(result, dict) else None
+    if not isinstance(content, list):
+        return ""
+    texts = [block.get("text", "") for block in content if isinstance(block, dict)]
+    return f"[answers: {_short(' '.join(text for text in texts if isinstance(text, str)))}]"
+
+
+def _towards(envelope: Envelope) -> str:
+    return f" of {', '.join(envelope.to)}" if envelope.to else ""
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _HISTORY_CHARS else f"{text[:_HISTORY_CHARS]} …"
+
+
+def to_summarise(envelopes: list[Envelope]) -> list[Message]:
+    """Asks for the few words that take the place of what a compaction drops."""
+    lines = [f"{envelope.sender}: {text}" for envelope in envelopes if (text := told(envelope))]
+    return [
+        {
+            "role": "system",
+            "content": "Summarise this part of a workspace's conversation for somebody who goes on with it: "
+            "what was asked, done, decided and rejected, names and values that matter, what is still open. "
+            "At most 200 words.",
+        },
+        {"role": "user", "content": "\n".join(lines) or "(nothing that was said)"},
+    ]

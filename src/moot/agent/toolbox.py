@@ -1,0 +1,179 @@
+"""The tools of a space as a model sees them: found, named, called or proposed, and answered in words.
+
+A model sees tools of all members under names of its own (D-91), and one more, `find_tools`, when there are
+more than it can be shown at once. What goes wrong comes back as words, too: a model can act on "rejected by
+alice: unsafe", and nothing that one tool does ends a turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from moot.agent.model import Message, ToolCall
+from moot.agent.settings import AgentLimits
+from moot.catalogue.finding import Finder
+from moot.catalogue.offers import Offer, Offers
+from moot.errors import (
+    CallFailed,
+    ConnectionLost,
+    MootError,
+    NotAllowed,
+    Refused,
+    Rejected,
+    TimedOut,
+    ToolFailed,
+)
+from moot.participant import JoinedSpace, Outcome, Reasoning
+from moot.participant.accesses import Accesses
+from moot.protocol.operation import Json
+
+FIND: Final = "find_tools"
+_FIND_TOOL: Final[Message] = {
+    "type": "function",
+    "function": {
+        "name": FIND,
+        "description": "Find tools of this workspace by what they do. What is found can be called then.",
+        "parameters": {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "what the tool should do"}},
+            "required": ["query"],
+        },
+    },
+}
+_FOUND_AT_ONCE: Final = 10
+# How long an explanation of a rejection is waited for (MEW 3.3.3: nobody blocks on one).
+_EXPLANATION_SECONDS: Final = 2.0
+
+
+class Toolbox:
+    """What one agent may use. `offers` is kept up to date by whoever listens to the space."""
+
+    def __init__(self, space: JoinedSpace, offers: Offers, limits: AgentLimits) -> None:
+        self._space = space
+        self._offers = offers
+        self._limits = limits
+        self._finder = Finder(offers)
+        self._accesses = Accesses(space)
+        # Found on request, so that they are shown although there are many.
+        self._found: dict[str, None] = {}
+
+    def shown(self) -> list[Message]:
+        """The tools that the model is told of, as an OpenAI-compatible endpoint wants them."""
+        usable = [offer for offer in self._offers.all("tools") if self._is_usable(offer)]
+        most = self._limits.tools
+        if len(usable) <= most:
+            return [_described(offer) for offer in usable]
+        first = [offer for offer in usable if offer.shown in self._found][-(most - 1) :]
+        rest = [offer for offer in usable if offer.shown not in self._found]
+        return [_FIND_TOOL, *map(_described, (first + rest)[: most - 1])]
+
+    def offer_of(self, name: str) -> Offer | None:
+        return self._offers.find("tools", name)
+
+    def forget_found(self) -> None:
+        self._found.clear()
+
+    async def use(self, call: ToolCall, reasoning: Reasoning | None) -> str:
+        """Do what the model wants, directly or by a proposal; always words, cut to `result_chars`."""
+        text = await self._answer(call, reasoning)
+        most = self._limits.result_chars
+        if len(text) <= most:
+            return text
+        return f"{text[:most]}\n[… {len(text) - most} more characters are not shown]"
+
+    async def _answer(self, call: ToolCall, reasoning: Reasoning | None) -> str:
+        try:
+            arguments: Json = orjson.loads(call.arguments or b"{}")
+        except orjson.JSONDecodeError as fault:
+            return f"Not called: the arguments are not JSON ({fault.msg}). Write them again."
+        if not isinstance(arguments, dict):
+            return "Not called: the arguments must be one JSON object."
+        if call.name == FIND:
+            return self._find(str(arguments.get("query", "")))
+        offer = self.offer_of(call.name)
+        if offer is None:
+            return f"Not called: no tool is called {call.name!r} here, or its member has left."
+        return await self._perform(offer, arguments, reasoning)
+
+    async def _perform(self, offer: Offer, arguments: dict[str, Json], reasoning: Reasoning | None) -> str:
+        space = self._space
+        host = next(
+            (member.id for member in space.roster.values() if member.name == offer.owner), offer.owner
+        )
+        params: dict[str, Json] = {"name": offer.key, "arguments": arguments}
+        context = reasoning.context if reasoning is not None else None
+        may = space.may_request(host, "tools/call", params)
+        timeout = None if may else self._limits.proposal_seconds
+        try:
+            outcome = await space.perform(host, "tools/call", params, timeout=timeout, context=context)
+        except Rejected as rejection:
+            return f"Rejected by {rejection.by}: {rejection.reason}." + await _explained(rejection)
+        except TimedOut:
+            return "Nobody decided or answered in time; it was withdrawn."
+        except NotAllowed as fault:
+            return f"Not allowed: {fault}"
+        except ToolFailed as fault:
+            return f"The tool failed: {fault.text}"
+        except (CallFailed, Refused, ConnectionLost) as fault:
+            return f"It did not work: {fault}"
+        return _spoken(outcome)
+
+    def _find(self, query: str) -> str:
+        try:
+            offers = self._finder.find(
+                query, _FOUND_AT_ONCE, lambda offer: offer.what == "tools" and self._is_usable(offer)
+            )
+        except MootError as fault:
+            return f"Nothing was searched: {fault}"
+        if not offers:
+            return "No tool fits that."
+        for offer in offers:
+            self._found.pop(offer.shown, None)
+            self._found[offer.shown] = None
+        lines = [f"{offer.shown}: {offer.item.get('description', '')}" for offer in offers]
+        return "These can be called now:\n" + "\n".join(lines)
+
+    def _is_usable(self, offer: Offer) -> bool:
+        """Whether some call of it could be allowed; arguments are looked at when it is made."""
+        return offer.owner != self._space.name and self._accesses.of(offer) != "none"
+
+
+async def _explained(rejection: Rejected) -> str:
+    text = await rejection.explanation(_EXPLANATION_SECONDS)
+    return f" {text}" if text else ""
+
+
+def _spoken(outcome: Outcome) -> str:
+    """A result as a model reads it."""
+    parts = [outcome.text] if outcome.text else []
+    if not parts and outcome.structured is not None:
+        parts.append(orjson.dumps(outcome.structured).decode())
+    parts += [f"[{block.get('type', 'block')}]" for block in outcome.content if _is_no_text(block)]
+    said = "\n".join(parts) or "Done; it answered nothing."
+    if outcome.input_required:
+        said = (
+            "It wants more information first, which cannot be given here: "
+            + orjson.dumps(outcome.result).decode()
+        )
+    if outcome.is_error:
+        said = f"The tool failed: {said}"
+    return said if outcome.how == "direct" else f"(approved by {outcome.by})\n{said}"
+
+
+def _is_no_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") != "text"
+
+
+def _described(offer: Offer) -> Message:
+    item = offer.item
+    description = str(item.get("description") or item.get("title") or offer.key)
+    return {
+        "type": "function",
+        "function": {
+            "name": offer.shown,
+            "description": f"{description}\n(of {offer.owner})",
+            "parameters": item["inputSchema"],
+        },
+    }

@@ -1,0 +1,136 @@
+"""`moot agent`: a language model takes part in a space."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.errors import UsageError
+
+if TYPE_CHECKING:
+    from moot.agent.settings import AgentSettings, ModelSettings
+
+_ABOUT: Final = """\
+Joins a space as an agent: a language model behind an OpenAI-compatible endpoint (a vendor's, or a local one
+such as llama.cpp, vLLM or Ollama). It answers chats that name it, finds the tools of all members, calls those
+that its capabilities allow and proposes the others. What it thinks is shown as reasoning/*, and whoever may
+can pause it, stop a thought, make it forget, or shut it down.
+
+The key is read from the environment variable that --api-key-env names and shows nowhere.
+"""
+
+_EXAMPLES: Final = """\
+examples:
+  moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
+      --base-url http://localhost:11434/v1 --model llama3.1
+  OPENAI_API_KEY=… moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
+      --base-url https://api.openai.com/v1 --model gpt-5-mini --api-key-env OPENAI_API_KEY
+
+What the agent's participant needs: chat, chat/acknowledge, mcp/proposal and mcp/withdraw; `mcp/request` of
+`*/list` to find tools by itself; reasoning/*, stream/* and participant/status to show what it thinks and
+how it is. Anything more is trust.
+"""
+
+
+def add_commands(commands: Any) -> None:
+    parser = commands.add_parser(
+        "agent",
+        help="let a language model take part in a space",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--gateway", required=True, metavar="URL", help="where the space is, such as http://localhost:8080")
+    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
+    add("--token-file", required=True, type=Path, metavar="FILE", help="holds the token of the member")
+    add("--base-url", required=True, metavar="URL", help="the endpoint, up to and with /v1")
+    add("--model", required=True, metavar="NAME", help="which of its models")
+    add("--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: no key)")
+    add("--temperature", type=float, metavar="N", help="how freely it speaks (default: the endpoint's)")
+    add("--max-tokens", type=int, metavar="N", help="longest answer in tokens (default: the endpoint's)")
+    add("--no-stream", action="store_true", help="for endpoints that cannot stream")
+    add("--instructions", type=Path, metavar="FILE", help="what the agent is for, in your words")
+    add(
+        "--answers", choices=("named", "all"), default="named", help="whose chats it answers (default: named)"
+    )
+    add("--no-reasoning", action="store_true", help="do not show what it thinks")
+    add("--context-tokens", type=int, metavar="N", help="how much it keeps in mind (default: 32000)")
+    add("--steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    # Only whoever runs an agent pays for importing it.
+    import uvloop
+
+    return uvloop.run(_stay(chosen))
+
+
+async def _stay(chosen: argparse.Namespace) -> int:
+    import asyncio
+    import signal
+
+    from moot import logs
+    from moot.agent.agent import serve_agent
+    from moot.cli.terminal import printable
+    from moot.participant import token_from
+
+    logs.set_up(chosen.log_level, "text", None)
+    model, settings = _model(chosen), _agent(chosen)
+    token = token_from(chosen.token_file)
+    loop = asyncio.get_running_loop()
+    staying = asyncio.ensure_future(serve_agent(chosen.gateway, chosen.space, token, model, settings))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, staying.cancel)
+    try:
+        ending = await staying
+    except asyncio.CancelledError:
+        return 0
+    print(f"the space ended it: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
+    return 1
+
+
+def _model(chosen: argparse.Namespace) -> ModelSettings:
+    from moot.agent.settings import ModelSettings
+
+    key = None
+    if chosen.api_key_env is not None:
+        key = os.environ.get(chosen.api_key_env, "").strip()
+        if not key:
+            raise UsageError(f"--api-key-env: the variable {chosen.api_key_env} is not set")
+    if not chosen.base_url.startswith(("http://", "https://")):
+        raise UsageError("--base-url starts with http:// or https://, such as http://localhost:11434/v1")
+    return ModelSettings(
+        base_url=chosen.base_url,
+        model=chosen.model,
+        api_key=key,
+        temperature=chosen.temperature,
+        max_tokens=chosen.max_tokens,
+        stream=not chosen.no_stream,
+    )
+
+
+def _agent(chosen: argparse.Namespace) -> AgentSettings:
+    from moot.agent.settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
+
+    instructions = DEFAULT_INSTRUCTIONS
+    if chosen.instructions is not None:
+        try:
+            instructions = chosen.instructions.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as fault:
+            raise UsageError(f"--instructions: {chosen.instructions} cannot be read: {fault}") from None
+    limits = {"context_tokens": chosen.context_tokens, "steps": chosen.steps}
+    given = {name: value for name, value in limits.items() if value is not None}
+    for name, value in given.items():
+        if value < 1:
+            raise UsageError(f"--{name.replace('_', '-')} is a number above 0")
+    return AgentSettings(
+        instructions=instructions,
+        answers=chosen.answers,
+        show_reasoning=not chosen.no_reasoning,
+        limits=AgentLimits(**given),
+    )

@@ -1,0 +1,115 @@
+"""A small local server that speaks the OpenAI chat API: scripted words, and a memory of what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+Asked = dict[str, Any]
+# What to answer: words, tool calls, a status, or a function of what was asked.
+Line = str | dict[str, Any] | Response | Callable[[Asked], Any]
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    """The model wants a tool."""
+    return {"calls": [(name, arguments)]}
+
+
+class Endpoint:
+    """Answers with the next line of its script; without one, with `Fine.`"""
+
+    def __init__(self, script: list[Line]) -> None:
+        self.script = script
+        self.asked: list[Asked] = []
+        self.headers: list[dict[str, str]] = []
+        self.url = ""
+        self.hold: asyncio.Event | None = None
+
+    @property
+    def last(self) -> list[dict[str, Any]]:
+        """The messages that it was sent last."""
+        messages: list[dict[str, Any]] = self.asked[-1]["messages"]
+        return messages
+
+    async def complete(self, request: Request) -> Response:
+        body = json.loads(await request.body())
+        self.asked.append(body)
+        self.headers.append(dict(request.headers))
+        if self.hold is not None:
+            await self.hold.wait()
+        line: Any = self.script.pop(0) if self.script else "Fine."
+        if callable(line) and not isinstance(line, Response):
+            line = line(body)
+        if isinstance(line, Response):
+            return line
+        said = {"text": line} if isinstance(line, str) else line
+        usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+        if body.get("stream"):
+            return StreamingResponse(_stream(said, usage), media_type="text/event-stream")
+        message: dict[str, Any] = {"role": "assistant", "content": said.get("text")}
+        if said.get("thoughts"):
+            message["reasoning_content"] = said["thoughts"]
+        if said.get("calls"):
+            message["tool_calls"] = [
+                {
+                    "id": f"c{n}",
+                    "type": "function",
+                    "function": {"name": name, "arguments": json.dumps(arguments)},
+                }
+                for n, (name, arguments) in enumerate(said["calls"])
+            ]
+        return JSONResponse({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
+
+
+async def _stream(said: dict[str, Any], usage: dict[str, int]) -> AsyncIterator[bytes]:
+    def event(**chunk: Any) -> bytes:
+        return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+    def delta(**delta: Any) -> bytes:
+        return event(choices=[{"index": 0, "delta": delta, "finish_reason": None}])
+
+    yield b": keep-alive\n\n"
+    yield delta(role="assistant", content="")
+    for name in ("thoughts", "text"):
+        text = said.get(name) or ""
+        for at in range(0, len(text), 50):
+            yield delta(**{"reasoning_content" if name == "thoughts" else "content": text[at : at + 50]})
+            await asyncio.sleep(0)
+    for n, (name, arguments) in enumerate(said.get("calls") or ()):
+        written = json.dumps(arguments)
+        yield delta(tool_calls=[{"index": n, "id": f"c{n}", "function": {"name": name, "arguments": ""}}])
+        for at in range(0, len(written), 7):
+            yield delta(tool_calls=[{"index": n, "function": {"arguments": written[at : at + 7]}}])
+    yield event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
+    yield event(choices=[], usage=usage)
+    yield b"data: [DONE]\n\n"
+
+
+@asynccontextmanager
+async def endpoint(*script: Line) -> AsyncIterator[Endpoint]:
+    served = Endpoint(list(script))
+    app = Starlette(routes=[Route("/v1/chat/completions", served.complete, methods=["POST"])])
+    listening = socket.create_server(("127.0.0.1", 0))
+    served.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+    config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield served
+    finally:
+        server.should_exit = True
+        if served.hold is not None:
+            served.hold.set()
+        await task
+        listening.close()

@@ -1,0 +1,319 @@
+"""An agent in a real space, its model a local server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.agent.agent import Agent
+from moot.agent.model import Model
+from moot.agent.settings import AgentLimits, AgentSettings, ModelSettings
+from moot.participant import JoinedSpace, connect
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from tests.agent.endpoint import Endpoint, Line, call, endpoint
+from tests.gateway.lab import PATIENCE, on_loop
+from tests.participant.gathering import QUICK, TOOL_HOST, Heard, Party, gathering, until
+
+LISTS: Json = {"kind": "mcp/request", "payload": {"method": "*/list"}}
+CAUTIOUS: Sequence[Json] = (
+    "chat", "chat/acknowledge", "mcp/proposal", "mcp/withdraw", "reasoning/*", "stream/*",
+    "participant/status", LISTS,
+)  # fmt: skip
+TRUSTED: Sequence[Json] = (*CAUTIOUS, {"kind": "mcp/request", "payload": {"method": "tools/call"}})
+
+
+class Scene:
+    """Alice, a calculator, and an agent whose model is scripted."""
+
+    def __init__(self, party: Party, alice: JoinedSpace, agent: Agent, model: Endpoint) -> None:
+        self.party = party
+        self.alice = alice
+        self.agent = agent
+        self.model = model
+        self.heard = Heard(alice)
+
+    @staticmethod
+    def is_said(envelope: Envelope) -> bool:
+        return envelope.kind == "chat" and envelope.sender == "agent"
+
+    async def answer(self, text: str, **options: Any) -> str:
+        """What the agent says to a chat."""
+        sent = await self.alice.chat(text, to="agent", **options)
+        reply = await self.heard.wait(
+            lambda e: e.kind == "chat" and e.sender == "agent" and sent.id in e.correlation_id
+        )
+        return str(reply.payload["text"])
+
+
+@asynccontextmanager
+async def scene(
+    folder: Path, *script: Line, rights: Sequence[Json] = TRUSTED, settings: AgentSettings | None = None
+) -> AsyncIterator[Scene]:
+    settings = settings or AgentSettings()
+    async with (
+        endpoint(*script) as model,
+        gathering(folder, alice=["*"], bob=["*"], calculator=TOOL_HOST, agent=rights) as party,
+        Model(ModelSettings(base_url=model.url, model="scripted"), settings.limits) as client,
+    ):
+        alice, calculator = await party.join("alice"), await party.join("calculator")
+
+        @calculator.tool
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        agent = Agent(client, settings)
+        join = connect(
+            party.url, "lab", "t-agent", limits=QUICK, controls=agent.controls, memory=agent.memory
+        )
+        async with join as space:
+            running = asyncio.create_task(agent.run(space))
+            try:
+                yield Scene(party, alice, agent, model)
+            finally:
+                running.cancel()
+                await asyncio.wait({running})
+
+
+@on_loop
+async def test_it_calls_a_tool_that_it_may_call_and_answers(tmp_path: Path) -> None:
+    async with scene(tmp_path, call("add", a=2, b=40), "It is 42.") as here:
+        assert await here.answer("what is 2 + 40?") == "It is 42."
+        first, second = here.model.asked
+        assert [tool["function"]["name"] for tool in first["tools"]] == ["add"]
+        assert first["messages"][0]["role"] == "system"
+        assert first["messages"][-1] == {"role": "user", "content": "alice: what is 2 + 40?"}
+        assert second["messages"][-1] == {"role": "tool", "tool_call_id": "c0", "content": "42"}
+        kinds = [
+            e.kind for e in here.heard.envelopes if e.sender == "agent" and e.kind.startswith("reasoning")
+        ]
+        assert kinds == ["reasoning/start", "reasoning/conclusion"]
+        # MEW 3: what is done within a sequence carries its context.
+        calls = [e for e in here.heard.of("mcp/request") if e.payload["method"] == "tools/call"]
+        assert [e.context for e in calls] == [here.heard.of("reasoning/start")[0].id]
+        assert here.heard.of("chat/acknowledge")[0].sender == "agent"
+
+
+@on_loop
+async def test_what_it_may_not_call_it_proposes_and_learns_the_outcome(tmp_path: Path) -> None:
+    """MEW 9.1 with a model at one end."""
+    async with scene(tmp_path, call("add", a=1, b=2), "Three.", rights=CAUTIOUS) as here:
+        asking = asyncio.create_task(here.answer("add 1 and 2"))
+        proposal = await here.heard.wait("mcp/proposal")
+        assert proposal.payload["params"] == {"name": "add", "arguments": {"a": 1, "b": 2}}
+        await here.alice.fulfil(proposal.id)
+        assert await asking == "Three."
+        assert here.model.last[-1]["content"] == "(approved by alice)\n3"
+
+
+@on_loop
+async def test_a_rejection_reaches_the_model_with_its_explanation(tmp_path: Path) -> None:
+    async with scene(tmp_path, call("add", a=1, b=2), "Understood.", rights=CAUTIOUS) as here:
+        asking = asyncio.create_task(here.answer("add 1 and 2"))
+        proposal = await here.heard.wait("mcp/proposal")
+        await here.alice.reject(proposal.id, "unsafe", explanation="not on a Sunday")
+        assert await asking == "Understood."
+        assert here.model.last[-1]["content"] == "Rejected by alice: unsafe. not on a Sunday"
+
+
+@on_loop
+async def test_it_answers_when_it_is_meant_and_is_quiet_otherwise(tmp_path: Path) -> None:
+    async with scene(tmp_path, "Yes?") as here:
+        await here.alice.chat("reagent-grade acid is expensive")
+        await here.alice.chat("bob, look at this", to="bob")
+        await here.alice.chat("@agent are you there?")
+        await here.heard.wait(lambda e: e.kind == "chat" and e.sender == "agent")
+        assert len(here.model.asked) == 1
+        assert "are you there" in here.model.last[-1]["content"]
+
+
+@pytest.mark.requirement("MEW-3.5.6-1")
+@on_loop
+async def test_thoughts_of_other_agents_stay_out_of_its_prompt(tmp_path: Path) -> None:
+    async with scene(tmp_path) as here:
+        bob = await here.party.join("bob")
+        async with bob.reasoning("bob's secret plan") as thinking:
+            await thinking.thought("nobody needs to know this thought")
+            await thinking.chat("said within the sequence")
+        await bob.chat("out in the open")
+        await here.answer("what did bob say?")
+        told = str(here.model.last)
+        assert "out in the open" in told
+        for hidden in ("secret plan", "nobody needs to know", "said within the sequence"):
+            assert hidden not in told
+
+
+@on_loop
+async def test_somebody_stops_a_thought_and_no_answer_comes(tmp_path: Path) -> None:
+    """MEW 3.5.5."""
+    async with scene(tmp_path) as here:
+        here.model.hold = asyncio.Event()
+        await here.alice.chat("think hard", to="agent")
+        start = await here.heard.wait("reasoning/start")
+        await until(lambda: len(here.model.asked) == 1)
+        await here.alice.cancel_reasoning(start.id, "interrupted")
+        await until(lambda: here.agent._current is None)
+        here.model.hold.set()
+        here.model.hold = None
+        assert await here.answer("and now?") == "Fine."
+        assert len([e for e in here.heard.of("chat") if e.sender == "agent"]) == 1
+
+
+@on_loop
+async def test_a_cancelled_chat_gets_no_answer(tmp_path: Path) -> None:
+    """MEW 3.4.2, also for one that still waits for its turn."""
+    async with scene(tmp_path) as here:
+        here.model.hold = asyncio.Event()
+        first = await here.alice.chat("first", to="agent")
+        await until(lambda: len(here.model.asked) == 1)
+        second = await here.alice.chat("second", to="agent")
+        await until(lambda: here.agent.waiting == 1)
+        await here.alice.cancel_chat(first.id)
+        await here.alice.cancel_chat(second.id)
+        await until(lambda: here.agent._current is None and here.agent.waiting == 0)
+        here.model.hold.set()
+        here.model.hold = None
+        await here.answer("third")
+        assert [e.payload["text"] for e in here.heard.of("chat") if e.sender == "agent"] == ["Fine."]
+
+
+@on_loop
+async def test_a_paused_agent_waits_and_goes_on_when_it_may(tmp_path: Path) -> None:
+    async with scene(tmp_path, call("add", a=1, b=1), "Two.") as here:
+        here.model.hold = asyncio.Event()
+        asking = asyncio.create_task(here.answer("1 + 1?"))
+        await until(lambda: len(here.model.asked) == 1)
+        pause = await here.alice.pause("agent", reason="lunch")
+        here.model.hold.set()
+        here.model.hold = None
+        status = await here.alice.request_status("agent")
+        assert status["turns"] == 1
+        calls = [e for e in here.heard.of("mcp/request") if e.payload["method"] == "tools/call"]
+        assert not calls
+        await here.alice.resume("agent", about=pause.id)
+        assert await asking == "Two."
+
+
+@pytest.mark.requirement("MEW-3.9.4-3", "MEW-3.9.6-1")
+@on_loop
+async def test_compacting_really_compacts_and_the_model_sees_the_summary(tmp_path: Path) -> None:
+    def summary(asked: dict[str, Any]) -> str:
+        assert asked["messages"][0]["content"].startswith("Summarise")
+        return "Alice likes the number 7."
+
+    async with scene(tmp_path, "Noted.", summary) as here:
+        await here.answer("my favourite number is 7 " + "and I say so at length " * 200)
+        before = await here.alice.request_status("agent")
+        done = await here.alice.compact("agent", target_tokens=10)
+        assert done["freed_messages"] > 0
+        after = await here.alice.request_status("agent")
+        assert after["tokens"] < before["tokens"]
+        assert after["messages_in_context"] < before["messages_in_context"]
+        await here.answer("which number do I like?")
+        told = here.model.last
+        assert "Alice likes the number 7." in told[0]["content"]
+        assert "at length" not in str(told)
+
+
+@pytest.mark.requirement("MEW-3.9.5-4", "MEW-3.9.5-5", "MEW-3.9.4-9")
+@on_loop
+async def test_near_its_limit_it_says_so_and_compacts_by_itself(tmp_path: Path) -> None:
+    settings = AgentSettings(limits=AgentLimits(context_tokens=2_000))
+    async with scene(tmp_path, settings=settings) as here:
+        for number in range(12):
+            await here.alice.chat(f"{number}: " + "words " * 150, to="bob")
+        done = await here.heard.wait(
+            lambda e: (
+                e.kind == "participant/status" and e.sender == "agent" and e.payload.get("compactions", 0) > 0
+            )
+        )
+        assert done.payload["tokens"] < 2_000
+        assert done.payload["headroom_tokens"] > 0
+        summaries = [
+            asked for asked in here.model.asked if asked["messages"][0]["content"].startswith("Summarise")
+        ]
+        assert summaries
+
+
+@on_loop
+async def test_clear_and_forget_change_what_the_model_sees(tmp_path: Path) -> None:
+    async with scene(tmp_path) as here:
+        await here.answer("the password of the day is swordfish")
+        await here.alice.clear("agent")
+        await here.answer("what is the password?")
+        assert "swordfish" not in str(here.model.last)
+
+
+@on_loop
+async def test_long_reasoning_is_streamed_while_it_grows(tmp_path: Path) -> None:
+    """MEW 3.10.1: everybody can follow; the space keeps one thought of bounded length."""
+    settings = AgentSettings(limits=AgentLimits(stream_chars=200))
+    thoughts = "".join(f"[{number}] first this, then that; " for number in range(100))
+    line = {"thoughts": thoughts, "calls": [("add", {"a": 1, "b": 2})]}
+    async with scene(tmp_path, line, "3", settings=settings) as here:
+        opened: list[str] = []
+        here.alice.on("stream/open")(lambda envelope: opened.append(str(envelope.payload["stream_id"])))
+        assert await here.answer("think long") == "3"
+        assert opened
+        thought = await here.heard.wait("reasoning/thought")
+        assert thought.payload["message"] == thoughts[:200] + " …"
+
+
+@on_loop
+async def test_a_model_that_fails_is_told_of_in_the_space(tmp_path: Path) -> None:
+    from starlette.responses import JSONResponse
+
+    refused = JSONResponse({"error": {"message": "no such key"}}, status_code=401)
+    async with scene(tmp_path, refused) as here:
+        answer = await here.answer("hello?")
+        assert answer.startswith("I cannot answer: the model's endpoint answered 401")
+        assert "--api-key-env" in answer
+        # A sequence that began is ended.
+        await here.heard.wait(lambda e: e.kind in ("reasoning/cancel", "reasoning/conclusion"))
+
+
+@on_loop
+async def test_a_model_that_calls_for_ever_is_stopped(tmp_path: Path) -> None:
+    settings = AgentSettings(limits=AgentLimits(steps=3))
+    script = [call("add", a=1, b=1)] * 10
+    async with scene(tmp_path, *script, settings=settings) as here:
+        assert "3 steps" in await here.answer("go on")
+        assert len(here.model.asked) == 3
+
+
+@on_loop
+async def test_nonsense_of_the_model_comes_back_to_it_in_words(tmp_path: Path) -> None:
+    nothing: Line = {"calls": [("no_such_tool", {})]}
+    async with scene(tmp_path, nothing, call("add", a="x", b=2), "I give up.") as here:
+        assert await here.answer("try") == "I give up."
+        told = [message["content"] for message in here.model.last if message["role"] == "tool"]
+        assert told[0].startswith("Not called: no tool is called 'no_such_tool'")
+        assert told[1]
+
+
+@on_loop
+async def test_two_agents_do_not_talk_each_other_into_the_ground(tmp_path: Path) -> None:
+    settings = AgentSettings(limits=AgentLimits(turns_per_minute=2))
+    async with scene(tmp_path, settings=settings) as here:
+        for _ in range(2):
+            await here.answer("hello")
+        await here.alice.chat("hello again", to="agent")
+        bob = await here.party.join("bob")
+        await bob.chat("and I?", to="agent")
+        await here.heard.wait(lambda e: e.kind == "chat" and e.sender == "agent" and "bob" in e.to)
+        assert len(here.model.asked) == 3
+
+
+@on_loop
+async def test_a_shutdown_ends_it(tmp_path: Path) -> None:
+    async with scene(tmp_path) as here:
+        await here.alice.shutdown("agent")
+        async with asyncio.timeout(PATIENCE):
+            while "agent" in here.alice.roster:
+                await asyncio.sleep(0.01)

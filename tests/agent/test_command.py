@@ -1,0 +1,80 @@
+"""`moot agent` as people run it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from moot.cli import main
+from tests.agent.endpoint import call, endpoint
+from tests.agent.test_agent import TRUSTED
+from tests.gateway.lab import PATIENCE, on_loop
+from tests.participant.gathering import TOOL_HOST, Heard, gathering
+
+
+@on_loop
+async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> None:
+    token = tmp_path / "agent.token"
+    token.write_text("t-agent\n")
+    async with (
+        endpoint(call("add", a=20, b=22), "42, of course.") as model,
+        gathering(tmp_path, alice=["*"], calculator=TOOL_HOST, agent=TRUSTED) as party,
+    ):
+        alice, calculator = await party.join("alice"), await party.join("calculator")
+
+        @calculator.tool
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        heard = Heard(alice)
+        place = ["--gateway", party.url, "--space", "lab", "--token-file", str(token)]
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "moot.cli", "agent", *place, "--base-url", model.url, "--model", "scripted",
+            "--api-key-env", "THE_KEY", env={**os.environ, "THE_KEY": "sk-1"}, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            await alice.roster.wait_for("agent", within=PATIENCE)
+            await alice.chat("agent: 20 + 22?")
+            reply = await heard.wait(lambda e: e.kind == "chat" and e.sender == "agent")
+            assert reply.payload["text"] == "42, of course."
+            assert model.headers[0]["authorization"] == "Bearer sk-1"
+        finally:
+            child.send_signal(signal.SIGINT)
+            _, errors = await child.communicate()
+        assert child.returncode == 0
+        assert b"Traceback" not in errors
+        assert b"sk-1" not in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--api-key-env", "NOT_SET_ANYWHERE"], "the variable NOT_SET_ANYWHERE is not set"),
+        (["--base-url", "localhost:1"], "starts with http:// or https://"),
+        (["--steps", "0"], "--steps is a number above 0"),
+        (["--instructions", "no/such/file"], "cannot be read"),
+    ],
+)
+def test_mistakes_are_explained(
+    tmp_path: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "t"
+    token.write_text("t")
+    place = [
+        "--gateway",
+        "http://127.0.0.1:9",
+        "--token-file",
+        str(token),
+        "--base-url",
+        "http://x",
+        "--model",
+        "m",
+    ]
+    assert main(["agent", *place, *arguments]) == 1
+    assert words in capsys.readouterr().err
