@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from moot.errors import MootError, Refused, UsageError
+    from moot.participant.connecting import connect
     from moot.protocol.dialects import DIALECTS
     from moot.protocol.envelope import Envelope
     from moot.protocol.kinds import KINDS
@@ -40,6 +41,7 @@ _HOMES: Final = {
     "SpaceConfig": "moot.space.config",
     "Token": "moot.space.effects",
     "UsageError": "moot.errors",
+    "connect": "moot.participant.connecting",
     "covers": "moot.protocol.patterns",
     "read_capability": "moot.protocol.patterns",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "SpaceConfig",
     "Token",
     "UsageError",
+    "connect",
     "covers",
     "read_capability",
 ]

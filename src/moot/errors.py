@@ -26,7 +26,8 @@
     │   ├── UnauthorizedStreamWrite unauthorized_stream_write   frames
     │   ├── Unavailable             unavailable              step 12
     │   └── ResourceLimit           resource_limit           step 13
-    └── UsageError              we were misused: a caller's mistake, a bad configuration
+    ├── UsageError              we were misused: a caller's mistake, a bad configuration
+    └── (taking part)           what a member of a space meets; drawn at the end of this file
 
 Each `Refused` carries the word that the wire uses (`code`), a sentence for a person
 (`message`) and what else the answer should say (`details`). Two more words are only ever
@@ -202,3 +203,297 @@ class ResourceLimit(Refused):
     """A limit of the configuration is reached; `limit` names it."""
 
     code = "resource_limit"
+
+
+# Taking part: what `moot.participant` and `moot.net.dial` raise.
+#
+#    MootError
+#    ├── Unreachable             nobody answers at that address
+#    ├── ConnectionClosed        it ended for good; code and reason say how
+#    │   └── NotAdmitted         it never began: token, space or name are not right
+#    ├── ConnectionLost          it went away for now; what was waited for may have been missed
+#    ├── NotAllowed              own rights do not allow this (said before anything is sent)
+#    ├── Paused                  somebody paused us (MEW 3.9.1)
+#    ├── OutboxFull              more was sent than the gateway takes at once
+#    ├── TimedOut                nobody answered in time
+#    ├── ReasoningCancelled      somebody asked us to stop thinking (MEW 3.5.5)
+#    ├── CallFailed              an operation brought no result
+#    │   ├── McpError                the host answered a JSON-RPC error; hosts raise it too
+#    │   ├── ToolFailed              the tool answered isError
+#    │   ├── BadAnswer               the host answered something that is no MCP answer
+#    │   ├── MemberLeft              the host left and did not come back
+#    │   ├── Interrupted             a restart ended it (MEW 3.9.9)
+#    │   ├── Rejected                somebody declined the proposal (MEW 3.3.2)
+#    │   ├── Withdrawn               the proposal was taken back (MEW 3.3.1)
+#    │   ├── Expired                 the proposal is too old (MEW 10.2)
+#    │   └── FulfilmentCancelled     whoever fulfilled the proposal called it off
+#    └── Refused
+#        ├── UnsupportedByRecipient  unsupported_by_recipient   told after the act was accepted (D-56)
+#        └── UnknownRefusal          a word that this version does not know
+
+
+class Unreachable(MootError):
+    """No gateway could be reached at an address."""
+
+
+class ConnectionClosed(MootError):
+    """The connection ended and will not come back by itself."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"the connection is closed: {code} {reason}".rstrip())
+        self.code = code
+        self.reason = reason
+
+
+class NotAdmitted(ConnectionClosed):
+    """The gateway let us not in; `status` is its HTTP status, 0 when it said so on the socket."""
+
+    def __init__(self, message: str, *, status: int = 0, code: int = 1008) -> None:
+        super().__init__(code, message)
+        self.args = (message,)
+        self.status = status
+
+
+class ConnectionLost(MootError):
+    """The connection is away; what happens meanwhile is not heard."""
+
+
+class NotAllowed(MootError):
+    """The welcome's capabilities allow neither this nor a way around it; `missing` names what would."""
+
+    def __init__(self, message: str, *, missing: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+class Paused(MootError):
+    """MEW 3.9.1: nothing but acknowledgements and cancellations leaves us until the pause ends."""
+
+    def __init__(self, by: str, reason: str | None, seconds_left: float | None) -> None:
+        left = "until participant/resume" if seconds_left is None else f"for {seconds_left:.1f} s more"
+        super().__init__(f"paused by {by} {left}" + (f": {reason}" if reason else ""))
+        self.by = by
+        self.reason = reason
+        self.seconds_left = seconds_left
+
+
+class OutboxFull(MootError):
+    """More waits to be sent than `outbox_bytes`; wait, or send less."""
+
+
+class TimedOut(MootError, TimeoutError):
+    """A bound was reached; the text names it."""
+
+
+class ReasoningCancelled(MootError):
+    """MEW 3.5.5: somebody ended this sequence."""
+
+    def __init__(self, by: str, reason: str | None) -> None:
+        super().__init__(f"{by} cancelled this reasoning" + (f": {reason}" if reason else ""))
+        self.by = by
+        self.reason = reason
+
+
+class CallFailed(MootError):
+    """An operation was asked for and brought no result."""
+
+
+class McpError(CallFailed):
+    """A JSON-RPC error. A host raises it to answer with exactly this code, message and data."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class ToolFailed(CallFailed):
+    """The tool ran and says that it failed; `result` is its whole answer."""
+
+    def __init__(self, tool: str, text: str, result: dict[str, Any]) -> None:
+        super().__init__(f"{tool}: {text}" if text else f"{tool} failed and gave no reason")
+        self.tool = tool
+        self.text = text
+        self.result = result
+
+
+class BadAnswer(CallFailed):
+    """The member that was asked answered something that is no answer."""
+
+    def __init__(self, member: str, fault: str) -> None:
+        super().__init__(f"{member} answered something that is no MCP answer: {fault}")
+        self.member = member
+        self.fault = fault
+
+
+class MemberLeft(CallFailed):
+    """The member that was asked is gone; whether it acted is not known."""
+
+    def __init__(self, member: str) -> None:
+        super().__init__(f"{member} is not here (any more) and has not answered; whether it acted is unknown")
+        self.member = member
+
+
+class Interrupted(CallFailed):
+    """MEW 3.9.9: a restart of this member ended what it was waiting for."""
+
+
+class Rejected(CallFailed):
+    """MEW 3.3.2: a proposal was declined; `reason` is a code of MEW 3.3.3 or the rejecter's own words."""
+
+    def __init__(self, by: str, reason: str, rejections: tuple[Any, ...] = ()) -> None:
+        super().__init__(f"{by} rejected the proposal: {reason}")
+        self.by = by
+        self.reason = reason
+        self.rejections = rejections
+
+    async def explanation(self, within: float = 5.0) -> str | None:
+        """MEW 3.3.3: what the rejecter adds in words, if it comes within so many seconds."""
+        for rejection in self.rejections:
+            if rejection.by == self.by:
+                text: str | None = await rejection.explanation(within)
+                return text
+        return None
+
+
+class Withdrawn(CallFailed):
+    """MEW 3.3.1: the proposal was taken back before anybody fulfilled it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the proposal was withdrawn: {reason}")
+        self.reason = reason
+
+
+class Expired(CallFailed):
+    """MEW 10.2: nobody decided on the proposal while it was valid."""
+
+
+class FulfilmentCancelled(CallFailed):
+    """Whoever fulfilled the proposal cancelled the request; the proposal is spent (D-28)."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__(f"{by} fulfilled the proposal and then cancelled the request: propose it anew")
+        self.by = by
+
+
+class UnsupportedByRecipient(Refused):
+    """D-56: the addressee speaks a dialect without this; expect no answer."""
+
+    code = "unsupported_by_recipient"
+
+
+class UnknownRefusal(Refused):
+    """The gateway refused with a word that this version does not know; `word` is it."""
+
+    def __init__(self, word: str, message: str) -> None:
+        super().__init__(message)
+        self.word = word
+
+
+# XProtocol: what `moot.identity` and `moot.xprotocol` raise.
+#
+#    MootError
+#    ├── UsageError
+#    │   └── KeyFileError                the file of keys is not as it must be
+#    ├── InvalidKey                  a text that is no key, or a key that nobody should trust
+#    ├── UnverifiedEvent             nobody is known to have sent this: dropped without an answer
+#    │   └── MalformedEvent              not an xp1 event at all
+#    └── EventFault                  the sender is known and gets an xp.error
+#        ├── AuthorizationInsufficient   AUTHORIZATION_INSUFFICIENT
+#        │   └── InvalidStatement            a delegation or grant that does not hold
+#        ├── SchemaViolation             SCHEMA_VIOLATION
+#        ├── EventExpired                EXPIRED
+#        ├── SenderRevoked               REVOKED
+#        ├── KindNotFound                NOT_FOUND
+#        ├── SenderTooFast               RATE_LIMITED
+#        └── EndpointUnavailable         ENDPOINT_UNAVAILABLE
+#
+# None of them is a `Refused`: those are the words of a space, and no event is ever answered with one.
+
+
+class KeyFileError(UsageError):
+    """The key file is missing, damaged, in the way, or open to others; the text says what to do."""
+
+
+class InvalidKey(MootError):
+    """No canonical `ed25519:` or `x25519:` text, or a point that must not be used."""
+
+
+class UnverifiedEvent(MootError):
+    """An event whose sender is not proven. It is dropped in silence: an answer would serve forgers (D-76).
+
+    `reason` is one word for the log.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class MalformedEvent(UnverifiedEvent):
+    """The bytes are no xp1 event."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("malformed", message)
+
+
+class EventFault(MootError):
+    """A verified sender asked for something it does not get; the code goes into an `xp.error`.
+
+    `retry_after` is in seconds, None where waiting changes nothing.
+    """
+
+    code: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+
+class AuthorizationInsufficient(EventFault):
+    """XP 5.1: the sender does not hold the capability (D-59)."""
+
+    code = "AUTHORIZATION_INSUFFICIENT"
+
+
+class InvalidStatement(AuthorizationInsufficient):
+    """A delegation, grant or revocation that is broken, too wide, over, or rooted where nobody trusts."""
+
+
+class SchemaViolation(EventFault):
+    """The payload cannot be opened or read, or does not fit the contract."""
+
+    code = "SCHEMA_VIOLATION"
+
+
+class EventExpired(EventFault):
+    """`expires_at` has passed."""
+
+    code = "EXPIRED"
+
+
+class SenderRevoked(EventFault):
+    """The sender's key was revoked for good."""
+
+    code = "REVOKED"
+
+
+class KindNotFound(EventFault):
+    """Nothing here answers to this kind."""
+
+    code = "NOT_FOUND"
+
+
+class SenderTooFast(EventFault):
+    """XP 8.4: more events than this key may send."""
+
+    code = "RATE_LIMITED"
+
+
+class EndpointUnavailable(EventFault):
+    """The event is in order, but cannot be taken right now."""
+
+    code = "ENDPOINT_UNAVAILABLE"

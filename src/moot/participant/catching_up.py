@@ -1,0 +1,113 @@
+"""After a reconnect: what became of proposals while nobody here was listening (D-28, D-40, D-41).
+
+Nothing is replayed to a member that comes back, but the gateway keeps a bounded memory that can be polled.
+What stands there about proposals is taken into the ledger. If the memory reaches back to something that we
+had heard before the loss, nothing can be missing; otherwise (a restarted gateway, a long absence) what is
+open stays marked `uncertain`. Requests that were meant for us are not run late: whoever asked was told so.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+
+import msgspec
+
+from moot.errors import MalformedEnvelope, MootError
+from moot.net.dial_http import fetch
+from moot.participant.checking import Inspector
+from moot.participant.limits import ParticipantLimits
+from moot.participant.lineage import Lineage
+from moot.participant.link import Door
+from moot.participant.proposals import Proposals
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import Envelope
+
+log = logging.getLogger(__name__)
+
+
+# How many of the last things that were heard before the loss are looked for: one is enough to be sure.
+HEARD_LAST: Final = 64
+
+
+class _Past(msgspec.Struct):
+    messages: list[msgspec.Raw]
+
+
+_pasts = msgspec.json.Decoder(_Past)
+
+
+async def catch_up(
+    door: Door,
+    me: str,
+    since: float,
+    *,
+    heard_last: frozenset[str],
+    limits: ParticipantLimits,
+    lineage: Lineage,
+    inspector: Inspector,
+    proposals: Proposals,
+) -> None:
+    """Ask the gateway what was said since then (seconds since 1970); hear of it what concerns proposals."""
+    if door.token is None:
+        return
+    try:
+        status, body = await fetch(
+            _address(door, me, since - limits.catch_up_margin_seconds),
+            headers={"Authorization": f"Bearer {door.token}"},
+            within=limits.confirm_seconds,
+            most=limits.catch_up_bytes,
+        )
+        if status != 200:
+            log.debug("nothing to catch up with", extra={"status": status})
+            return
+        past = [_decoded(door, bytes(raw)) for raw in _pasts.decode(body).messages]
+    except (MootError, msgspec.DecodeError) as fault:
+        log.debug("nothing to catch up with", extra={"why": str(fault)})
+        return
+    messages = [envelope for envelope in past if envelope is not None]
+    reaches_back = False
+    for envelope in messages:
+        if envelope.id in heard_last:
+            reaches_back = True
+        elif lineage.get(envelope.id) is None and inspector.lets_in(envelope):
+            _hear(envelope, proposals)
+    if reaches_back:
+        proposals.nothing_missed()
+
+
+def _address(door: Door, me: str, since: float) -> str:
+    parts = urlsplit(door.url)
+    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    before = parts.path.rstrip("/").removesuffix("/ws")
+    query = {"since": repr(since), "dialect": door.dialect}
+    if door.space:
+        query["space"] = door.space
+    path = f"{before}/participants/{quote(me, safe='')}/messages"
+    return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
+
+
+def _decoded(door: Door, raw: bytes) -> Envelope | None:
+    try:
+        return DIALECTS[door.dialect].decode(raw)
+    except MalformedEnvelope:
+        return None
+
+
+def _hear(envelope: Envelope, proposals: Proposals) -> None:
+    match envelope.kind:
+        case "mcp/request":
+            proposals.request(envelope)
+        case "mcp/response":
+            proposals.response(envelope)
+        case "mcp/withdraw":
+            proposals.withdraw(envelope)
+        case "mcp/reject":
+            proposals.reject(envelope)
+        case "moot/approve":
+            proposals.approve(envelope)
+        case "chat":
+            proposals.chat(envelope)
+        case _:
+            pass

@@ -1,0 +1,73 @@
+"""Coming into a space."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from moot import __version__
+from moot.errors import UsageError
+from moot.net.dial import websocket_url
+from moot.participant.controls import Controls
+from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
+from moot.participant.link import Door
+from moot.participant.memory import Transcript
+from moot.participant.space import JoinedSpace
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    space: str = "",
+    token: str | None = None,
+    *,
+    dialect: DialectName = "mew",
+    participant: str | None = None,
+    limits: ParticipantLimits = DEFAULT_LIMITS,
+    controls: Controls | None = None,
+    memory: Transcript | None = None,
+    reconnect: bool = True,
+    passive: bool = False,
+) -> AsyncIterator[JoinedSpace]:
+    """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
+
+    `url` is the gateway's, http or ws; `space` may be left out where there is only one. `participant` wishes
+    for a runtime id other than our name (D-19). A connection that breaks comes back by itself, unless
+    `reconnect` is false or the gateway says not to. `passive` listens and speaks, but answers nothing by
+    itself: for a second connection beside the one that does. Entering raises NotAdmitted (token, space or
+    name are not right) or Unreachable. Enter and leave it in the same task.
+    """
+    if dialect not in DIALECTS:
+        raise UsageError(f"a space speaks {', '.join(DIALECTS)}; not {dialect!r}")
+    websocket_url(url, "/ws", {})  # says what is wrong with it before anything else happens
+    obeying = Controls() if controls is None else controls
+    if memory is not None:
+        obeying.memory = memory
+    joined = JoinedSpace(
+        Door(url, space, token, dialect, participant),
+        limits,
+        controls=obeying,
+        reconnect=reconnect,
+        passive=passive,
+        version=__version__,
+    )
+    await joined.enter()
+    try:
+        yield joined
+    finally:
+        await joined.leave()
+
+
+def token_from(path: str | Path) -> str:
+    """The token in a file: one line, nothing else; raises UsageError."""
+    file = Path(path)
+    try:
+        words = file.read_text("utf-8").split()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UsageError(f"no token can be read from {file}: {fault}") from None
+    if len(words) != 1:
+        raise UsageError(f"{file} must hold one token and nothing else; it holds {len(words)} words")
+    return words[0]

@@ -1,0 +1,190 @@
+"""Hearing what is said: bounded queues that tell honestly what they dropped, and handlers by kind.
+
+A reader that is too slow loses the oldest items and finds a `Gap` where they were; memory never grows with
+what others say. Handlers that are coroutines have such a queue each and run one item after the other, so
+they keep the order of the space; plain functions are called at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from moot.participant.outcome import Gap
+from moot.participant.speaking import Counts
+from moot.protocol.envelope import Envelope
+from moot.protocol.patterns.globs import glob
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+# Runs a coroutine in the member's task group; None when that has ended.
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None]
+
+
+class Feed(Generic[T]):
+    """A queue of at most `size` items for one reader; iterate it. It ends when the connection has ended."""
+
+    def __init__(self, size: int, counts: Counts) -> None:
+        self._items: deque[T | Gap] = deque()
+        self._size = size
+        self._counts = counts
+        self._missed = 0
+        self._ended = False
+        self._news = asyncio.Event()
+
+    def put(self, item: T | Gap) -> None:
+        if self._ended:
+            return
+        if len(self._items) >= self._size:
+            self._items.popleft()
+            self._missed += 1
+            self._counts.gaps += 1
+        self._items.append(item)
+        self._news.set()
+
+    def end(self) -> None:
+        """Nothing more comes; what is there can still be read."""
+        self._ended = True
+        self._news.set()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __aiter__(self) -> AsyncIterator[T | Gap]:
+        return self
+
+    async def __anext__(self) -> T | Gap:
+        while True:
+            if self._missed:
+                missed, self._missed = self._missed, 0
+                return Gap("slow", missed)
+            if self._items:
+                return self._items.popleft()
+            if self._ended:
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+
+
+class Feeds(Generic[T]):
+    """All the feeds of one kind of news."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._feeds: list[Feed[T]] = []
+        self._counts = counts
+        self._ended = False
+
+    def open(self, size: int) -> Feed[T]:
+        feed: Feed[T] = Feed(size, self._counts)
+        if self._ended:
+            feed.end()
+        else:
+            self._feeds.append(feed)
+        return feed
+
+    def close(self, feed: Feed[T]) -> None:
+        feed.end()
+        if feed in self._feeds:
+            self._feeds.remove(feed)
+
+    async def read(self, size: int) -> AsyncIterator[T | Gap]:
+        """A feed for the length of an iteration."""
+        feed = self.open(size)
+        try:
+            async for item in feed:
+                yield item
+        finally:
+            self.close(feed)
+
+    def put(self, item: T | Gap) -> None:
+        for feed in self._feeds:
+            feed.put(item)
+
+    def end(self) -> None:
+        self._ended = True
+        for feed in self._feeds:
+            feed.end()
+
+
+Handler = Callable[[Envelope], Any]
+
+
+class Handlers:
+    """Functions by kind; `*` in a kind means what it means in a capability (D-11)."""
+
+    def __init__(self, spawn: Spawn, counts: Counts, size: int) -> None:
+        self._spawn = spawn
+        self._counts = counts
+        self._size = size
+        self._patterns: list[tuple[Callable[[str], bool], bool, Callable[[Envelope], None]]] = []
+        # By kind, in the order of registration; emptied when a handler is added.
+        self._by_kind: dict[str, list[tuple[bool, Callable[[Envelope], None]]]] = {}
+        self._feeds: list[Feed[Envelope]] = []
+
+    def add(self, kind: str, handler: Handler, *, own: bool) -> None:
+        """`own`: also for what we said ourselves."""
+        wanted = glob(kind)
+        call = called(handler, self._spawn, self._counts, self._size, self._feeds)
+        self._patterns.append((wanted.matches, own, call))
+        self._by_kind.clear()
+
+    def call(self, envelope: Envelope, *, own: bool) -> None:
+        if not self._patterns:
+            return
+        kind = envelope.kind
+        found = self._by_kind.get(kind)
+        if found is None:
+            if len(self._by_kind) >= 256:
+                # Kinds are whatever senders make up (D-08).
+                self._by_kind.clear()
+            found = self._by_kind[kind] = [(o, f) for matches, o, f in self._patterns if matches(kind)]
+        for wants_own, handler in found:
+            if wants_own or not own:
+                handler(envelope)
+
+    def end(self) -> None:
+        for feed in self._feeds:
+            feed.end()
+
+
+def called(
+    handler: Callable[[T], Any], spawn: Spawn, counts: Counts, size: int, feeds: list[Feed[T]]
+) -> Callable[[T], None]:
+    """A function that calls this handler: plain ones now, coroutines one after the other in a task."""
+    if is_async(handler):
+        feed: Feed[T] = Feed(size, counts)
+        feeds.append(feed)
+        spawn(_drain(feed, handler, counts))
+        return feed.put
+
+    def call(item: T) -> None:
+        try:
+            handler(item)
+        except Exception:
+            counts.failed_handlers += 1
+            log.exception("a handler failed")
+
+    return call
+
+
+async def _drain(feed: Feed[T], handler: Callable[[T], Awaitable[object]], counts: Counts) -> None:
+    async for item in feed:
+        if isinstance(item, Gap):
+            log.warning("a handler is too slow", extra={"missed": item.missed})
+            continue
+        try:
+            await handler(item)
+        except Exception:
+            counts.failed_handlers += 1
+            log.exception("a handler failed")
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it gives something to await; callable objects and partials included."""
+    inner = inspect.unwrap(getattr(function, "func", function))
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004

@@ -1,0 +1,121 @@
+"""Members of the SDK around a real gateway, and peers without an SDK who may misbehave.
+
+async with gathering(tmp_path, alice=["*"], bob=["chat"]) as party:
+    alice, bob = await party.join("alice"), await party.join("bob")
+    mallory = await party.raw("mallory")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from moot.participant import JoinedSpace, ParticipantLimits, connect
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from tests.gateway.lab import PATIENCE, Client, Lab, lab, participants
+
+# What a member of a test needs at most; a wait that takes longer has gone wrong.
+QUICK = ParticipantLimits(
+    request_seconds=10,
+    confirm_seconds=5,
+    answer_seconds=5,
+    host_grace_seconds=0.2,
+    backoff_first_seconds=0.02,
+)
+
+# What members of different trust hold in these tests.
+PROPOSER: Sequence[Json] = ("mcp/proposal", "mcp/withdraw", "chat")
+TOOL_HOST: Sequence[Json] = ({"kind": "mcp/request", "payload": {"method": "notifications/*"}},)
+
+
+class Party:
+    """A running gateway with one space `lab`."""
+
+    def __init__(self, room: Lab, stack: AsyncExitStack) -> None:
+        self.room = room
+        self._stack = stack
+
+    @property
+    def url(self) -> str:
+        return self.room.url
+
+    async def join(self, name: str, **options: Any) -> JoinedSpace:
+        """A member until the end of the test."""
+        options.setdefault("limits", QUICK)
+        return await self._stack.enter_async_context(connect(self.url, "lab", f"t-{name}", **options))
+
+    async def raw(self, name: str, query: str = "") -> Client:
+        """A peer that says whatever it is told to."""
+        return await self.room.join(name, query)
+
+
+@asynccontextmanager
+async def gathering(
+    folder: Path,
+    *,
+    rules: Mapping[str, Json] | None = None,
+    people: Json = None,
+    gateway: Mapping[str, Json] | None = None,
+    **rights: Any,
+) -> AsyncIterator[Party]:
+    """Members by name with their capabilities; or `people` as a configuration has them."""
+    async with (
+        lab(folder, people or participants(**rights), rules=rules, **dict(gateway or {})) as room,
+        AsyncExitStack() as stack,
+    ):
+        yield Party(room, stack)
+
+
+class Heard:
+    """All that a member hears from now on, own echoes included."""
+
+    def __init__(self, space: JoinedSpace) -> None:
+        self.envelopes: list[Envelope] = []
+        self._news = asyncio.Event()
+        space.on("*", own=True)(self._take)
+
+    def _take(self, envelope: Envelope) -> None:
+        self.envelopes.append(envelope)
+        self._news.set()
+
+    def of(self, kind: str) -> list[Envelope]:
+        return [envelope for envelope in self.envelopes if envelope.kind == kind]
+
+    async def wait(self, what: str | Callable[[Envelope], bool], count: int = 1) -> Envelope:
+        """The n-th envelope of a kind, or that something holds for."""
+
+        def wanted(envelope: Envelope) -> bool:
+            return envelope.kind == what if isinstance(what, str) else what(envelope)
+
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                found = [envelope for envelope in self.envelopes if wanted(envelope)]
+                if len(found) >= count:
+                    return found[count - 1]
+                self._news.clear()
+                await self._news.wait()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds that no envelope tells of."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+async def settled(space: JoinedSpace) -> None:
+    """Everything that was said before has been heard: the gateway keeps one order."""
+    sent = await space.send("x-test/fence", {})
+    echoed = asyncio.Event()
+
+    def look(envelope: Envelope) -> None:
+        if envelope.id == sent.id:
+            echoed.set()
+
+    space.on("x-test/fence", own=True)(look)
+    async with asyncio.timeout(PATIENCE):
+        await echoed.wait()

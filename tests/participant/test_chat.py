@@ -1,0 +1,343 @@
+"""Talking, thinking aloud, and contexts (MEW 3.4, 3.5)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from moot.errors import NotAllowed, ReasoningCancelled, UsageError
+from moot.participant import Chunk, JoinedSpace, Request, format_of, is_within, levels
+from moot.protocol.operation import Json
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import Heard, gathering, settled, until
+
+ALL = ["*"]
+
+
+@pytest.mark.requirement(
+    "MEW-3-45", "MEW-3.4-1", "MEW-3.4-2", "MEW-3.4-3", "MEW-3.4-4", "MEW-3.4-5", "MEW-3-57", "MEW-6.4-6"
+)
+@on_loop
+async def test_chat_is_a_kind_of_its_own_and_has_text(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        heard = Heard(bob)
+        first = await alice.chat("hello")
+        plain = await heard.wait("chat")
+        assert (plain.kind, plain.payload, list(plain.to)) == ("chat", {"text": "hello"}, [])
+        assert format_of(plain) == "plain"
+        await alice.chat("*hello*", format="markdown", to="bob", about=first.id)
+        marked = await heard.wait("chat", 2)
+        assert format_of(marked) == "markdown"
+        assert marked.to == ["bob"]
+        assert bob.lineage.parents(marked.id) == (first.id,)
+        with pytest.raises(UsageError, match="non-empty string"):
+            await alice.chat("")
+        with pytest.raises(UsageError, match="plain or markdown"):
+            await alice.chat("x", format="html")  # type: ignore[arg-type]
+        raw = await party.raw("alice")
+        await raw.say("chat", {"text": ""})
+        await raw.say("chat", {"note": "no text"})
+        await raw.say("chat", {"text": 5})
+        await raw.fence()
+        await settled(bob)
+        assert len(heard.of("chat")) == 2
+        assert bob.misbehaviour.of("alice") == {"bad_payload": 3}
+
+
+@pytest.mark.requirement(
+    "MEW-3-46",
+    "MEW-3-47",
+    "MEW-3.4.1-1",
+    "MEW-3.4.1-2",
+    "MEW-3.4.1-3",
+    "MEW-3.4.1-4",
+    "MEW-3.4.2-1",
+    "MEW-3.4.2-2",
+    "MEW-3.4.2-3",
+)
+@on_loop
+async def test_chats_wait_until_they_are_acknowledged_or_cancelled(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL, carol=ALL) as party:
+        alice, bob, carol = [await party.join(name) for name in ("alice", "bob", "carol")]
+        heard = Heard(alice)
+        one, two, three = [await alice.chat(text) for text in ("one", "two", "three")]
+        await alice.chat("for carol", to="carol")
+        await settled(bob)
+        await settled(carol)
+        assert [chat.id for chat in bob.chats.waiting()] == [one.id, two.id, three.id]
+        assert len(carol.chats.waiting()) == 4
+        assert alice.chats.waiting() == []
+        await bob.acknowledge(bob.chats.waiting()[0])
+        await bob.acknowledge(two.id, "read")
+        await settled(bob)
+        assert [chat.id for chat in bob.chats.waiting()] == [three.id]
+        await heard.wait("chat/acknowledge", 2)
+        first, second = heard.of("chat/acknowledge")
+        assert (first.correlation_id, first.payload) == ([one.id], {"status": "received"})
+        assert (second.correlation_id, second.payload) == ([two.id], {"status": "read"})
+        assert alice.chats.acknowledged(two.id) == {"bob": "read"}
+        # Another's acknowledgement clears nobody else's queue.
+        assert one.id in [chat.id for chat in carol.chats.waiting()]
+        await alice.cancel_chat(three)
+        cancel = await heard.wait("chat/cancel")
+        assert (cancel.correlation_id, cancel.payload) == ([three.id], {"reason": "handled_elsewhere"})
+        await settled(bob)
+        assert bob.chats.waiting() == []
+        assert len(heard.of("chat")) == 4
+
+
+@pytest.mark.requirement(
+    "MEW-3-16",
+    "MEW-3-17",
+    "MEW-3-18",
+    "MEW-3-63",
+    "MEW-3-64",
+    "MEW-3.5-1",
+    "MEW-3.5.1-1",
+    "MEW-3.5.1-2",
+    "MEW-3.5.1-4",
+    "MEW-3.5.1-6",
+    "MEW-3.5.1-9",
+    "MEW-3.5.2-1",
+    "MEW-3.5.3-1",
+    "MEW-3.5.3-2",
+    "MEW-3.5.4-1",
+    "MEW-3.5.6-1",
+)
+@on_loop
+async def test_reasoning_about_a_request(tmp_path: Path) -> None:
+    """MEW 3.5.1, the response pattern."""
+    async with gathering(tmp_path, alice=ALL, bob=ALL, watch=ALL) as party:
+        alice, bob, watcher = [await party.join(name) for name in ("alice", "bob", "watch")]
+        heard = Heard(watcher)
+        thought_of = asyncio.Event()
+
+        async def think(request: Request) -> dict[str, Json]:
+            async with bob.reasoning("Shall I?", about=request.envelope.id) as reasoning:
+                await reasoning.thought("It is cheap.")
+                await thought_of.wait()
+                await reasoning.chat("thinking…")
+                await reasoning.conclude("Yes.")
+            return {"answer": "yes"}
+
+        bob.host(think)
+        call = asyncio.create_task(alice.request("bob", "decide"))
+        # A thought is out while the thinking goes on.
+        thought = await heard.wait("reasoning/thought")
+        assert heard.of("reasoning/conclusion") == []
+        (sequence,) = watcher.contexts.active()
+        assert sequence.thoughts() == ["It is cheap."]
+        thought_of.set()
+        assert await call == {"answer": "yes"}
+        start, conclusion = heard.of("reasoning/start")[0], await heard.wait("reasoning/conclusion")
+        request = heard.of("mcp/request")[0]
+        assert start.correlation_id == [request.id]
+        assert start.payload == {"message": "Shall I?"}
+        assert thought.context == start.id
+        assert thought.payload == {"message": "It is cheap."}
+        assert (conclusion.context, conclusion.payload) == (start.id, {"message": "Yes."})
+        chat = heard.of("chat")[0]
+        assert chat.context == start.id
+        assert heard.of("mcp/response")[0].correlation_id == [request.id]
+        assert sequence.state == "concluded"
+        assert sequence.conclusion == "Yes."
+        assert [item.kind for item in sequence.items] == ["reasoning/thought", "chat", "reasoning/conclusion"]
+        assert watcher.contexts.active() == []
+        # Nobody answered a thought, and the chat queue holds chat alone.
+        assert alice.counts.sent == 1
+        assert [each.kind for each in watcher.chats.waiting()] == ["chat"]
+
+
+@pytest.mark.requirement(
+    "MEW-3.5.1-3", "MEW-3.5.1-5", "MEW-3.5.1-7", "MEW-3.5.1-8", "MEW-3.5.1-10", "MEW-3.5.5-4"
+)
+@on_loop
+async def test_reasoning_without_a_trigger_or_thoughts_and_what_ends_it(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, watch=ALL) as party:
+        alice, watcher = await party.join("alice"), await party.join("watch")
+        heard = Heard(watcher)
+        async with alice.reasoning("Idle thoughts"):
+            pass
+        assert (await heard.wait("reasoning/conclusion")).payload == {"message": "done"}
+        start = heard.of("reasoning/start")[0]
+        assert list(start.correlation_id) == []
+        sequence = watcher.contexts.get(start.id)
+        assert sequence is not None
+        assert sequence.thoughts() == []
+        assert len(alice._requests) == 0
+        with pytest.raises(ZeroDivisionError):
+            async with alice.reasoning("Broken"):
+                raise ZeroDivisionError
+        cancel = await heard.wait("reasoning/cancel")
+        assert cancel.payload == {"reason": "error"}
+        assert cancel.context == heard.of("reasoning/start")[1].id
+        # A sequence that just stops, without any conclusion, is fine for whoever watches.
+        raw = await party.raw("alice")
+        id = await raw.say("reasoning/start", {"message": "and then nothing"})
+        await raw.fence()
+        await settled(watcher)
+        assert [each.id for each in watcher.contexts.active()] == [id]
+        assert watcher.misbehaviour.total == 0
+
+
+@pytest.mark.requirement(
+    "MEW-3-19", "MEW-3.5.5-1", "MEW-3.5.5-2", "MEW-3.5.5-3", "MEW-3.5.5-5", "MEW-3.5.5-4"
+)
+@on_loop
+async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
+    """D-31: it stops at once, and no thought follows."""
+    async with gathering(tmp_path, alice=ALL, bob=ALL, mute=["chat"]) as party:
+        alice, bob, mute = [await party.join(name) for name in ("alice", "bob", "mute")]
+        heard = Heard(bob)
+        trigger = await bob.chat("think!")
+
+        async def think() -> None:
+            async with alice.reasoning("Long", about=trigger.id) as reasoning:
+                await reasoning.thought("one")
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(think())
+        await heard.wait("reasoning/thought")
+        (sequence,) = bob.contexts.active()
+        with pytest.raises(NotAllowed):
+            await mute.cancel_reasoning(sequence.id)
+        with pytest.raises(UsageError, match="must name"):
+            await bob.cancel_reasoning("")
+        with pytest.raises(UsageError, match="context"):
+            await bob.send("reasoning/cancel", {"reason": "x"})
+        await bob.cancel_reasoning(sequence.id, "timeout", about=trigger.id)
+        with pytest.raises(ReasoningCancelled, match="bob cancelled this reasoning: timeout"):
+            await task
+        cancel = heard.of("reasoning/cancel")[0]
+        assert (cancel.context, cancel.payload, cancel.correlation_id) == (
+            sequence.id,
+            {"reason": "timeout"},
+            [trigger.id],
+        )
+        assert sequence.state == "cancelled"
+        assert (sequence.cancelled_by, sequence.reason, sequence.conclusion) == ("bob", "timeout", None)
+        assert bob.contexts.active() == []
+        # Without being stopped, one can look, and thoughts are not sent any more.
+        async with alice.reasoning("Careful", stop=False) as reasoning:
+            await settled(bob)
+            await bob.cancel_reasoning(reasoning.id)
+            async with asyncio.timeout(5):
+                await reasoning.cancelled.wait()
+            with pytest.raises(ReasoningCancelled):
+                await reasoning.thought("too late")
+        await settled(bob)
+        assert len(heard.of("reasoning/thought")) == 1
+        # Cancelling what nobody knows does no harm.
+        await bob.cancel_reasoning("unknown-start")
+
+
+@on_loop
+async def test_a_task_that_is_cancelled_from_outside_stays_cancelled(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        heard = Heard(bob)
+
+        async def think() -> None:
+            async with alice.reasoning("Long"):
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(think())
+        await heard.wait("reasoning/start")
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await heard.wait("reasoning/cancel")).payload == {"reason": "superseded"}
+
+
+@pytest.mark.requirement("MEW-3.5.6-5", "MEW-3-62")
+@on_loop
+async def test_parallel_and_nested_sequences_stay_apart(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL, watch=ALL) as party:
+        alice, bob, watcher = [await party.join(name) for name in ("alice", "bob", "watch")]
+        async with alice.reasoning("A") as a, bob.reasoning("B") as b:
+            for n in range(3):
+                await a.thought(f"a{n}")
+                await b.thought(f"b{n}")
+            async with a.sub("A inside") as inner:
+                assert levels(inner.context) == (a.id, inner.id)
+                await inner.thought("deep")
+                async with inner.sub("deeper") as deepest:
+                    assert levels(deepest.context) == (a.id, inner.id, deepest.id)
+            await a.conclude("A over")
+        await settled(alice)
+        await settled(watcher)
+        mine, other = watcher.contexts.get(a.id), watcher.contexts.get(b.id)
+        assert mine is not None
+        assert other is not None
+        assert mine.thoughts() == ["a0", "a1", "a2"]
+        assert other.thoughts() == ["b0", "b1", "b2"]
+        inside = watcher.contexts.get(inner.id)
+        assert inside is not None
+        assert inside.thoughts() == ["deep"]
+        assert inside.path == f"{a.id}/{inner.id}"
+        # Nobody thinks in another's name.
+        raw = await party.raw("watch")
+        start = await bob.send("reasoning/start", {"message": "mine"}, confirm=True)
+        await raw.say("reasoning/thought", {"message": "forged"}, context=start.id)
+        await raw.fence()
+        await settled(alice)
+        sequence = alice.contexts.get(start.id)
+        assert sequence is not None
+        assert sequence.thoughts() == []
+        assert alice.misbehaviour.of("watch") == {"not_owner": 1}
+
+
+@pytest.mark.requirement("MEW-3-62", "MEW-3.5.6-4")
+def test_a_context_is_a_path() -> None:
+    assert levels("a/b/c") == ("a", "b", "c")
+    assert is_within("a/b", "a/")
+    assert is_within("a/b/c", "a/b")
+    assert is_within("a", "a")
+    assert not is_within("ab", "a")
+    assert not is_within("a", "a/b")
+    assert not is_within(None, "a")
+
+
+@pytest.mark.requirement("MEW-3-66")
+@on_loop
+async def test_a_request_is_answered_whatever_its_context(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+
+        @bob.tool
+        def hello() -> str:
+            return "hi"
+
+        async with alice.reasoning("asking inside") as reasoning:
+            outcome = await reasoning.perform("bob", "tools/call", {"name": "hello"})
+            assert outcome.text == "hi"
+        outcome = await alice.call("bob", "hello", context="a/foreign/place")
+        assert outcome.text == "hi"
+
+
+@pytest.mark.requirement("MEW-3.10.1-16")
+@on_loop
+async def test_long_reasoning_has_a_stream_beside_it(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        heard = Heard(bob)
+        async with alice.reasoning("Long", stream=True) as reasoning:
+            assert reasoning.stream is not None
+            await reasoning.stream.write("first ")
+            await reasoning.stream.write("second")
+            await until(lambda: bool(bob.streams.active))
+            (info,) = bob.streams
+            chunks = asyncio.create_task(_texts(bob, info.id))
+        assert await chunks == ["first ", "second"]
+        request = heard.of("stream/request")[0]
+        assert request.correlation_id == [reasoning.id]
+        assert (request.payload["content_type"], request.payload["format"]) == ("text/plain", "reasoning")
+        assert (await heard.wait("stream/close")).payload["reason"] == "complete"
+
+
+async def _texts(space: JoinedSpace, id: str) -> list[str]:
+    return [chunk.text async for chunk in space.streams.read(id) if isinstance(chunk, Chunk)]

@@ -1,0 +1,466 @@
+"""What an SDK believes, whatever it is sent (MEW 4.3, 7.2, 8.2; MCPx 4.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from moot.errors import UsageError
+from moot.participant import Misdeed, Request, connect
+from moot.participant.checking import Inspector
+from moot.participant.lineage import Lineage
+from moot.participant.misbehaviour import Misbehaviour
+from moot.participant.shapes import _CHECKS, Misshapen, check_shape
+from moot.protocol.dialects import MEW
+from moot.protocol.kinds import KINDS
+from moot.protocol.operation import Json
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import QUICK, Heard, gathering, settled
+from tests.participant.rogue import rogue
+
+# For each kind: payloads that are right, and payloads that are wrong.
+SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
+    "mcp/request": (
+        [
+            {"method": "x", "id": 1},
+            {"method": "x", "id": "a", "params": {}, "jsonrpc": "2.0"},
+            {"method": "notifications/x"},
+        ],
+        [
+            {},
+            {"method": ""},
+            {"method": 5, "id": 1},
+            {"method": "x"},
+            {"method": "x", "id": None},
+            {"method": "x", "id": 1.5},
+            {"method": "x", "id": True},
+            {"method": "x", "id": 1, "params": [1]},
+            {"method": "x", "id": 1, "jsonrpc": "1.0"},
+            {"method": "notifications/x", "id": 1},
+            {"result": {}, "id": 1},
+        ],
+    ),
+    "mcp/response": (
+        [{"id": 1, "result": {}}, {"id": "a", "error": {"code": 1, "message": "m"}, "method": "extra"}],
+        [
+            {},
+            {"id": 1},
+            {"id": 1, "result": []},
+            {"result": {}},
+            {"id": 1, "error": {}},
+            {"id": 1, "error": {"code": True, "message": "m"}},
+            {"id": 1, "result": {}, "error": {"code": 1, "message": "m"}},
+            {"method": "x", "id": 1},
+        ],
+    ),
+    "mcp/proposal": (
+        [{"method": "x"}, {"method": "x", "params": {}, "jsonrpc": "2.0", "id": 1}],
+        [{}, {"method": 1}, {"method": "x", "params": 1}, {"method": "notifications/x"}],
+    ),
+    "mcp/withdraw": ([{}, {"reason": "own words"}], [{"reason": 1}]),
+    "mcp/reject": ([{}, {"reason": "busy"}], [{"reason": None}]),
+    "chat": (
+        [{"text": "x"}, {"text": "x", "format": "unheard-of"}],
+        [{}, {"text": ""}, {"text": "x", "format": 1}],
+    ),
+    "chat/acknowledge": ([{}, {"status": "read"}], [{"status": 1}]),
+    "chat/cancel": ([{}, {"reason": "x"}], [{"reason": []}]),
+    "reasoning/start": ([{"message": "x"}], [{}, {"message": 1}]),
+    "reasoning/thought": ([{"message": ""}], [{}]),
+    "reasoning/conclusion": ([{"message": "x"}], [{"message": None}]),
+    "reasoning/cancel": ([{}, {"reason": "x"}], [{"reason": 1}]),
+    "capability/grant": (
+        [{"recipient": "a", "capabilities": [{}]}],
+        [{}, {"recipient": "a", "capabilities": []}, {"recipient": 1, "capabilities": [1]}],
+    ),
+    "capability/revoke": (
+        [{"recipient": "a", "grant_id": "g"}, {"recipient": "a", "capabilities": [{}]}],
+        [{"recipient": "a"}, {"grant_id": "g"}],
+    ),
+    "capability/grant-ack": ([{}, {"status": "accepted"}], [{"status": 5}]),
+    "space/invite": ([{"participant_id": "a"}], [{}, {"participant_id": "a", "initial_capabilities": "x"}]),
+    "space/invite-ack": ([{"status": "created", "participant_id": "a"}], [{}, {"status": "x"}]),
+    "space/kick": ([{"participant_id": "a"}], [{}, {"participant_id": ""}]),
+    "participant/pause": (
+        [{}, {"timeout_seconds": 1.5, "reason": "x"}],
+        [{"timeout_seconds": 0}, {"timeout_seconds": "1"}, {"timeout_seconds": True}, {"reason": 1}],
+    ),
+    "participant/request-status": ([{}, {"fields": ["tokens"]}], [{"fields": "tokens"}, {"fields": [1]}]),
+    "participant/status": (
+        [{"messages_in_context": 0, "anyThing": 1}],
+        [
+            {},
+            {"messages_in_context": -1},
+            {"messages_in_context": True},
+            {"messages_in_context": 1, "tokens": "x"},
+        ],
+    ),
+    "participant/forget": (
+        [{"direction": "oldest"}, {"direction": "newest", "entries": 1}],
+        [{}, {"direction": "middle"}, {"direction": "oldest", "entries": 0}],
+    ),
+    "participant/compact": ([{}, {"target_tokens": 5}], [{"target_tokens": "5"}, {"reason": {}}]),
+    "participant/compact-done": (
+        [{}, {"skipped": True}, {"freed_tokens": 0}],
+        [{"skipped": "yes"}, {"freed_tokens": -1}],
+    ),
+    "stream/request": (
+        [{"direction": "upload"}, {"direction": "download", "target": ["a"]}],
+        [{}, {"direction": "up"}, {"direction": "upload", "target": "a"}],
+    ),
+    "stream/open": ([{"stream_id": "s"}], [{}, {"stream_id": 1}, {"stream_id": "s", "target": [1]}]),
+    "stream/close": ([{}, {"stream_id": "s"}], [{"stream_id": 1}]),
+    "stream/grant-write": ([{"stream_id": "s", "participant_id": "a"}], [{"stream_id": "s"}]),
+    "stream/revoke-write": ([{"stream_id": "s", "participant_id": "a"}], [{"participant_id": "a"}]),
+    "stream/transfer-ownership": ([{"stream_id": "s", "new_owner": "a"}], [{"stream_id": "s"}]),
+    "stream/write-granted": ([{"stream_id": "s", "participant_id": "a"}], [{}]),
+    "stream/write-revoked": ([{"stream_id": "s", "participant_id": "a"}], [{}]),
+    "stream/ownership-transferred": ([{"stream_id": "s", "new_owner": "a"}], [{}]),
+    "system/welcome": (
+        [{"you": {"id": "a"}}, {"you": {"id": "a"}, "participants": [], "active_streams": []}],
+        [
+            {},
+            {"you": {}},
+            {"you": {"id": "a"}, "participants": {}},
+            {"you": {"id": "a"}, "participants": [{"name": "x"}]},
+            {"you": {"id": "a"}, "active_streams": [{}]},
+            {"you": {"id": "a", "capabilities": "x"}},
+        ],
+    ),
+    "system/presence": (
+        [{"event": "join", "participant": {"id": "a"}}],
+        [{}, {"event": "join"}, {"event": "join", "participant": {"id": ""}}],
+    ),
+    "system/error": ([{"error": "x"}], [{}, {"error": 5}]),
+}
+
+
+@pytest.mark.requirement("MEW-8.2-3", "MEW-4.3-2", "MEW-8.2-2")
+@pytest.mark.parametrize("kind", sorted(_CHECKS))
+def test_every_kind_has_a_shape(kind: str) -> None:
+    right, wrong = SHAPES[kind]
+    for payload in right:
+        check_shape(kind, payload, ["id"], "context")
+    for payload in wrong:
+        with pytest.raises(Misshapen):
+            check_shape(kind, payload, ["id"], "context")
+
+
+def test_kinds_without_a_shape_are_those_that_say_nothing() -> None:
+    assert set(KINDS) - set(_CHECKS) == {
+        "participant/resume",
+        "participant/clear",
+        "participant/restart",
+        "participant/shutdown",
+        "moot/approve",
+    }
+
+
+@pytest.mark.requirement(
+    "MEW-4.3-1",
+    "MEW-4.3-3",
+    "MEW-4.3-4",
+    "MEW-7.2-5",
+    "MEW-7.2-6",
+    "MEW-7.2-8",
+    "MEW-7.3-3",
+    "MEW-8.2-1",
+    "MEW-8.2-4",
+    "MEW-8.2-5",
+)
+@on_loop
+async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], mallory=["*"]) as party:
+        alice, mallory = await party.join("alice"), await party.raw("mallory")
+        reports: list[Misdeed] = []
+        alice.misbehaviour.on_report = reports.append
+        heard = Heard(alice)
+        handled: list[Request] = []
+
+        async def handler(request: Request) -> dict[str, Json]:
+            handled.append(request)
+            return {}
+
+        alice.host(handler)
+        await mallory.say("mcp/request", {"no": "method"}, to=["alice"])
+        await mallory.say("mcp/request", {"result": {}, "id": 1}, to=["alice"])
+        await mallory.say("mcp/response", {"id": 1, "method": "tools/call"}, about=["whatever"])
+        await mallory.say("chat", {"message": "no text"})
+        await mallory.say("reasoning/thought", {"message": "no context"})
+        await mallory.fence()
+        await settled(alice)
+        assert [each.kind for each in heard.envelopes if each.sender == "mallory"] == []
+        assert handled == []
+        assert [report.fault for report in reports] == ["bad_payload"] * 5
+        assert [report.kind for report in reports] == [
+            "mcp/request",
+            "mcp/request",
+            "mcp/response",
+            "chat",
+            "reasoning/thought",
+        ]
+        assert all(report.sender == "mallory" and report.message for report in reports)
+        assert alice.misbehaviour.count("mallory") == 5
+        assert alice.misbehaviour.of("mallory") == {"bad_payload": 5}
+        assert alice.misbehaviour.senders() == ["mallory"]
+        assert alice.counts.dropped == 5
+        # A hook that fails harms nobody.
+        alice.misbehaviour.on_report = _failing
+        await mallory.say("chat", {})
+        await mallory.fence()
+        await settled(alice)
+        assert alice.misbehaviour.count("mallory") == 6
+
+
+@pytest.mark.requirement("MEW-7.2-6", "MEW-7.2-7", "MEW-4.3-7", "MCPX-4.3-10")
+@on_loop
+async def test_a_gateway_that_checks_nothing_fools_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Forged answers, forged notices, broken bytes: each is dropped, and the honest answer still counts."""
+    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
+        call = asyncio.create_task(me.request("bob", "x"))
+        request = await gateway.hear("mcp/request")
+        about, rpc = [request["id"]], request["payload"]["id"]
+        forged = {"jsonrpc": "2.0", "id": rpc, "result": {"forged": True}}
+        await gateway.say("mcp/response", forged, sender="mallory", about=about)
+        await gateway.say("mcp/response", forged, sender="bob", about=["another-request"])
+        await gateway.say("system/welcome", {"you": {"id": "victim"}}, sender="mallory", to=["me"])
+        await gateway.say("system/welcome", {"you": {"id": "other", "capabilities": []}}, to=["other"])
+        await gateway.say("system/error", {"error": "unauthorized"}, sender="mallory", to=["me"], about=about)
+        await gateway.say("system/error", {"error": "unauthorized"}, to=["somebody"], about=about)
+        await gateway.say("stream/open", {"stream_id": "s"}, sender="mallory")
+        await gateway.say(
+            "space/invite-ack", {"status": "x", "participant_id": "y"}, sender="mallory", about=about
+        )
+        for broken in (
+            b"\xff\xfe",
+            b"[]",
+            b"{",
+            b'{"kind":"chat"}',
+            b'{"a":1,"a":2}',
+            b"",
+            b"#no-end",
+            b"##",
+        ):
+            await gateway.send(broken)
+        await gateway.send(
+            '{"protocol":"mew/v0.3","id":"1","ts":"2026-01-01T00:00:00Z","from":"x","kind":"chat","payload":{}}'
+        )
+        await gateway.send('{"protocol":"mew/v0.4","id":"1","kind":"chat","payload":{"text":"no sender"}}')
+        await gateway.send("[" * 100_000)
+        await gateway.fence()
+        assert not call.done()
+        await gateway.say("mcp/response", forged | {"result": {"real": True}}, sender="bob", about=about)
+        assert await call == {"real": True}
+        assert me.me == "me"
+        assert me.misbehaviour.of("mallory") == {"unasked_answer": 1, "forged_sender": 4}
+        assert me.misbehaviour.count("") >= 8
+        assert me.state == "joined"
+    assert "Traceback" not in caplog.text
+
+
+@on_loop
+async def test_forged_progress_withdrawals_and_acknowledgements(tmp_path: Path) -> None:
+    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
+        told: list[Any] = []
+        call = asyncio.create_task(me.request("bob", "x", progress=told.append))
+        request = await gateway.hear("mcp/request")
+        about = [request["id"]]
+        token = request["payload"]["params"]["_meta"]["progressToken"]
+        body = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
+        await gateway.say("mcp/request", body, sender="mallory", to=["me"], about=about)
+        wrong = {"method": "notifications/progress", "params": {"progressToken": "other", "progress": 1}}
+        await gateway.say("mcp/request", wrong, sender="bob", to=["me"], about=about)
+        odd = {"method": "notifications/progress", "params": {"progressToken": token, "progress": "half"}}
+        await gateway.say("mcp/request", odd, sender="bob", to=["me"], about=about)
+        proposing = asyncio.create_task(me.propose("bob", "tools/call", {"name": "t"}))
+        proposal = await gateway.hear("mcp/proposal")
+        handle = await proposing
+        await gateway.say("mcp/withdraw", {}, sender="mallory", about=[proposal["id"]])
+        changed = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "other"}}
+        await gateway.say("mcp/request", changed, sender="mallory", to=["bob"], about=[proposal["id"]])
+        await gateway.fence()
+        assert told == []
+        assert handle.state == "pending"
+        assert me.misbehaviour.of("mallory") == {
+            "unasked_answer": 1,
+            "not_proposer": 1,
+            "fulfilment_differs": 1,
+        }
+        call.cancel()
+
+
+@pytest.mark.requirement("MEW-4.1-9", "MCPX-4.1-10")
+@on_loop
+async def test_what_only_the_gateway_says_can_not_be_sent(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"]) as party:
+        for dialect in ("mew", "mcpx"):
+            alice = await party.join("alice", dialect=dialect)
+            for kind in ("system/error", "system/anything", "stream/open", "space/invite-ack", "presence"):
+                with pytest.raises(UsageError, match="gateway alone"):
+                    await alice.send(kind, {})
+            assert alice.counts.sent == 0
+
+
+@on_loop
+async def test_mistakes_of_the_caller_are_told_before_anything_is_sent(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"]) as party:
+        alice = await party.join("alice")
+        mistakes: list[tuple[str, dict[str, Any]]] = [
+            ("", {}),
+            ("x" * 300, {}),
+            ("a\nb", {}),
+            ("chat", {"payload": {"text": "x"}, "to": [""]}),
+            ("chat", {"payload": {"text": "x"}, "about": ["x" * 300]}),
+            ("chat", {"payload": {"text": "x"}, "context": "x" * 2000}),
+            ("chat", {"payload": {"text": "x", "bad": object()}}),
+            ("chat", {"payload": {"text": "x" * (1 << 20)}}),
+            ("mcp/response", {"payload": {"id": 1, "result": {}}}),
+            ("participant/forget", {"payload": {"direction": "up"}, "to": "bob"}),
+        ]
+        for kind, options in mistakes:
+            with pytest.raises(UsageError):
+                await alice.send(kind, **options)
+        with pytest.raises(UsageError, match="notifications/"):
+            await alice.notify("tools/list")
+        assert alice.counts.sent == 0
+
+
+@pytest.mark.requirement("MCPX-7-2")
+def test_there_is_no_way_to_leave_the_checks_out() -> None:
+    """MCPx 7: nobody turns them off, knowingly or not: no argument, limit or attribute of the SDK does."""
+    import inspect
+
+    from moot.participant import JoinedSpace, ParticipantLimits
+
+    options = set(inspect.signature(connect).parameters)
+    assert options == {
+        "url",
+        "space",
+        "token",
+        "dialect",
+        "participant",
+        "limits",
+        "controls",
+        "memory",
+        "reconnect",
+        "passive",
+    }
+    names = {*ParticipantLimits.__struct_fields__, *dir(JoinedSpace)}
+    assert not {name for name in names if "strict" in name or "valid" in name or "check" in name}
+
+
+# Fuzz: decodes, or is dropped; nothing else comes out of it.
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+_words = ["method", "id", "params", "result", "error", "code", "message", "text", "direction", "stream_id"]
+_payloads = st.dictionaries(st.sampled_from(_words) | st.text(max_size=8), _json, max_size=5)
+
+
+@pytest.mark.requirement("MEW-4.3-7", "MEW-7.2-7")
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from([*sorted(KINDS), "vendor/kind"]),
+    _payloads,
+    st.lists(st.text(min_size=1, max_size=4), max_size=2),
+    st.sampled_from(["bob", "system:gateway"]),
+)
+def test_any_payload_is_let_in_or_dropped(kind: str, payload: Json, about: list[str], sender: str) -> None:
+    misbehaviour = Misbehaviour(senders=10, kept=10)
+    inspector = Inspector(Lineage(10), misbehaviour)
+    try:
+        raw = json.dumps(
+            {
+                "protocol": "mew/v0.4",
+                "id": "1",
+                "ts": "2026-01-01T00:00:00Z",
+                "from": sender,
+                "kind": kind,
+                "correlation_id": about,
+                "payload": payload,
+            }
+        ).encode()
+        envelope = MEW.decode(raw)
+    except (UnicodeEncodeError, ValueError):
+        return
+    except Exception as fault:
+        if type(fault).__name__ in ("InvalidJson", "InvalidEnvelope"):
+            return
+        raise
+    assert inspector.lets_in(envelope) == (misbehaviour.total == 0)
+
+
+@pytest.mark.requirement("MEW-4.3-7", "MEW-7.2-7")
+@on_loop
+async def test_thousands_of_broken_messages_do_not_bring_a_member_down(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Mutations of every kind of message, straight onto the socket; afterwards the member still works."""
+    draw = random.Random(42)
+    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
+        me.host(_answer)
+        waiting = asyncio.create_task(me.request("bob", "x", timeout=60))
+        request = await gateway.hear("mcp/request")
+        for kind, (right, wrong) in SHAPES.items():
+            for _ in range(20):
+                payload = draw.choice([*right, *wrong])
+                fields = {
+                    "protocol": "mew/v0.4",
+                    "id": f"f-{draw.random()}",
+                    "ts": "2026-01-01T00:00:00Z",
+                    "from": draw.choice(["bob", "me", "mallory", "system:gateway", "gateway"]),
+                    "to": draw.choice([["me"], [], ["bob", "me"], "me", None]),
+                    "kind": kind,
+                    "correlation_id": draw.choice([[], ["x", "y"], "z", 5, None]),
+                    "context": draw.choice([None, "a/b", "", 7]),
+                    "payload": payload,
+                }
+                kept = {
+                    name: value
+                    for name, value in fields.items()
+                    if value is not None and draw.random() > 0.03
+                }
+                if kind in ("system/welcome", "participant/shutdown", "participant/pause", "system/error"):
+                    kept["from"] = "mallory" if kind.startswith("system") else kept.get("from", "x")
+                    if kind.startswith("participant"):
+                        kept["to"] = ["bob"]
+                raw = json.dumps(kept).encode()
+                if draw.random() < 0.2:
+                    spot = draw.randrange(len(raw))
+                    raw = raw[:spot] + bytes([draw.randrange(256)]) + raw[spot + 1 :]
+                await gateway.send(raw)
+        await gateway.fence()
+        assert me.state == "joined"
+        assert me.counts.received > 500
+        assert me.counts.dropped > 200
+        body = {"jsonrpc": "2.0", "id": request["payload"]["id"], "result": {"fine": 1}}
+        await gateway.say("mcp/response", body, sender="bob", about=[request["id"]])
+        assert await waiting == {"fine": 1}
+    assert "Traceback" not in caplog.text
+
+
+async def _answer(request: Request) -> dict[str, Json]:
+    return {"echo": request.method}
+
+
+def _failing(misdeed: Misdeed) -> None:
+    raise ZeroDivisionError
+
+
+def test_counts_are_bounded() -> None:
+    misbehaviour = Misbehaviour(senders=3, kept=2)
+    for n in range(10):
+        misbehaviour.report(Misdeed(f"m{n}", "bad_payload", "x", "chat", str(n)))
+    assert misbehaviour.total == 10
+    assert len(misbehaviour.recent) == 2
+    assert sorted(misbehaviour.senders()) == ["m7", "m8", "m9"]

@@ -1,0 +1,421 @@
+"""Being controlled, and controlling (MEW 3.9)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from moot.errors import (
+    ConnectionClosed,
+    Interrupted,
+    McpError,
+    Paused,
+    UnsupportedByRecipient,
+    UsageError,
+)
+from moot.participant import Control, Controls, Freed, Request, Transcript
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import Heard, gathering, settled, until
+
+ALL = ["*"]
+
+
+@pytest.mark.requirement("MEW-3.9.1-1", "MEW-3.9.1-2", "MEW-3.9.2-2")
+@on_loop
+async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) -> None:
+    """D-25: the SDK itself keeps to it; nothing is refused by the gateway because nothing is sent."""
+    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
+        human, agent = await party.join("human"), await party.join("agent")
+        told: list[str | None] = []
+
+        class Mine(Controls):
+            async def on_pause(self, control: Control) -> None:
+                told.append(control.reason)
+
+        agent.controls.on_pause = Mine().on_pause  # type: ignore[method-assign]
+        chat = await human.chat("hello")
+        await settled(agent)
+        pause = await human.pause("agent", reason="look at this")
+        await until(lambda: agent.paused is not None)
+        with pytest.raises(Paused, match="paused by human until participant/resume: look at this"):
+            await agent.chat("anyway")
+        with pytest.raises(Paused):
+            await agent.request("human", "ping")
+        heard = Heard(human)
+        await agent.acknowledge(chat.id)
+        await heard.wait("chat/acknowledge")
+        await until(lambda: told == ["look at this"])
+        await human.resume("agent", about=pause)
+        resume = await heard.wait("participant/resume")
+        assert resume.correlation_id == [pause.id]
+        await agent.ready(5)
+        await agent.chat("back")
+        assert agent.counts.unasked_refusals == 0
+
+
+@on_loop
+async def test_answers_wait_for_the_end_of_a_pause(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
+        human, agent = await party.join("human"), await party.join("agent")
+
+        @agent.tool
+        def hello() -> str:
+            return "hi"
+
+        pause = await human.pause("agent")
+        await until(lambda: agent.paused is not None)
+        call = asyncio.create_task(human.call("agent", "hello"))
+        await settled(human)
+        assert not call.done()
+        await human.resume("agent", about=pause)
+        assert (await call).text == "hi"
+
+
+@pytest.mark.requirement("MEW-3.9.2-3", "MEW-3.9.2-4")
+@on_loop
+async def test_a_pause_with_a_time_ends_by_itself_and_is_told(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
+        human, agent = await party.join("human"), await party.join("agent")
+        heard = Heard(human)
+        resumed = asyncio.Event()
+
+        async def on_resume(control: Control | None) -> None:
+            assert control is None
+            resumed.set()
+
+        agent.controls.on_resume = on_resume  # type: ignore[method-assign]
+        pause = await human.pause("agent", timeout_seconds=0.2)
+        await until(lambda: agent.paused is not None)
+        with pytest.raises(Paused, match="s more"):
+            await agent.chat("too early")
+        async with asyncio.timeout(5):
+            await resumed.wait()
+        assert agent.paused is None
+        assert (await heard.wait("participant/resume")).correlation_id == [pause.id]
+        await agent.chat("back")
+
+
+@on_loop
+async def test_pausing_again_only_prolongs(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
+        human, agent = await party.join("human"), await party.join("agent")
+        first = await human.pause("agent", timeout_seconds=30)
+        await until(lambda: agent.paused is not None)
+        await human.pause("agent", timeout_seconds=1)
+        await settled(human)
+        await until(lambda: agent.counts.received >= 4)
+        assert agent.paused is not None
+        assert agent.paused.id == first.id
+        forever = await human.pause((), reason="everybody")
+        await until(lambda: agent.paused is not None and agent.paused.id == forever.id)
+        await human.resume()
+        await agent.ready(5)
+
+
+@on_loop
+async def test_a_pause_from_before_we_joined_is_learnt_from_the_refusal(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
+        human = await party.join("human")
+        await human.pause("agent", timeout_seconds=60)
+        agent = await party.join("agent")
+        assert agent.paused is None
+        with pytest.raises(Exception, match="paused by human"):
+            await agent.chat("hello")
+        assert agent.paused is not None
+        with pytest.raises(Paused):
+            await agent.chat("hello")
+
+
+@pytest.mark.requirement(
+    "MEW-3-28",
+    "MEW-3-29",
+    "MEW-3.9.3-1",
+    "MEW-3.9.3-3",
+    "MEW-3.9.3-4",
+    "MEW-3.9.4-1",
+    "MEW-3.9.4-3",
+    "MEW-3.9.4-4",
+    "MEW-3.9.4-5",
+)
+@on_loop
+async def test_a_status_tells_how_full_the_memory_is(tmp_path: Path) -> None:
+    """The agent holds no right to send a status: it owes one (D-15)."""
+    async with gathering(tmp_path, human=ALL, agent=["chat"], plain=[]) as party:
+        human = await party.join("human")
+        agent = await party.join("agent", memory=Transcript(max_tokens=1000))
+        heard = Heard(human)
+        for n in range(4):
+            await human.chat(f"message {n}")
+        await settled(human)
+        async with asyncio.timeout(1):
+            status = await human.request_status("agent")
+        memory = agent.memory
+        assert memory is not None
+        assert status["messages_in_context"] == len(memory) == 4
+        assert isinstance(status["tokens"], int)
+        assert status["tokens"] == memory.tokens > 0
+        assert status["max_tokens"] == 1000
+        answer = heard.of("participant/status")[0]
+        assert answer.correlation_id == [heard.of("participant/request-status")[0].id]
+        narrowed = await human.request_status("agent", ["tokens", "no_such_metric"])
+        assert set(narrowed) == {"tokens", "messages_in_context"}
+        assert set(await human.request_status("agent", [])) == {"messages_in_context"}
+        # A member without any memory answers too.
+        await party.join("plain")
+        assert await human.request_status("plain") == {"messages_in_context": 0}
+
+
+@pytest.mark.requirement("MEW-3.9.4-2", "MEW-3.9.4-6", "MEW-3.9.4-7")
+@on_loop
+async def test_a_status_can_be_sent_unasked_with_metrics_of_ones_own(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
+        human, agent = await party.join("human"), await party.join("agent")
+        heard = Heard(human)
+        await agent.report_status(latency_ms=12)
+        status = await heard.wait("participant/status")
+        assert status.payload == {"messages_in_context": 0, "latency_ms": 12}
+        assert list(status.to) == []
+        assert list(status.correlation_id) == []
+        with pytest.raises(UsageError, match="snake_case"):
+            await agent.report_status(latencyMs=12)
+
+
+@pytest.mark.requirement("MEW-3-30", "MEW-3.9.5-1", "MEW-3.9.5-2", "MEW-3.9.5-3", "MEW-3-33", "MEW-3.9.8-4")
+@on_loop
+async def test_forgetting_and_clearing_are_followed_by_a_status(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=[]) as party:
+        human = await party.join("human")
+        agent = await party.join("agent", memory=Transcript())
+        memory = agent.memory
+        assert memory is not None
+        for n in range(6):
+            await human.chat(f"message {n}")
+        await settled(human)
+        status = await human.forget("agent", "oldest", 2)
+        assert status.kind == "participant/status"
+        assert status.payload["messages_in_context"] == 4
+        await human.forget("agent", "newest", 1)
+        texts = [entry.envelope.payload["text"] for entry in memory.entries()]
+        assert texts == ["message 2", "message 3", "message 4"]
+        with pytest.raises(UsageError, match="oldest or newest"):
+            await human.forget("agent", "middle")  # type: ignore[arg-type]
+        raw = await party.raw("human")
+        await raw.say("participant/forget", {"direction": "middle"}, to=["agent"])
+        await raw.fence()
+        cleared = await human.clear("agent")
+        assert cleared.payload["messages_in_context"] == 0
+        assert len(memory) == 0
+        assert agent.misbehaviour.of("human") == {"bad_payload": 1}
+
+
+@pytest.mark.requirement(
+    "MEW-3-31",
+    "MEW-3-32",
+    "MEW-3.9.6-1",
+    "MEW-3.9.6-2",
+    "MEW-3.9.6-3",
+    "MEW-3.9.6-4",
+    "MEW-3.9.7-1",
+    "MEW-3.9.7-2",
+    "MEW-3.9.7-3",
+    "MEW-3.9.7-6",
+    "MEW-3.9.7-7",
+)
+@on_loop
+async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=[]) as party:
+        human = await party.join("human")
+        heard = Heard(human)
+        wished: list[int | None] = []
+
+        class Mine(Controls):
+            async def on_compact(self, control: Control | None, target_tokens: int | None) -> Freed | None:
+                wished.append(target_tokens)
+                return await super().on_compact(control, target_tokens)
+
+        agent = await party.join("agent", controls=Mine(), memory=Transcript(max_tokens=10_000))
+        memory = agent.memory
+        assert memory is not None
+        for n in range(10):
+            await human.chat(f"message {n} " + "x" * 200)
+        await settled(human)
+        before = memory.tokens
+        done = await human.compact("agent", reason="getting long", target_tokens=100)
+        assert wished == [100]
+        assert done["freed_messages"] == 10 - len(memory)
+        assert done["freed_tokens"] == before - memory.tokens > 0
+        assert done["status"] == "compacted"
+        assert "skipped" not in done
+        first, second = heard.of("participant/status")
+        assert (first.payload["status"], second.payload["status"]) == ("compacting", "compacted")
+        assert first.payload["reason"] == "getting long"
+        (only,) = heard.of("participant/compact-done")
+        assert only.correlation_id == [heard.of("participant/compact")[0].id]
+        await human.compact("agent")
+        await settled(human)
+        assert len(heard.of("participant/compact-done")) == 2
+
+
+@pytest.mark.requirement("MEW-3.9.6-5", "MEW-3.9.6-6", "MEW-3.9.7-4", "MEW-3.9.7-5", "MEW-3.9.7-6")
+@on_loop
+async def test_a_member_with_nothing_to_compact_says_that_it_skipped(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=[], broken=[]) as party:
+        human, _ = await party.join("human"), await party.join("agent")
+        assert await human.compact("agent") == {"skipped": True, "reason": "nothing to compact"}
+
+        class Broken(Controls):
+            async def on_compact(self, control: Control | None, target_tokens: int | None) -> Freed | None:
+                raise RuntimeError("no")
+
+        await party.join("broken", controls=Broken())
+        assert await human.compact("broken") == {"skipped": True, "reason": "the compaction failed"}
+
+
+@pytest.mark.requirement("MEW-3.9.4-9", "MEW-3.9.5-4", "MEW-3.9.5-5")
+@on_loop
+async def test_near_its_limit_a_member_says_so_and_compacts_by_itself(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=["participant/status"]) as party:
+        human = await party.join("human")
+        agent = await party.join(
+            "agent", memory=Transcript(max_tokens=10_000, max_messages=10, tell_at=0.5, compact_at=0.9)
+        )
+        heard = Heard(human)
+        for n in range(7):
+            await human.chat(f"message {n}")
+        near = await heard.wait("participant/status")
+        assert near.payload["status"] == "near_limit"
+        assert len(heard.of("participant/status")) == 1
+        memory = agent.memory
+        assert memory is not None
+        memory.max_tokens = memory.tokens + 10
+        await human.chat("and one more")
+        after = await heard.wait(lambda each: each.payload.get("status") == "compacted")
+        assert after.payload["freed_messages"] > 0
+        assert after.payload["headroom_tokens"] == memory.headroom > 0
+        assert after.payload["compactions"] == 1
+        assert list(after.correlation_id) == []
+        assert (
+            len([each for each in heard.of("participant/status") if each.payload["status"] == "near_limit"])
+            == 1
+        )
+
+
+@pytest.mark.requirement("MEW-3-34", "MEW-3.9.9-1", "MEW-3.9.9-3")
+@on_loop
+async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=ALL, slow=ALL) as party:
+        human, slow = await party.join("human"), await party.raw("slow")
+        restarted: list[str] = []
+
+        class Mine(Controls):
+            async def on_restart(self, control: Control) -> None:
+                restarted.append(control.sender)
+                await super().on_restart(control)
+
+        agent = await party.join("agent", controls=Mine(), memory=Transcript())
+        heard = Heard(human)
+        stopped = asyncio.Event()
+
+        @agent.tool
+        async def forever() -> str:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                stopped.set()
+            return ""
+
+        await human.chat("remember me")
+        waiting = asyncio.create_task(agent.request("slow", "x/y"))
+        working = asyncio.create_task(human.call("agent", "forever"))
+        stream = await agent.stream()
+        await slow.hear("mcp/request")
+        await until(lambda: agent._host.running == 1)
+        status = await human.restart("agent")
+        assert status.payload["messages_in_context"] == 0
+        assert restarted == ["human"]
+        with pytest.raises(Interrupted, match="restarted"):
+            await waiting
+        with pytest.raises(McpError, match="restarted"):
+            await working
+        assert stopped.is_set()
+        assert (await heard.wait("stream/close")).payload["stream_id"] == stream.id
+        await agent.chat("alive")
+
+
+@pytest.mark.requirement("MEW-3.9.10-3")
+@on_loop
+async def test_a_shutdown_is_acknowledged_and_final(tmp_path: Path) -> None:
+    """D-26: no coming back by itself; the member has a moment for last things."""
+    async with gathering(tmp_path, human=ALL, agent=["stream/*"]) as party:
+        human = await party.join("human")
+        heard = Heard(human)
+        last: list[str] = []
+
+        class Mine(Controls):
+            async def on_shutdown(self, control: Control) -> None:
+                last.append(control.sender)
+
+        agent = await party.join("agent", controls=Mine())
+        await agent.stream()
+        shutdown = await human.shutdown("agent", reason="good night")
+        ending = await agent.stay()
+        assert (ending.code, ending.reason) == (4002, "good night")
+        assert last == ["human"]
+        ack = await heard.wait("chat/acknowledge")
+        assert ack.correlation_id == [shutdown.id]
+        assert heard.of("stream/close")
+        await until(lambda: "agent" not in human.roster)
+        with pytest.raises(ConnectionClosed, match="4002"):
+            await agent.chat("one more thing")
+        # Somebody may start it again.
+        await (await party.join("agent")).ready(5)
+
+
+@on_loop
+async def test_a_control_that_fails_is_still_answered(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=[]) as party:
+        human = await party.join("human")
+
+        class Broken(Controls):
+            async def on_clear(self, control: Control) -> None:
+                raise RuntimeError("no")
+
+        agent = await party.join("agent", controls=Broken())
+        assert (await human.clear("agent")).payload == {"messages_in_context": 0}
+        await until(lambda: agent.counts.failed_handlers == 1)
+        assert await human.request_status("agent") == {"messages_in_context": 0}
+
+
+@on_loop
+async def test_a_member_of_an_older_dialect_is_not_waited_for(tmp_path: Path) -> None:
+    """D-56."""
+    async with gathering(tmp_path, human=ALL, old=ALL) as party:
+        human = await party.join("human")
+        await party.raw("old", "&dialect=mcpx")
+        with pytest.raises(UnsupportedByRecipient, match="expect no answer"):
+            await human.request_status("old")
+
+
+@on_loop
+async def test_requests_go_on_while_controls_are_obeyed(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=ALL, agent=[]) as party:
+        human = await party.join("human")
+        go = asyncio.Event()
+
+        class Slow(Controls):
+            async def on_compact(self, control: Control | None, target_tokens: int | None) -> Freed | None:
+                await go.wait()
+                return None
+
+        agent = await party.join("agent", controls=Slow())
+
+        @agent.tool
+        async def hello(request: Request) -> str:
+            return "hi"
+
+        compacting = asyncio.create_task(human.compact("agent"))
+        assert (await human.call("agent", "hello")).text == "hi"
+        go.set()
+        assert (await compacting)["skipped"] is True

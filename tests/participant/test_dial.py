@@ -1,0 +1,251 @@
+"""Sockets opened by us: bytes, close codes, bounds, and when to try again (RFC 6455)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
+from moot.net.dial import BackOff, DialLimits, Line, TurnedAway, dial, may_return, websocket_url
+from moot.net.dial_http import fetch
+from moot.protocol.close_codes import CLOSE_CODES
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import until
+
+
+class Ears:
+    """What a line says to whoever listens."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.messages: list[tuple[bytes, bool]] = []
+        self.endings: list[tuple[int, str]] = []
+
+    def opened(self, line: Line) -> None:
+        self.lines.append(line)
+
+    def received(self, data: bytes, binary: bool) -> None:
+        self.messages.append((data, binary))
+
+    def closed(self, code: int, reason: str) -> None:
+        self.endings.append((code, reason))
+
+
+@asynccontextmanager
+async def serving(
+    handler: Callable[[ServerConnection], Awaitable[None]], **options: Any
+) -> AsyncIterator[str]:
+    async with serve(handler, "127.0.0.1", 0, compression=None, ping_interval=None, **options) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        yield f"ws://127.0.0.1:{port}/ws"
+
+
+def _flood(line: Line) -> None:
+    for _ in range(1000):
+        line.send(b"x" * 100_000, binary=True)
+
+
+async def echo(socket: ServerConnection) -> None:
+    async for message in socket:
+        await socket.send(message)
+
+
+@on_loop
+async def test_whole_messages_both_ways_whatever_the_frames() -> None:
+    async def handler(socket: ServerConnection) -> None:
+        await socket.send(["frag", "men", "ted ü"])
+        await echo(socket)
+
+    ears = Ears()
+    async with serving(handler) as url:
+        line = await dial(url, ears, headers={})
+        line.send("text ü".encode())
+        line.send(b"\x00\xff", binary=True)
+        line.send(b"x" * 500_000, binary=True)
+        await until(lambda: len(ears.messages) == 4)
+        assert ears.messages[0] == ("fragmented ü".encode(), False)
+        assert ears.messages[1] == ("text ü".encode(), False)
+        assert ears.messages[2] == (b"\x00\xff", True)
+        assert len(ears.messages[3][0]) == 500_000
+        line.close(1000, "done")
+        await line.gone(5)
+        assert ears.endings == [(1000, "done")]
+        # On a connection that is gone nothing happens any more.
+        line.send(b"late")
+        line.close(1000, "again")
+        assert ears.lines == [line]
+
+
+@on_loop
+async def test_how_it_ended_is_told_once() -> None:
+    for code, reason in ((4003, "removed"), (1013, "later"), (1000, "")):
+
+        async def handler(socket: ServerConnection, code: int = code, reason: str = reason) -> None:
+            await socket.close(code, reason)
+
+        ears = Ears()
+        async with serving(handler) as url:
+            line = await dial(url, ears, headers={})
+            await line.gone(5)
+            assert ears.endings == [(code, reason)]
+
+    async def vanish(socket: ServerConnection) -> None:
+        socket.transport.abort()
+
+    ears = Ears()
+    async with serving(vanish) as url:
+        line = await dial(url, ears, headers={})
+        await line.gone(5)
+        assert ears.endings == [(1006, "")]
+
+
+@on_loop
+async def test_a_server_that_breaks_the_protocol_is_left() -> None:
+    async def too_big(socket: ServerConnection) -> None:
+        await socket.send(b"x" * 5000)
+        await socket.wait_closed()
+
+    ears = Ears()
+    async with serving(too_big) as url:
+        await dial(url, ears, headers={}, limits=DialLimits(message_bytes=1000))
+        await until(lambda: bool(ears.endings))
+        assert ears.messages == []
+
+
+@on_loop
+async def test_an_answer_that_is_no_websocket() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head)
+        await writer.drain()
+        writer.close()
+
+    for head, status, returns in (
+        (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 3\r\n\r\nwho", 401, False),
+        (b"HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n", 503, True),
+        (b"HTTP/1.1 302 Found\r\nLocation: ws://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", 302, False),
+    ):
+        server = await asyncio.start_server(lambda r, w, head=head: answer(r, w, head), "127.0.0.1", 0)  # type: ignore[misc]
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws"
+        with pytest.raises(TurnedAway) as turned:
+            await dial(url, Ears(), headers={"Authorization": "Bearer x"})
+        assert turned.value.status == status
+        assert turned.value.may_return is returns
+        server.close()
+        await server.wait_closed()
+
+
+@on_loop
+async def test_nobody_and_silence_are_bounded() -> None:
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        await dial("ws://127.0.0.1:9/ws?token=x", Ears(), headers={})
+    hung = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await hung.wait()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws"
+    with pytest.raises(Unreachable):
+        await dial(url, Ears(), headers={}, limits=DialLimits(connect_seconds=0.1))
+    # Cancelling in the middle leaves no socket open.
+    dialling = asyncio.create_task(dial(url, Ears(), headers={}))
+    await asyncio.sleep(0.05)
+    dialling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dialling
+    hung.set()
+    server.close()
+    await server.wait_closed()
+
+
+@on_loop
+async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> None:
+    stuck = asyncio.Event()
+
+    async def deaf(socket: ServerConnection) -> None:
+        socket.transport.pause_reading()
+        await stuck.wait()
+
+    ears = Ears()
+    async with serving(deaf, close_timeout=0.1) as url:
+        line = await dial(url, ears, headers={}, limits=DialLimits(outbox_bytes=1 << 20, ping_seconds=0))
+        with pytest.raises(OutboxFull):
+            _flood(line)
+        assert line.is_full
+        transport = line._transport
+        assert transport is not None
+        assert transport.underlying_transport.get_write_buffer_size() <= 1 << 20
+        with pytest.raises(TimedOut, match="took nothing"):
+            await line.drained(0.05)
+        line.give_up()
+        stuck.set()
+        await until(lambda: bool(ears.endings))
+
+
+def test_back_off_doubles_with_jitter_up_to_its_bound() -> None:
+    steps = BackOff(0.25, 4.0, draw=lambda: 1.0)
+    assert [steps.next() for _ in range(6)] == [0.25, 0.5, 1.0, 2.0, 4.0, 4.0]
+    steps.reset()
+    assert steps.next() == 0.25
+    lazy = BackOff(1.0, 4.0, draw=lambda: 0.0)
+    assert [lazy.next() for _ in range(3)] == [0.5, 1.0, 2.0]
+
+
+def test_close_codes_decide_and_unknown_ones_are_the_networks() -> None:
+    for code, row in CLOSE_CODES.items():
+        assert may_return(code) is row.reconnect
+    assert may_return(1006)
+    assert may_return(1012)
+
+
+def test_addresses() -> None:
+    assert websocket_url("http://h:1", "/ws", {"space": "a b"}) == "ws://h:1/ws?space=a+b"
+    assert websocket_url("https://h/moot/", "/ws", {}) == "wss://h/moot/ws"
+    assert websocket_url("ws://h/ws", "/ws", {}) == "ws://h/ws"
+    assert websocket_url("wss://[::1]:9", "/ws", {}) == "wss://[::1]:9/ws"
+    for bad in ("h", "ftp://h", "http://", "http://h:99999", "http://u:p@h"):
+        with pytest.raises(UsageError):
+            websocket_url(bad, "/ws", {})
+
+
+@on_loop
+async def test_one_http_get() -> None:
+    over = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"GET /big" in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000)
+        elif b"GET /short" in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\nx")
+        elif b"GET /odd" in head:
+            writer.write(b"what?\r\n\r\n")
+        elif b"GET /slow" in head:
+            await over.wait()
+        else:
+            assert b"Authorization: Bearer t" in head
+            writer.write(
+                b"HTTP/1.1 203 Fine\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+            )
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    headers = {"Authorization": "Bearer t"}
+    assert await fetch(f"{base}/x?y=1", headers=headers, within=5, most=100) == (203, b"abc")
+    for path, words in (("/big", "larger than 100"), ("/short", "hung up"), ("/odd", "no answer")):
+        with pytest.raises(Unreachable, match=words):
+            await fetch(base + path, headers=headers, within=5, most=100)
+    with pytest.raises(Unreachable):
+        await fetch(f"{base}/slow", headers=headers, within=0.1, most=100)
+    over.set()
+    server.close()
+    await asyncio.sleep(0.01)

@@ -1,0 +1,482 @@
+"""The older dialects: MCPx v0.1 with D002, and m3p; alone and mixed with MEW (dialects.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.errors import CapabilityViolation, NotAllowed, UsageError
+from moot.participant import Chunk, JoinedSpace, Misdeed, Request, SeenProposal, connect, format_of
+from moot.protocol.dialects import DIALECTS, M3P, MCPX
+from moot.protocol.operation import Json, Operation
+from tests.gateway.lab import Client, on_loop, participants
+from tests.participant.gathering import QUICK, Heard, Party, gathering, settled, until
+from tests.participant.rogue import rogue
+
+ALL = ["*"]
+
+
+async def trio(party: Party, dialect: str) -> tuple[JoinedSpace, JoinedSpace, JoinedSpace, Client]:
+    """An agent that may only propose, a human, a host with tools, and a bystander on the wire."""
+    watcher = await party.raw("watch", f"&dialect={dialect}")
+    agent, human, host = [await party.join(name, dialect=dialect) for name in ("agent", "human", "host")]
+
+    @host.tool
+    def read_file(path: str) -> str:
+        return f"contents of {path}"
+
+    @host.resource("config.json")
+    def config() -> str:
+        return "{}"
+
+    @host.prompt
+    def debug_prompt() -> str:
+        return "debug!"
+
+    return agent, human, host, watcher
+
+
+PEOPLE: dict[str, Any] = {
+    "agent": ["mcp/proposal", "mcp/withdraw", "chat"],
+    "human": ALL,
+    "host": [],
+    "watch": ALL,
+}
+
+
+@pytest.mark.requirement(
+    "MCPX-3-14",
+    "MCPX-3-15",
+    "MCPX-3.1.1-1",
+    "MCPX-3.1.2-1",
+    "MCPX-3.1.2-3",
+    "MCPX-3.2-2",
+    "MCPX-3.2-3",
+    "MCPX-3.2.1-1",
+    "MCPX-3.2.1-2",
+    "MCPX-3.2.1-3",
+    "MCPX-3.2.1-6",
+    "MCPX-3.2.1-7",
+    "MCPX-6.2-2",
+    "MCPX-8.2-7",
+    "MCPX-8.2-8",
+    "MCPX-8.2-9",
+    "MCPX-8.2-10",
+    "MCPX-8.2-11",
+    "MCPX-8.2-12",
+    "MCPX-8.2-13",
+    "MCPX-2.1-6",
+    "MCPX-8.2-6",
+    "D002-14",
+    "D002-22",
+    "D002-24",
+    "D002-25",
+    "D002-26",
+    "D002-40",
+)
+@on_loop
+async def test_a_proposal_in_mcpx_from_end_to_end(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host, watcher = await trio(party, "mcpx")
+        assert (agent.me, agent.dialect) == ("agent", "mcpx")
+        assert [each["name"] for each in await human.list_all("host", "tools")] == ["read_file"]
+        assert await human.list_all("agent", "tools") == []
+        shown: list[SeenProposal] = []
+        human.on_proposal(shown.append)
+        ran: list[str] = []
+
+        async def handler(request: Request) -> dict[str, Json]:
+            ran.append(request.method)
+            return {"content": [{"type": "text", "text": "x"}], "x-vendor": 1}
+
+        host.host(handler)
+        call = asyncio.create_task(agent.call("host", "read_file", {"path": "a"}))
+        await until(lambda: bool(shown))
+        await settled(human)
+        assert ran == []
+        await human.fulfil(shown[0])
+        outcome = await call
+        assert (outcome.how, outcome.by) == ("fulfilled", "human")
+        await watcher.fence()
+        said = [
+            each for each in watcher.heard if each["kind"].startswith("mcp/") and "read_file" in each["kind"]
+        ]
+        proposal, request, response = said
+        assert [each["kind"] for each in said] == [
+            "mcp/proposal:tools/call:read_file",
+            "mcp/request:tools/call:read_file",
+            "mcp/response:tools/call:read_file",
+        ]
+        assert {each["protocol"] for each in said} == {"mcpx/v0.1"}
+        assert "correlation_id" not in proposal
+        assert proposal["payload"] == {
+            "method": "tools/call",
+            "params": {"name": "read_file", "arguments": {"path": "a"}},
+        }
+        assert request["from"] == "human"
+        assert request["correlation_id"] == proposal["id"]
+        assert response["correlation_id"] == request["id"]
+        assert response["to"] == ["human", "agent"]
+        assert response["payload"] == {
+            "jsonrpc": "2.0",
+            "id": request["payload"]["id"],
+            "result": {"content": [{"type": "text", "text": "x"}], "x-vendor": 1},
+        }
+
+
+@pytest.mark.requirement("D002-15", "D002-16", "MCPX-3.1.2-2", "MCPX-3.2.1-4")
+@on_loop
+async def test_answers_name_what_they_answer(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        _, human, _, watcher = await trio(party, "mcpx")
+        bystander = await party.join("watch", dialect="mcpx")
+        heard = Heard(bystander)
+        await human.request("host", "resources/read", {"uri": "config.json"})
+        await human.request("host", "prompts/get", {"name": "debug_prompt"})
+        await human.request("host", "tools/list")
+        await watcher.fence()
+        kinds = [each["kind"] for each in watcher.heard if each["kind"].startswith("mcp/response")]
+        assert kinds == [
+            "mcp/response:resources/read:config.json",
+            "mcp/response:prompts/get:debug_prompt",
+            "mcp/response:tools/list",
+        ]
+        await heard.wait("mcp/response", 3)
+        for request, response in zip(heard.of("mcp/request"), heard.of("mcp/response"), strict=True):
+            assert [id for id, _ in bystander.lineage.requests_of(response)] == [request.id]
+
+
+@pytest.mark.requirement("D002-1", "D002-2", "D002-8", "D002-9", "D002-35")
+@on_loop
+async def test_a_response_alone_tells_its_operation_and_a_short_one_by_its_request(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL, late=ALL) as party:
+        alice, bob = await party.join("alice", dialect="mcpx"), await party.raw("bob", "&dialect=mcpx")
+        calls = [
+            asyncio.create_task(alice.request("bob", "tools/call", {"name": name, "arguments": {}}))
+            for name in ("one", "two")
+        ]
+        requests = [await bob.hear(lambda each: each["kind"].startswith("mcp/request")) for _ in calls]
+        late = await party.join("late", dialect="mcpx")
+        hears, late_hears = Heard(alice), Heard(late)
+        for request, kind in zip(
+            requests, ("mcp/response:tools/call:one", "mcp/response:tools/call"), strict=True
+        ):
+            body = {
+                "jsonrpc": "2.0",
+                "id": request["payload"]["id"],
+                "result": {},
+                "method": "tools/call",
+                "params": {"name": "ignored"},
+            }
+            await bob.say(kind, body, to=["alice"], correlation_id=request["id"])
+        assert await asyncio.gather(*calls) == [{}, {}]
+        long, short = hears.of("mcp/response")
+        assert alice.lineage.operation_of(long) == Operation("tools/call", "one")
+        assert alice.lineage.operation_of(short) == Operation("tools/call", None)
+        (known,) = [known for _, known in alice.lineage.requests_of(short)]
+        assert known.operation == Operation("tools/call", "two")
+        # Somebody who never saw the request reads it off the kind.
+        await late_hears.wait("mcp/response", 2)
+        assert late.lineage.operation_of(late_hears.of("mcp/response")[0]) == Operation("tools/call", "one")
+        # And we never write such extras ourselves: see the whole payload in the end-to-end test.
+
+
+@pytest.mark.requirement("MCPX-3.3-1", "MCPX-3.3-2", "MCPX-3.3-3", "MCPX-3.3-4", "MCPX-3.3-5", "MCPX-6.2-4")
+@pytest.mark.requirement("MCPX-3-3", "MCPX-3-4", "MCPX-3-17")
+@on_loop
+async def test_chat_in_mcpx(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
+        alice = await party.join("alice", dialect="mcpx")
+        watcher = await party.raw("bob", "&dialect=mcpx")
+        first = await alice.chat("hello")
+        await alice.chat("*hi*", format="markdown", about=first.id, to="bob")
+        plain, marked = await watcher.hear("chat"), await watcher.hear("chat")
+        assert plain["kind"] == "chat"
+        assert plain["payload"] == {"text": "hello"}
+        assert "to" not in plain
+        assert (marked["correlation_id"], marked["to"]) == (first.id, ["bob"])
+        assert datetime.fromisoformat(plain["ts"]).tzinfo is not None
+        with pytest.raises(UsageError):
+            await alice.chat("")
+        bob = await party.join("bob", dialect="mcpx")
+        heard = Heard(bob)
+        await alice.chat("plain")
+        await alice.chat("marked", format="markdown")
+        await heard.wait("chat", 2)
+        assert [format_of(each) for each in heard.of("chat")] == ["plain", "markdown"]
+        await watcher.fence()
+        assert not [each for each in watcher.heard if "notifications" in each["kind"]]
+        sent = [await alice.send("x-many/ids", {}) for _ in range(500)]
+        assert len({each.id for each in sent}) == 500
+
+
+@pytest.mark.requirement(
+    "MCPX-4.2-8",
+    "MCPX-4.3-1",
+    "MCPX-4.3-2",
+    "MCPX-4.3-3",
+    "MCPX-4.3-4",
+    "MCPX-4.3-5",
+    "MCPX-4.3-6",
+    "MCPX-4.3-7",
+    "MCPX-4.3-9",
+    "MCPX-7.1-2",
+    "MCPX-7.1-5",
+    "MCPX-8.2-1",
+    "MCPX-8.2-2",
+    "MCPX-8.2-3",
+    "MCPX-8.2-4",
+    "MCPX-8.2-5",
+)
+@on_loop
+async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
+    """MCPx 4.3 under a gateway that only looks at kinds (`kind_validation: lazy`)."""
+    people = {"host": ALL, "mallory": ["mcp/request:tools/call:safe_tool", "mcp/*", "chat"]}
+    settings = participants(host=ALL) | {
+        "mallory": {
+            "tokens": ["t-mallory"],
+            "notation": "mcpx",
+            "capabilities": people["mallory"],
+        }
+    }
+    async with gathering(tmp_path, people=settings, rules={"kind_validation": "lazy"}) as party:
+        host = await party.join("host", dialect="mcpx")
+        mallory = await party.raw("mallory", "&dialect=mcpx")
+        reports: list[Misdeed] = []
+        host.misbehaviour.on_report = reports.append
+        heard = Heard(host)
+        ran: list[str] = []
+        host.tool(lambda: ran.append("danger"), name="dangerous_tool", input_schema={"type": "object"})
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "dangerous_tool"}}
+        await mallory.say("mcp/request:tools/call:safe_tool", body, to=["host"])
+        await mallory.say("mcp/request:tools/list", body, to=["host"])
+        await mallory.say("mcp/proposal:tools/call:safe_tool", body, to=["host"])
+        await mallory.say("mcp/request:tools/call:dangerous_tool", {"id": 1}, to=["host"])
+        await mallory.say(
+            "mcp/response:tools/call:x", {"jsonrpc": "2.0", "id": 1, "result": {}}, correlation_id="never"
+        )
+        await mallory.fence()
+        await settled(host)
+        assert ran == []
+        assert [report.fault for report in reports] == ["kind_payload_mismatch"] * 4
+        assert reports[0].kind == "mcp/request:tools/call:safe_tool"
+        assert "safe_tool" in reports[0].message
+        assert host.misbehaviour.count("mallory") == 4
+        # Nothing of it was seen by any handler; the stray response did no harm.
+        assert [each.kind for each in heard.envelopes if each.sender == "mallory"] == ["mcp/response"]
+        assert host.proposals.open() == []
+
+
+@pytest.mark.requirement("MCPX-4.3-11", "MCPX-4.3-10", "M3P-62")
+@on_loop
+async def test_fuzzed_kinds_meet_the_check_before_anything_else(tmp_path: Path) -> None:
+    draw = random.Random(7)
+    for dialect, right in {"mcpx": "mcp/*", "m3p": "mcp.*"}.items():
+        folder = tmp_path / dialect
+        folder.mkdir()
+        people = participants(host=ALL) | {
+            "mallory": {"tokens": ["t-mallory"], "notation": dialect, "capabilities": [right]}
+        }
+        async with gathering(folder, people=people, rules={"kind_validation": "lazy"}) as party:
+            host = await party.join("host", dialect=dialect)
+            mallory = await party.raw("mallory", f"&dialect={dialect}")
+            called: list[str] = []
+
+            async def handler(request: Request, called: list[str] = called) -> dict[str, Json]:
+                called.append(request.params["name"])
+                return {}
+
+            host.host(handler)
+            names = ["a", "b", "c:d", "e/f", "g.h"]
+            honest = 0
+            for n in range(200):
+                claimed, real = draw.choice(names), draw.choice(names)
+                kind = MCPX.spelling if dialect == "mcpx" else M3P.spelling
+                spelled = kind("mcp/request", Operation("tools/call", claimed))
+                assert spelled is not None
+                honest += claimed == real
+                body = {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": {"name": real, "n": n}}
+                await mallory.say(spelled, body, to=["host"])
+            await mallory.fence()
+            await until(lambda host=host: host._host.running == 0)  # type: ignore[misc]
+            assert len(called) == honest
+            assert host.misbehaviour.count("mallory") == 200 - honest
+
+
+@pytest.mark.requirement("MCPX-5.2-8", "MCPX-5.2-9", "MCPX-8.2-15", "M3P-55")
+@on_loop
+async def test_rights_in_strings_are_kept_to_before_anything_is_sent(tmp_path: Path) -> None:
+    for dialect, strings in {
+        "mcpx": ["mcp/request:tools/call:read_*", "mcp/proposal:*", "chat"],
+        "m3p": ["mcp.request.tools/call:read_*", "mcp.proposal.*", "chat.*"],
+    }.items():
+        folder = tmp_path / dialect
+        folder.mkdir()
+        people = {
+            "bob": {"tokens": ["t-bob"], "notation": dialect, "capabilities": strings},
+            "alice": {"tokens": ["t-alice"], "capabilities": [{"kind": "*"}]},
+        }
+        async with gathering(folder, people=people) as party:
+            bob, alice = await party.join("bob", dialect=dialect), await party.join("alice")
+            heard = Heard(alice)
+            assert [each.original for each in bob.rights.capabilities] == strings
+            assert bob.may_request("alice", "tools/call", {"name": "read_file"})
+            assert not bob.may_request("alice", "tools/call", {"name": "write_file"})
+            assert bob.may_propose("alice", "tools/call", {"name": "write_file"})
+            assert bob.may("chat", {"text": "x"})
+            assert not bob.may("reasoning/start", {"message": "x"})
+            with pytest.raises(NotAllowed):
+                await bob.request("alice", "tools/call", {"name": "write_file"})
+            with pytest.raises(NotAllowed):
+                await bob.kick("alice")
+            await bob.chat("only this")
+            await heard.wait("chat")
+            assert [each.kind for each in heard.envelopes] == ["chat"]
+
+
+@pytest.mark.requirement("MCPX-8.2-14")
+@on_loop
+async def test_the_roster_in_mcpx(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=["chat"]) as party:
+        alice = await party.join("alice", dialect="mcpx")
+        bob = await party.join("bob", dialect="mcpx")
+        await alice.roster.wait_for("bob", within=5)
+        assert alice.roster["bob"].may("chat", {"text": "x"})
+        assert list(bob.roster) == ["alice"]
+        await bob.close()
+        await until(lambda: "bob" not in alice.roster)
+
+
+@on_loop
+async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Path) -> None:
+    """dialects.md: whoever asks, whoever answers, whoever decides."""
+    people: dict[str, Any] = {f"{role}-{dialect}": ALL for role in ("host", "human") for dialect in DIALECTS}
+    people |= {f"agent-{dialect}": ["mcp/proposal", "mcp/withdraw"] for dialect in DIALECTS}
+    async with gathering(tmp_path, **people) as party:
+        members = {name: await party.join(name, dialect=name.split("-")[1]) for name in people}
+        for name, member in members.items():
+            if name.startswith("host"):
+                member.tool(lambda text: text.upper(), name="shout", input_schema={"type": "object"})
+
+                async def handler(request: Request) -> dict[str, Json]:
+                    await request.progress(1, 1)
+                    return {"structuredContent": request.params, "x-vendor": {"n": 2**70}}
+
+                member.host(handler)
+        for asking in DIALECTS:
+            for hosting in DIALECTS:
+                told: list[Any] = []
+                human = members[f"human-{asking}"]
+                result = await human.request(
+                    f"host-{hosting}", "tools/call", {"name": "a:b", "arguments": {}}, progress=told.append
+                )
+                assert result["x-vendor"] == {"n": 2**70}
+                assert result["structuredContent"]["name"] == "a:b"
+                assert len(told) == 1, (asking, hosting)
+        for proposing in DIALECTS:
+            for deciding in DIALECTS:
+                agent, human = members[f"agent-{proposing}"], members[f"human-{deciding}"]
+                call = asyncio.create_task(agent.call("host-mew", "t", timeout=10))
+                await until(lambda human=human: bool(human.proposals.open()))  # type: ignore[misc]
+                await human.fulfil(human.proposals.open()[0])
+                assert (await call).by == human.me, (proposing, deciding)
+        assert all(member.misbehaviour.total == 0 for member in members.values())
+
+
+@on_loop
+async def test_streams_cross_dialects_when_asked_for(tmp_path: Path) -> None:
+    """D-57: the SDK asks for frames in every dialect."""
+    async with gathering(tmp_path, new=ALL, old=ALL) as party:
+        new, old = await party.join("new"), await party.join("old", dialect="m3p")
+        async with new.stream("old", content_type="text/plain") as stream:
+            await stream.write("hello")
+        await until(lambda: stream.id in old.streams._readers)
+        assert [chunk async for chunk in old.streams.read(stream.id)] == [Chunk(b"hello", False)]
+        async with old.stream("new") as back:
+            await back.write(b"\x00")
+        await until(lambda: back.id in new.streams._readers)
+        assert [chunk async for chunk in new.streams.read(back.id)] == [Chunk(b"\x00", True)]
+
+
+@pytest.mark.requirement("M3P-29", "M3P-30")
+@on_loop
+async def test_third_levels_of_the_gateways_kinds_are_understood() -> None:
+    """D-50: a gateway that writes three levels, as the ADR's side table has them."""
+    async with rogue() as gateway:
+        gateway.protocol, gateway.welcome = "mcpx/v0.1", "system.welcome.participant"
+        gateway.capabilities = ["*"]
+        async with connect(gateway.url, "lab", "t", dialect="m3p", limits=QUICK) as me:
+            assert me.me == "me"
+            carol = {"id": "carol", "capabilities": ["chat.*"]}
+            await gateway.say("system.presence.join", {"event": "join", "participant": carol})
+            await me.roster.wait_for("carol", within=5)
+            await gateway.say("system.presence.leave", {"event": "leave", "participant": {"id": "carol"}})
+            await until(lambda: "carol" not in me.roster)
+            gateway.kept.add("chat.message")
+            chat = asyncio.create_task(me.chat("hello"))
+            sent = await gateway.hear("chat.message")
+            refused = {"error": "capability_violation", "message": "no"}
+            await gateway.say("system.error.capability", refused, to=["me"], correlation_id=sent["id"])
+            with pytest.raises(CapabilityViolation):
+                await chat
+
+
+@pytest.mark.requirement(
+    "MCPX-3.1-2", "MCPX-3.1-3", "D002-10", "D002-11", "D002-12", "D002-13", "D002-37", "M3P-54", "M3P-62"
+)
+@pytest.mark.parametrize("legacy", [MCPX, M3P], ids=["mcpx", "m3p"])
+@pytest.mark.parametrize("kind", ["mcp/request", "mcp/response", "mcp/proposal"])
+@pytest.mark.parametrize(
+    ("method", "context"),
+    [
+        ("tools/call", "read_file"),
+        ("tools/call", None),
+        ("tools/list", None),
+        ("tools/list", "named"),
+        ("resources/read", "file:///a:b"),
+        ("resources/read", "config.json"),
+        ("resources/list", None),
+        ("resources/subscribe", "note://1"),
+        ("prompts/get", "debug_prompt"),
+        ("prompts/list", None),
+        ("completion/complete", "ref/name"),
+        ("completion/complete", None),
+    ],
+)
+def test_kinds_parse_and_format_back(legacy: Any, kind: str, method: str, context: str | None) -> None:
+    operation = Operation(method, context)
+    spelled = legacy.spelling(kind, operation)
+    assert spelled is not None
+    reading = legacy.read_kind(spelled)
+    assert (reading.kind, reading.claim) == (kind, operation)
+
+
+@on_loop
+async def test_m3p_speaks_in_dots(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, _, watcher = await trio(party, "m3p")
+        call = asyncio.create_task(agent.call("host", "read_file", {"path": "a"}))
+        await until(lambda: bool(human.proposals.open()))
+        await human.fulfil(human.proposals.open()[0])
+        assert (await call).text == "contents of a"
+        await agent.chat("dotted")
+        call = asyncio.create_task(agent.call("host", "read_file", {"path": "b"}))
+        await until(lambda: bool(human.proposals.open()))
+        await human.reject(human.proposals.open()[0], "busy")
+        with pytest.raises(Exception, match="busy"):
+            await call
+        await watcher.fence()
+        kinds = [each["kind"] for each in watcher.heard if not each["kind"].startswith("system")]
+        assert kinds[:4] == [
+            "mcp.proposal.tools/call:read_file",
+            "mcp.request.tools/call:read_file",
+            "mcp.response.tools/call:read_file",
+            "chat.message",
+        ]
+        assert "mcpx.reject.proposal" in kinds
+        assert "mcpx.withdraw.proposal" in kinds

@@ -1,0 +1,117 @@
+"""Grants, invitations and removals (MEW 3.6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, NotAllowed, ParticipantNotFound
+from moot.participant import connect
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capability
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, until
+
+WRITE: Json = {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "write"}}}
+
+
+@pytest.mark.requirement("MEW-3.6.1-10", "MEW-3.6.3-1")
+@on_loop
+async def test_a_grant_turns_proposals_into_requests_and_is_acknowledged(tmp_path: Path) -> None:
+    """MEW 3.6.1, 9.2: the acknowledgement comes after the new welcome."""
+    async with gathering(tmp_path, human=["*"], agent=PROPOSER, host=[]) as party:
+        human, agent, host = [await party.join(name) for name in ("human", "agent", "host")]
+        heard = Heard(agent)
+
+        @host.tool
+        def write() -> str:
+            return "ok"
+
+        assert not agent.may_request("host", "tools/call", {"name": "write"})
+        grant = await human.grant("agent", [WRITE], reason="you did well")
+        assert grant.acknowledged == "accepted"
+        assert agent.may_request("host", "tools/call", {"name": "write"})
+        assert not agent.may_request("host", "tools/call", {"name": "erase"})
+        ack = await heard.wait("capability/grant-ack")
+        assert ack.correlation_id == [grant.id]
+        assert ack.to == ["human"]
+        assert ack.payload == {"status": "accepted"}
+        kinds = [each.kind for each in heard.envelopes]
+        assert kinds.index("system/welcome") < kinds.index("capability/grant-ack")
+        assert (await agent.call("host", "write")).how == "direct"
+        revocation = await human.revoke("agent", grant_id=grant.id, reason="enough")
+        assert revocation.remaining == []
+        await until(lambda: not agent.may_request("host", "tools/call", {"name": "write"}))
+
+
+@on_loop
+async def test_what_cannot_be_granted_is_told(tmp_path: Path) -> None:
+    granter = ["capability/grant", "capability/revoke", "chat"]
+    async with gathering(tmp_path, human=granter, agent=["chat"], mute=["chat"]) as party:
+        human, mute = await party.join("human"), await party.join("mute")
+        with pytest.raises(CapabilityViolation, match="do not hold yourself"):
+            await human.grant("agent", [WRITE])
+        with pytest.raises(ParticipantNotFound):
+            await human.grant("nobody", ["chat"])
+        with pytest.raises(InvalidOperation):
+            await human.grant("human", ["chat"])
+        with pytest.raises(NotAllowed):
+            await mute.grant("agent", ["chat"])
+        with pytest.raises(InvalidRequest):
+            await human.revoke("agent", grant_id="never")
+        # Somebody who is away gets the right all the same, and nobody waits for a word of it.
+        grant = await human.grant("agent", [read_capability({"kind": "chat"})])
+        assert grant.acknowledged is None
+
+
+@on_loop
+async def test_a_revocation_that_leaves_something_says_what(tmp_path: Path) -> None:
+    """D-18: revoke_incomplete."""
+    async with gathering(
+        tmp_path, human=["*"], agent=[{"kind": "mcp/request", "payload": {"method": "x/*"}}]
+    ) as party:
+        human, _ = await party.join("human"), await party.join("agent")
+        await human.grant("agent", [{"kind": "mcp/request", "payload": {"method": "x/a"}}])
+        revocation = await human.revoke(
+            "agent", capabilities=[{"kind": "mcp/request", "payload": {"method": "x/a"}}]
+        )
+        await until(lambda: bool(revocation.remaining))
+        assert revocation.remaining == [{"kind": "mcp/request", "payload": {"method": "x/*"}}]
+        assert human.counts.unasked_refusals == 0
+
+
+@on_loop
+async def test_an_invitation_brings_a_token_to_the_inviter_alone(tmp_path: Path) -> None:
+    async with gathering(tmp_path, human=["*"], watch=["chat"]) as party:
+        human, watcher = await party.join("human"), await party.join("watch")
+        heard = Heard(watcher)
+        invitation = await human.invite("newcomer", [{"kind": "chat"}], reason="welcome")
+        assert invitation.status == "created"
+        assert invitation.token
+        assert invitation.token not in repr(invitation)
+        invited = await heard.wait("system/presence")
+        assert invited.payload["event"] == "invited"
+        assert invitation.token.encode() not in b"".join(each.raw for each in heard.envelopes)
+        async with connect(party.url, "lab", invitation.token, limits=QUICK) as newcomer:
+            assert newcomer.me == "newcomer"
+            await newcomer.chat("hello")
+        assert (await human.invite("newcomer")).status == "already_exists"
+        refused = await human.invite("other", [{"kind": "chat"}], email="a@example.org")
+        assert refused.status == "created"
+        with pytest.raises(InvalidRequest):
+            await human.invite("bad name!")
+
+
+@on_loop
+async def test_a_kicked_member_is_out_for_good(tmp_path: Path) -> None:
+    """D-24, close code 4003: no coming back by itself."""
+    async with gathering(tmp_path, human=["*"], agent=["chat"]) as party:
+        human, agent = await party.join("human"), await party.join("agent")
+        await human.kick("agent", "misbehaved")
+        ending = await agent.stay()
+        assert ending.code == 4003
+        assert "misbehaved" in ending.reason
+        await until(lambda: "agent" not in human.roster)
+        with pytest.raises(ParticipantNotFound):
+            await human.kick("nobody")

@@ -1,0 +1,553 @@
+"""Proposing and deciding (MEW 3.2, 3.3, 10.2; D-28)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moot.errors import (
+    ApprovalRequired,
+    Expired,
+    FulfilmentCancelled,
+    McpError,
+    NotAllowed,
+    ProposalSettled,
+    Rejected,
+    TimedOut,
+    UsageError,
+    Withdrawn,
+)
+from moot.participant import REJECT_REASONS, JoinedSpace, Progress, Request, SeenProposal, ToolError
+from moot.protocol.operation import Json
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, settled, until
+
+PEOPLE: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": [], "other": ["*"]}
+
+
+async def host_of(space: JoinedSpace) -> list[str]:
+    """A host with one tool; what it did is in the list."""
+    done: list[str] = []
+
+    @space.tool
+    def write(path: str) -> str:
+        done.append(path)
+        return f"wrote {path}"
+
+    return done
+
+
+async def next_proposal(space: JoinedSpace) -> SeenProposal:
+    await until(lambda: bool(space.proposals.open()))
+    return space.proposals.open()[-1]
+
+
+@pytest.mark.requirement(
+    "MEW-1-2",
+    "MEW-3.1-4",
+    "MEW-3.2-3",
+    "MEW-3.2.1-1",
+    "MEW-3.2.1-2",
+    "MEW-3.2.1-3",
+    "MEW-3.2.1-6",
+    "MEW-3.2.1-7",
+    "MEW-3.2.1-9",
+    "MEW-3-53",
+    "MEW-7.1-4",
+    "MEW-8.2-11",
+    "MEW-8.2-12",
+)
+@on_loop
+async def test_a_call_without_the_right_is_proposed_fulfilled_and_answered(tmp_path: Path) -> None:
+    """MEW 3.2.1, step by step on the wire."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        watcher = await party.raw("other")
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+        done = await host_of(host)
+        call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
+        seen = await next_proposal(human)
+        assert (seen.proposer, seen.to, seen.method) == ("agent", ("host",), "tools/call")
+        assert seen.params == {"name": "write", "arguments": {"path": "a"}}
+        await settled(human)
+        assert done == []
+        own = await human.fulfil(seen)
+        outcome = await call
+        assert outcome.text == own.text == "wrote a"
+        assert (outcome.how, outcome.by, outcome.host) == ("fulfilled", "human", "host")
+        assert outcome.proposal_id == seen.id
+        assert done == ["a"]
+        proposal, request, response = [
+            await watcher.hear(kind) for kind in ("mcp/proposal", "mcp/request", "mcp/response")
+        ]
+        assert "correlation_id" not in proposal
+        assert proposal["payload"] == {"method": "tools/call", "params": seen.params}
+        assert request["from"] == "human"
+        assert request["to"] == ["host"]
+        assert request["correlation_id"] == [proposal["id"]]
+        assert {key: request["payload"][key] for key in ("method", "params")} == proposal["payload"]
+        assert response["to"] == ["human"]
+        assert response["correlation_id"] == [request["id"]]
+        assert seen.status == "fulfilled"
+        assert human.proposals.open() == []
+        # With the right to ask, asking is plain.
+        direct = await human.call("host", "write", {"path": "b"})
+        assert direct.how == "direct"
+        assert "correlation_id" not in await watcher.hear("mcp/request")
+
+
+@pytest.mark.requirement(
+    "MEW-3.1-6",
+    "MEW-3.3-1",
+    "MEW-3.3.2-2",
+    "MEW-3.3.2-4",
+    "MEW-3.3.2-8",
+    "MEW-3.3.3-16",
+    "MEW-3.3.3-17",
+    "MEW-3.3.3-18",
+    "MEW-3.3.3-19",
+    "MEW-3.3.3-20",
+)
+@on_loop
+async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path: Path) -> None:
+    """MEW 3.3.2, 3.3.3; D-28: failing fast withdraws."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        watcher = await party.raw("other")
+        agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
+        call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
+        seen = await next_proposal(human)
+        await human.reject(seen, "unsafe", explanation="that file matters")
+        with pytest.raises(Rejected) as rejection:
+            await call
+        assert (rejection.value.by, rejection.value.reason) == ("human", "unsafe")
+        assert await rejection.value.explanation(within=5) == "that file matters"
+        reject = await watcher.hear("mcp/reject")
+        assert reject["correlation_id"] == [seen.id]
+        assert reject["to"] == ["agent"]
+        told = [await watcher.hear(), await watcher.hear()]
+        chat = next(each for each in told if each["kind"] == "chat")
+        withdraw = next(each for each in told if each["kind"] == "mcp/withdraw")
+        assert chat["correlation_id"] == [reject["id"]]
+        assert withdraw["correlation_id"] == [seen.id]
+        assert seen.status == "withdrawn"
+
+        # Nobody explains: the wait for it is bounded.
+        call = asyncio.create_task(agent.call("host", "write", {"path": "b"}))
+        await human.reject(await next_proposal(human), "busy")
+        with pytest.raises(Rejected) as rejection:
+            await call
+        assert await rejection.value.explanation(within=0.05) is None
+
+
+@pytest.mark.requirement("MEW-3.3.2-5", "MEW-3.3.2-6", "MEW-3.3.2-7")
+@on_loop
+async def test_waiting_for_others_outlasts_rejections(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host, other = [await party.join(name) for name in ("agent", "human", "host", "other")]
+        await host_of(host)
+        proposal = await agent.propose(
+            "host", "tools/call", {"name": "write", "arguments": {"path": "a"}}, wait_for_others=True
+        )
+        await human.reject(proposal.id, "busy")
+        await other.reject(proposal.id, "policy")
+        await until(lambda: len(proposal.rejections) == 2)
+        assert [(each.by, each.reason) for each in proposal.rejections] == [
+            ("human", "busy"),
+            ("other", "policy"),
+        ]
+        assert proposal.state == "pending"
+        with pytest.raises(TimedOut, match="still open"):
+            await proposal.outcome(timeout=0.05)
+        # A desk shows it with its rejections, and it can still be fulfilled (D-28).
+        (seen,) = other.proposals.open()
+        assert [each.by for each in seen.rejections] == ["human", "other"]
+        await other.fulfil(seen)
+        assert (await proposal.outcome()).by == "other"
+        state: str = proposal.state
+        assert state == "done"
+        # The next one, proposed otherwise, fails fast.
+        quick = asyncio.create_task(agent.call("host", "write", {"path": "b"}))
+        await human.reject(await next_proposal(human))
+        with pytest.raises(Rejected):
+            await quick
+
+
+@pytest.mark.requirement(
+    "MEW-3.1-5", "MEW-3.3.1-1", "MEW-3.3.1-3", "MEW-3.3.1-4", "MEW-3.3.1-5", "MEW-3.3-1", "MEW-3.3.3-12"
+)
+@on_loop
+async def test_a_withdrawn_proposal_can_not_be_fulfilled(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+        heard = Heard(human)
+        done = await host_of(host)
+        proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
+        seen = await next_proposal(human)
+        await proposal.withdraw()
+        with pytest.raises(Withdrawn, match="no_longer_needed"):
+            await proposal.outcome()
+        withdraw = await heard.wait("mcp/withdraw")
+        assert withdraw.correlation_id == [proposal.id]
+        assert withdraw.payload == {"reason": "no_longer_needed"}
+        assert human.proposals.open() == []
+        with pytest.raises(ProposalSettled, match="withdrawn"):
+            await human.fulfil(seen)
+        with pytest.raises(ProposalSettled):
+            await proposal.withdraw("again")
+        assert done == []
+
+
+@on_loop
+async def test_nobody_else_withdraws_and_an_sdk_would_not_believe_it(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human = await party.join("agent"), await party.join("human")
+        proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {}})
+        other = await party.raw("other")
+        assert await other.refused("mcp/withdraw", {"reason": "other"}, about=[proposal.id]) == "unauthorized"
+        seen = human.proposals.get(proposal.id)
+        assert seen is not None
+        assert seen.status == "pending"
+
+
+@pytest.mark.requirement(
+    "MEW-3.3.2-9",
+    "MEW-3.3.3-1",
+    *(f"MEW-3.3.3-{number}" for number in range(2, 16)),
+)
+@on_loop
+async def test_every_reason_reaches_the_proposer_known_or_not(tmp_path: Path) -> None:
+    """MEW 3.3.3: codes are suggestions, and unknown ones do no harm."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
+        assert set(REJECT_REASONS) == {
+            "disagree",
+            "inappropriate",
+            "unsafe",
+            "busy",
+            "incapable",
+            "policy",
+            "duplicate",
+            "invalid",
+            "timeout",
+            "resource_limit",
+            "no_longer_needed",
+            "other",
+        }
+        for reason in (*REJECT_REASONS, "xyzzy", "not on a Friday, please"):
+            proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {}})
+            await human.reject(proposal.id, reason)
+            with pytest.raises(Rejected) as rejection:
+                await proposal.outcome(timeout=5)
+            assert rejection.value.reason == reason
+            assert reason in str(rejection.value)
+        assert agent.misbehaviour.total == 0
+
+
+@pytest.mark.requirement("MEW-3.3.3-10")
+@on_loop
+async def test_a_proposal_nobody_takes_is_withdrawn_at_its_time(tmp_path: Path) -> None:
+    """MEW 3.3.3: reason timeout."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
+        heard = Heard(human)
+        with pytest.raises(TimedOut, match="withdrawn"):
+            await agent.call("host", "write", {"path": "a"}, timeout=0.1)
+        assert (await heard.wait("mcp/withdraw")).payload == {"reason": "timeout"}
+        await until(lambda: human.proposals.open() == [])
+
+
+@on_loop
+async def test_cancelling_a_proposed_call_withdraws_it(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
+        heard = Heard(human)
+        call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
+        await next_proposal(human)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await heard.wait("mcp/withdraw")).payload == {"reason": "no_longer_needed"}
+
+
+@on_loop
+async def test_fulfilling_twice_runs_once(tmp_path: Path) -> None:
+    """D-28: one proposal, at most one execution; of two who fulfil at once, one is told."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host, other = [await party.join(name) for name in ("agent", "human", "host", "other")]
+        done = await host_of(host)
+        call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
+        first, second = await next_proposal(human), await next_proposal(other)
+        results = await asyncio.gather(human.fulfil(first), other.fulfil(second), return_exceptions=True)
+        assert sorted(type(each).__name__ for each in results) == ["Outcome", "ProposalSettled"]
+        assert (await call).text == "wrote a"
+        assert done == ["a"]
+
+
+@on_loop
+async def test_a_rejection_that_crosses_a_fulfilment_does_not_hide_it(tmp_path: Path) -> None:
+    """The withdrawal comes too late; the outcome is told as it is."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host, other = [await party.join(name) for name in ("agent", "human", "host", "other")]
+        await host_of(host)
+        call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
+        seen, same = await next_proposal(human), await next_proposal(other)
+        outcomes = await asyncio.gather(
+            human.fulfil(seen), other.reject(same, "disagree"), return_exceptions=True
+        )
+        assert not [each for each in outcomes if isinstance(each, Exception)]
+        assert (await call).text == "wrote a"
+
+
+@on_loop
+async def test_a_fulfilment_must_repeat_the_proposal_to_the_digit(tmp_path: Path) -> None:
+    """D-28: numbers that a double cannot hold are neither rounded by the SDK nor accepted otherwise."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        human, host = await party.join("human"), await party.join("host")
+        raw = await party.raw("agent")
+        got: list[Any] = []
+
+        async def handler(request: Request) -> dict[str, Json]:
+            got.append(request.params)
+            return {}
+
+        host.host(handler)
+        text = (
+            b'{"id":"p-1","kind":"mcp/proposal","to":["host"],"payload":{"method":"x/do",'
+            b'"params":{"n":9007199254740993,"f":0.12345678901234567890,"z":1.0,"big":1e2}}}'
+        )
+        await raw.send(text)
+        seen = await next_proposal(human)
+        await human.fulfil(seen)
+        assert got[0]["n"] == 9007199254740993
+        # Anything else than what was proposed is refused by the gateway, and by an SDK that sees it.
+        other = await party.raw("other")
+        await raw.say("mcp/proposal", {"method": "x/do", "params": {"a": 1}}, to=["host"], id="p-2")
+        changed = {"jsonrpc": "2.0", "id": 1, "method": "x/do", "params": {"a": 2}}
+        assert await other.refused("mcp/request", changed, to=["host"], about=["p-2"]) == "proposal_mismatch"
+
+
+@pytest.mark.requirement("MEW-3.3.2-3")
+@on_loop
+async def test_a_host_rejects_what_it_can_never_do(tmp_path: Path) -> None:
+    people = PEOPLE | {"host": ["mcp/reject"]}
+    async with gathering(tmp_path, **people) as party:
+        agent, host = await party.join("agent"), await party.join("host")
+        await host_of(host)
+        with pytest.raises(Rejected) as rejection:
+            await agent.call("host", "no_such_tool", timeout=5)
+        assert (rejection.value.by, rejection.value.reason) == ("host", "incapable")
+        # What it could do it leaves to those who decide.
+        proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
+        await settled_both(agent, host)
+        assert proposal.state == "pending"
+        await proposal.withdraw()
+
+
+async def settled_both(agent: JoinedSpace, host: JoinedSpace) -> None:
+    heard = Heard(host)
+    sent = await agent.chat("fence")
+    await heard.wait(lambda envelope: envelope.id == sent.id)
+    sent = await agent.chat("fence again")
+    await heard.wait(lambda envelope: envelope.id == sent.id)
+
+
+@on_loop
+async def test_a_quorum_is_gathered_before_anybody_may_fulfil(tmp_path: Path) -> None:
+    """D-28: `moot/approve`."""
+    rules = {"quorum": [{"approvals_needed": 2}]}
+    async with gathering(tmp_path, rules=rules, **PEOPLE, third=["*"]) as party:
+        agent, human, host, other, third = [
+            await party.join(name) for name in ("agent", "human", "host", "other", "third")
+        ]
+        await host_of(host)
+        call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
+        seen = await next_proposal(human)
+        with pytest.raises(ApprovalRequired, match="2 more approvals"):
+            await human.fulfil(seen)
+        await human.approve(seen)
+        await other.approve(seen.id)
+        await until(lambda: seen.approvals == ["human", "other"])
+        await third.fulfil((await next_proposal(third)).id)
+        assert (await call).by == "third"
+
+
+@on_loop
+async def test_without_the_right_to_ask_or_to_propose_there_is_a_clear_error(tmp_path: Path) -> None:
+    async with gathering(tmp_path, mute=["chat"], host=[]) as party:
+        mute = await party.join("mute")
+        with pytest.raises(NotAllowed, match="neither") as refusal:
+            await mute.call("host", "write")
+        assert refusal.value.missing == ("mcp/request", "mcp/proposal")
+
+
+@on_loop
+async def test_one_can_insist_on_either_way(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+        await host_of(host)
+        with pytest.raises(NotAllowed) as refusal:
+            await agent.call("host", "write", {"path": "a"}, propose="never")
+        assert refusal.value.missing == ("mcp/request",)
+        call = asyncio.create_task(human.call("host", "write", {"path": "a"}, propose="always"))
+        other = await party.join("other")
+        del other
+        await until(lambda: bool(human.proposals.open()))
+        await human.fulfil(human.proposals.open()[0])
+        assert (await call).how == "fulfilled"
+
+
+@on_loop
+async def test_a_failed_tool_is_the_proposers_to_hear(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+
+        @host.tool
+        def breaks() -> str:
+            raise ToolError("disk full")
+
+        call = asyncio.create_task(agent.perform("host", "tools/call", {"name": "breaks"}))
+        await human.fulfil(await next_proposal(human))
+        assert (await call).is_error
+        proposal = await agent.propose("host", "no/such-method")
+        with pytest.raises(McpError):
+            await human.fulfil(await next_proposal(human))
+        with pytest.raises(McpError) as error:
+            await proposal.outcome()
+        assert error.value.code == -32601
+        assert proposal.state == "failed"
+
+
+@on_loop
+async def test_progress_of_a_fulfilment_reaches_the_proposer(tmp_path: Path) -> None:
+    """The token is part of what is proposed, so the fulfilment repeats it."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+
+        @host.tool
+        async def work(request: Request) -> str:
+            await request.progress(1, 2)
+            await request.progress(2, 2)
+            return "done"
+
+        told: list[Progress] = []
+        call = asyncio.create_task(agent.call("host", "work", progress=told.append))
+        fulfillers: list[Progress] = []
+        await human.fulfil(await next_proposal(human), progress=fulfillers.append)
+        assert (await call).text == "done"
+        assert [each.progress for each in told] == [1, 2]
+        assert [each.progress for each in fulfillers] == [1, 2]
+
+
+@on_loop
+async def test_a_fulfilment_that_is_called_off_is_told(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+
+        @host.tool
+        async def forever() -> str:
+            await asyncio.sleep(60)
+            return ""
+
+        call = asyncio.create_task(agent.call("host", "forever"))
+        fulfilling = asyncio.create_task(human.fulfil(await next_proposal(human)))
+        await until(lambda: host._host.running == 1)
+        fulfilling.cancel()
+        with pytest.raises(FulfilmentCancelled, match="human"):
+            await call
+
+
+@pytest.mark.requirement("MEW-10.2-1", "MEW-10.2-2", "MCPX-10.2-1")
+@on_loop
+async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> None:
+    limits = msgspec.structs.replace(QUICK, proposal_seconds=0.3)
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human = await party.join("agent"), await party.join("human", limits=limits)
+        proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
+        seen = await next_proposal(human)
+        record = seen.record()
+        assert record == {
+            "proposalId": proposal.id,
+            "proposer": "agent",
+            "target": ["host"],
+            "method": "tools/call",
+            "params": {"name": "write", "arguments": {"path": "a"}},
+            "status": "pending",
+            "createdAt": seen.created,
+            "expiresAt": record["expiresAt"],
+        }
+        assert record["expiresAt"] > record["createdAt"]
+        await until(lambda: human.proposals.open() == [])
+        assert seen.status == "expired"
+        with pytest.raises(Expired):
+            await human.fulfil(seen)
+
+
+@pytest.mark.requirement("MEW-8.2-10", "MEW-3.2.1-4")
+@on_loop
+async def test_handlers_and_readers_are_shown_every_proposal(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+        done = await host_of(host)
+        shown: list[str] = []
+
+        @human.on_proposal
+        async def decide(seen: SeenProposal) -> None:
+            shown.append(seen.id)
+            await human.fulfil(seen)
+
+        arriving = human.proposals.arriving()
+        first = asyncio.ensure_future(anext(arriving))
+        await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*(agent.call("host", "write", {"path": str(n)}) for n in range(5)))
+        assert [outcome.text for outcome in outcomes] == [f"wrote {n}" for n in range(5)]
+        assert sorted(done) == ["0", "1", "2", "3", "4"]
+        assert [outcome.proposal_id for outcome in outcomes] == shown
+        # Each fulfilment is tied to its own proposal.
+        for outcome in outcomes:
+            seen = host.proposals.get(outcome.proposal_id or "")
+            assert seen is not None
+            assert seen.request_id == outcome.request_id
+            assert seen.fulfilled_by == "human"
+        assert isinstance(await first, SeenProposal)
+
+
+@on_loop
+async def test_a_proposal_without_a_host_needs_one_to_be_fulfilled(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+        await host_of(host)
+        call = asyncio.create_task(
+            agent.perform((), "tools/call", {"name": "write", "arguments": {"path": "a"}})
+        )
+        seen = await next_proposal(human)
+        with pytest.raises(UsageError, match="to="):
+            await human.fulfil(seen)
+        await human.fulfil(seen, to="host")
+        assert (await call).text == "wrote a"
+        with pytest.raises(UsageError, match="was seen"):
+            await human.fulfil("p-unknown")
+
+
+@pytest.mark.requirement("MEW-3-54", "MEW-3-55")
+@on_loop
+async def test_withdraw_and_reject_without_a_proposal_are_neither_sent_nor_believed(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human = await party.join("agent"), await party.join("human")
+        for kind in ("mcp/withdraw", "mcp/reject"):
+            with pytest.raises(UsageError, match="correlation_id"):
+                await human.send(kind, {"reason": "other"})
+        proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {}})
+        other = await party.raw("other")
+        await other.say("mcp/reject", {"reason": "unsafe"})
+        await other.say("mcp/withdraw", {"reason": "other"})
+        await other.fence()
+        await settled_both(agent, human)
+        assert proposal.state == "pending"
+        assert agent.misbehaviour.of("other") == {"bad_payload": 2}
+        seen = human.proposals.get(proposal.id)
+        assert seen is not None
+        assert seen.rejections == []
+        await proposal.withdraw()

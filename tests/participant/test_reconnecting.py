@@ -1,0 +1,384 @@
+"""Losing the connection and coming back (D-26, D-41): what is kept, what fails, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moot.errors import ConnectionLost, Rejected, Unreachable
+from moot.participant import Gap, JoinedSpace, Request, connect
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from tests.gateway.lab import gateway_settings, on_loop, participants, space_settings, write_config
+from tests.gateway.served import started
+from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, until
+from tests.participant.rogue import rogue
+
+
+async def back(space: JoinedSpace, times: int = 1) -> None:
+    await until(lambda: space.counts.reconnects >= times and space.state == "joined")
+
+
+@on_loop
+async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        items: list[Envelope | Gap] = []
+
+        async def read() -> None:
+            async for item in alice.envelopes():
+                items.append(item)
+
+        reading = asyncio.create_task(read())
+        rejoined = asyncio.Event()
+        alice.on_rejoined(rejoined.set)
+        await party.raw("carol")
+        waiting = asyncio.create_task(alice.request("carol", "x/never"))
+        await until(lambda: len(alice._requests) == 1)
+        alice._voice.line._drop()
+        with pytest.raises(ConnectionLost, match="whether it was done is not known"):
+            await waiting
+        async with asyncio.timeout(10):
+            await rejoined.wait()
+        assert alice.state == "joined"
+        assert alice.me == "alice"
+        assert "bob" in alice.roster
+        await bob.chat("are you back?")
+        await until(lambda: any(isinstance(item, Envelope) and item.kind == "chat" for item in items))
+        gaps = [item for item in items if isinstance(item, Gap)]
+        assert [gap.why for gap in gaps] == ["reconnected"]
+        assert alice.counts.reconnects == 1
+        reading.cancel()
+
+
+@on_loop
+async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path) -> None:
+    limits = msgspec.structs.replace(QUICK, backoff_first_seconds=5.0)
+    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
+        alice = await party.join("alice", limits=limits)
+        await party.join("bob")
+        alice._voice.line._drop()
+        await until(lambda: alice.state == "reconnecting")
+        for act in (
+            alice.chat("x"),
+            alice.request("bob", "ping"),
+            alice.call("bob", "t"),
+            alice.propose("bob", "x/y"),
+            alice.stream(),
+            alice.grant("bob", ["chat"]),
+            alice.request_status("bob"),
+        ):
+            with pytest.raises(ConnectionLost):
+                await act
+        assert not await alice.notify("notifications/x")
+        async with asyncio.timeout(5):
+            await alice.close()
+        assert alice.state == "closed"
+
+
+@on_loop
+async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
+    limits = msgspec.structs.replace(QUICK, backoff_first_seconds=0.5)
+    async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
+        alice = await party.join("alice", limits=limits)
+        async with connect(party.url, "lab", "t-bob", limits=QUICK):
+            await alice.roster.wait_for("bob", within=5)
+            events: list[str] = []
+            alice.roster.on_change(lambda event: events.append(event.event))
+            alice._voice.line._drop()
+            await until(lambda: alice.state == "reconnecting")
+        carol = await party.join("carol")
+        await back(alice)
+        assert set(alice.roster) == {"carol"}
+        assert events == ["refreshed"]
+        assert "alice" in carol.roster or await carol.roster.wait_for("alice", within=5)
+
+
+@on_loop
+async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp_path: Path) -> None:
+    """A blip on the host's side does not fail the calls that it works on."""
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice = await party.join("alice", limits=msgspec.structs.replace(QUICK, host_grace_seconds=5))
+        bob = await party.join("bob", limits=msgspec.structs.replace(QUICK, backoff_first_seconds=0.3))
+        go = asyncio.Event()
+
+        async def handler(request: Request) -> dict[str, Json]:
+            await go.wait()
+            return {"answered": True}
+
+        bob.host(handler)
+        call = asyncio.create_task(alice.request("bob", "x/slow"))
+        await until(lambda: bob._host.running == 1)
+        bob._voice.line._drop()
+        await until(lambda: bob.state == "reconnecting")
+        go.set()
+        assert await call == {"answered": True}
+        assert bob.counts.reconnects == 1
+
+
+@on_loop
+async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path: Path) -> None:
+    """The gateway's memory is asked; the outcome is the true one (D-40)."""
+    away = msgspec.structs.replace(QUICK, backoff_first_seconds=0.5)
+    people: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": []}
+    async with gathering(tmp_path, **people) as party:
+        human, host = await party.join("human"), await party.join("host")
+
+        @host.tool
+        def write(path: str) -> str:
+            return f"wrote {path}"
+
+        for dialect in ("mew", "mcpx"):
+            agent = await party.join("agent", limits=away, dialect=dialect)
+            fulfilled = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
+            await until(lambda: len(human.proposals.open()) == 1)
+            rejected = asyncio.create_task(agent.call("host", "write", {"path": "b"}))
+            await until(lambda: len(human.proposals.open()) == 2)
+            kept = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "c"}})
+            await until(lambda: len(human.proposals.open()) == 3)
+            agent._voice.line._drop()
+            await until(lambda agent=agent: agent.state == "reconnecting")  # type: ignore[misc]
+            first, second, third = human.proposals.open()
+            await human.fulfil(first)
+            await human.reject(second, "unsafe")
+            await back(agent)
+            outcome = await fulfilled
+            assert (outcome.text, outcome.by) == ("wrote a", "human")
+            with pytest.raises(Rejected, match="unsafe"):
+                await rejected
+            await until(lambda kept=kept: not kept.seen.uncertain)  # type: ignore[misc]
+            assert kept.state == "pending"
+            await human.fulfil(third)
+            assert (await kept.outcome(timeout=5)).text == "wrote c"
+            await agent.close()
+            await until(lambda: human.proposals.open() == [])
+
+
+@on_loop
+async def test_a_gateway_that_restarts(tmp_path: Path) -> None:
+    """As people run it: the process ends and another one comes; open proposals survive (D-41)."""
+    people = participants(agent=PROPOSER, human=["*"], host=[])
+    settings = gateway_settings({"lab": space_settings(people)})
+    file = write_config(tmp_path, settings)
+    gateway = await started(file)
+    port = str(gateway.port)
+    try:
+        async with (
+            connect(gateway.url, "lab", "t-agent", limits=QUICK) as agent,
+            connect(gateway.url, "lab", "t-human", limits=QUICK) as human,
+            connect(gateway.url, "lab", "t-host", limits=QUICK) as host,
+        ):
+
+            @host.tool
+            def write(path: str) -> str:
+                return f"wrote {path}"
+
+            proposal = await agent.propose(
+                "host", "tools/call", {"name": "write", "arguments": {"path": "a"}}
+            )
+            await until(lambda: bool(human.proposals.open()))
+            agent.host(_never)
+            slow = asyncio.create_task(human.request("agent", "x/never"))
+            await until(lambda: agent._host.running == 1)
+            await gateway.close()
+            await gateway.end(signal.SIGTERM)
+            with pytest.raises(ConnectionLost, match="1001"):
+                await slow
+            gateway = await started(file, "--port", port)
+            for member in (agent, human, host):
+                await back(member)
+            assert proposal.state == "pending"
+            # The new process remembers what the old one said, so nothing can have been missed.
+            await until(lambda: not proposal.seen.uncertain)
+            await human.roster.wait_for("host", within=10)
+            outcome = await human.fulfil(human.proposals.open()[0])
+            assert outcome.text == "wrote a"
+            assert (await proposal.outcome(timeout=10)).by == "human"
+            assert (await human.call("host", "write", {"path": "b"})).text == "wrote b"
+    finally:
+        await gateway.close()
+        await gateway.end()
+
+
+@on_loop
+async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() -> None:
+    """Behind this gateway nothing can be polled: the member knows that it does not know."""
+    limits = msgspec.structs.replace(QUICK, request_seconds=0.3)
+    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
+        open_one = await me.propose("bob", "tools/call", {"name": "a"})
+        fulfilled = await me.propose("bob", "tools/call", {"name": "b"})
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "b"}}
+        await gateway.say("mcp/request", body, sender="human", to=["bob"], about=[fulfilled.id])
+        await until(lambda: fulfilled.state == "fulfilled")
+        gateway.sockets[0].transport.abort()
+        await back(me)
+        with pytest.raises(ConnectionLost, match="its result was missed while we were away"):
+            await fulfilled.outcome(timeout=5)
+        assert fulfilled.state == "lost"
+        assert open_one.state == "pending"
+        assert open_one.seen.uncertain
+        await open_one.withdraw()
+        # Somebody has fulfilled it meanwhile, says the gateway when it is withdrawn at its time.
+        gateway.kept.add("mcp/withdraw")
+        third = await me.propose("bob", "tools/call", {"name": "c"}, timeout=0.1)
+        withdraw = await gateway.hear("mcp/withdraw")
+        while withdraw["correlation_id"] != [third.id]:
+            withdraw = await gateway.hear("mcp/withdraw")
+        settled = {"error": "proposal_settled", "message": "fulfilled already", "state": "fulfilled"}
+        await gateway.say("system/error", settled, to=["me"], about=[withdraw["id"]])
+        with pytest.raises(ConnectionLost, match="fulfilled while we were away"):
+            await third.outcome(timeout=5)
+
+
+@on_loop
+async def test_it_gives_up_after_its_time_and_says_so() -> None:
+    limits = msgspec.structs.replace(QUICK, reconnect_seconds=0.3)
+    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
+        gateway.welcomes = False
+        me._voice.line._drop()
+        await until(lambda: me.state == "reconnecting")
+        gateway.url = ""
+        for socket in gateway.sockets:
+            socket.transport.abort()
+        # Nobody welcomes us any more, so it never is in again.
+        limits_of = msgspec.structs.replace(limits, welcome_seconds=0.1)
+        me.link._limits = limits_of
+        ending = await me.stay()
+        assert ending.code == 1006
+
+
+@on_loop
+async def test_codes_say_who_may_come_back() -> None:
+    """moot.protocol.close_codes."""
+    for code, returns in (
+        (1001, True),
+        (1011, True),
+        (1013, True),
+        (1000, False),
+        (1008, False),
+        (4001, False),
+    ):
+        async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
+            await gateway.sockets[0].close(code, "because")
+            if returns:
+                await back(me)
+            else:
+                ending = await me.stay()
+                assert (ending.code, ending.reason) == (code, "because")
+
+
+@on_loop
+async def test_reconnecting_can_be_left_to_the_caller(tmp_path: Path) -> None:
+    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK, reconnect=False) as me:
+        await gateway.sockets[0].close(1001, "stopping")
+        assert (await me.stay()).code == 1001
+
+
+@on_loop
+async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(tmp_path: Path) -> None:
+    limits = msgspec.structs.replace(QUICK, welcome_seconds=0.1, arrive_seconds=0.3)
+    async with rogue() as gateway:
+        gateway.welcomes = False
+        with pytest.raises(Unreachable, match="no welcome"):
+            async with connect(gateway.url, "lab", "t", limits=limits):
+                pass
+    async with rogue() as gateway:
+        gateway.participants = [{"no": "id"}]
+        with pytest.raises(Unreachable, match="welcome cannot be read"):
+            async with connect(gateway.url, "lab", "t", limits=limits):
+                pass
+
+
+@on_loop
+async def test_silence_is_asked_about_and_then_ended(tmp_path: Path) -> None:
+    """A dead network is noticed by pings: the other side does not answer them."""
+    from moot.net.dial import DialLimits
+
+    dead = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        import base64
+        import hashlib
+
+        head = await reader.readuntil(b"\r\n\r\n")
+        key = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
+        guid = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accept = base64.b64encode(hashlib.sha1(key.split(b": ")[1] + guid).digest())  # noqa: S324  # RFC 6455
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+        )
+        welcome = (
+            b'{"protocol":"mew/v0.4","id":"w","ts":"2026-01-01T00:00:00Z","from":"system:gateway",'
+            b'"to":["me"],"kind":"system/welcome","payload":{"you":{"id":"me","capabilities":[]}}}'
+        )
+        writer.write(bytes([0x81, 126]) + len(welcome).to_bytes(2, "big") + welcome)
+        await writer.drain()
+        await dead.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    limits = msgspec.structs.replace(QUICK, dial=DialLimits(ping_seconds=0.1))
+    async with connect(f"ws://127.0.0.1:{port}", "lab", "t", limits=limits, reconnect=False) as me:
+        ending = await me.stay()
+        assert ending.code == 1006
+    dead.set()
+    server.close()
+    await server.wait_closed()
+
+
+@on_loop
+async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_path: Path) -> None:
+    """No task, no warning: the block ends whatever was going on."""
+    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
+        bob = await party.join("bob")
+        heard = Heard(bob)
+
+        @bob.tool
+        async def forever() -> str:
+            await asyncio.sleep(60)
+            return ""
+
+        before = asyncio.all_tasks()
+        async with connect(party.url, "lab", "t-alice", limits=QUICK) as alice:
+            alice.on("chat")(_slow)
+
+            async def handler(request: Request) -> dict[str, Json]:
+                await asyncio.sleep(60)
+                return {}
+
+            alice.host(handler)
+            calls = [asyncio.create_task(alice.call("bob", "forever")) for _ in range(3)]
+            proposal = await alice.propose("bob", "tools/call", {"name": "forever"})
+            theirs = asyncio.create_task(bob.request("alice", "x/slow"))
+            await bob.chat("hi")
+            await until(lambda: alice._host.running == 1)
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(each).__name__ for each in results] == ["ConnectionClosed"] * 3
+        assert proposal.state in ("withdrawn", "lost")
+        assert (await heard.wait("mcp/withdraw")).correlation_id == [proposal.id]
+        theirs.cancel()
+        await asyncio.gather(theirs, return_exceptions=True)
+        await until(
+            lambda: asyncio.all_tasks() - before == set() or _only_servers(asyncio.all_tasks() - before)
+        )
+
+
+async def _never(request: Request) -> dict[str, Json]:
+    await asyncio.sleep(60)
+    return {}
+
+
+async def _slow(envelope: Envelope) -> None:
+    await asyncio.sleep(60)
+
+
+def _only_servers(tasks: set[asyncio.Task[Any]]) -> bool:
+    """Whether none of these is the SDK's: the gateway of the test runs on the same loop."""
+    return not any("moot.participant" in str(task.get_coro()) for task in tasks)

@@ -1,0 +1,490 @@
+"""Asking other members: answers, errors, progress, cancelling, and who may answer (MEW 3.1; D-80)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moot.errors import BadAnswer, McpError, MemberLeft, TimedOut, ToolFailed
+from moot.participant import Progress, RawResult, Request, ToolError, connect
+from moot.protocol.operation import Json
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import QUICK, TOOL_HOST, Heard, gathering, settled, until
+
+
+@pytest.mark.requirement(
+    "MEW-3.1.1-1",
+    "MEW-3.1.2-1",
+    "MEW-3.1.2-3",
+    "MEW-3.1.2-4",
+    "MEW-3-52",
+    "MEW-3.1-3",
+    "MEW-6.4-3",
+    "MEW-6.4-5",
+    "MEW-8.2-7",
+    "MEW-8.2-8",
+    "MEW-8.2-9",
+)
+@on_loop
+async def test_a_tool_call_on_the_wire(tmp_path: Path) -> None:
+    """MEW 3.1.1 and 3.1.2, as a bystander without an SDK sees it; the host holds no right at all (D-15)."""
+    async with gathering(tmp_path, alice=["*"], bob=[], watch=["chat"]) as party:
+        watcher = await party.raw("watch")
+        alice, bob = await party.join("alice"), await party.join("bob")
+        bob.tool(lambda text: text.upper(), name="shout", input_schema={"type": "object"})
+        bob.remove_tool("shout")
+
+        @bob.tool
+        def shout(text: str) -> str:
+            return text.upper()
+
+        outcome = await alice.call("bob", "shout", {"text": "hi"})
+        assert outcome.text == "HI"
+        request = await watcher.hear("mcp/request")
+        response = await watcher.hear("mcp/response")
+        assert request["kind"] == "mcp/request"
+        assert request["to"] == ["bob"]
+        assert request["from"] == "alice"
+        assert "correlation_id" not in request
+        assert request["payload"] == {
+            "jsonrpc": "2.0",
+            "id": request["payload"]["id"],
+            "method": "tools/call",
+            "params": {"name": "shout", "arguments": {"text": "hi"}},
+        }
+        assert response["to"] == ["alice"]
+        assert response["correlation_id"] == [request["id"]]
+        assert response["payload"]["id"] == request["payload"]["id"]
+        assert response["payload"]["result"] == outcome.result
+        assert outcome.request_id == request["id"]
+
+
+@on_loop
+async def test_raw_results_lose_no_field_either_way(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        seen: list[dict[str, Any]] = []
+        vendor: dict[str, Json] = {
+            "content": [{"type": "x-vendor", "deep": {"n": 123456789012345678901234567890, "f": 1.0}}],
+            "x-vendor": [None, True, {"ü": "\u2028"}],
+            "resultType": "complete",
+        }
+
+        async def handler(request: Request) -> dict[str, Json]:
+            seen.append(request.params)
+            return vendor
+
+        bob.host(handler)
+        sent = {"name": "t", "x-unknown": {"a": [1, 2.5, None]}, "_meta": {"io.vendor/key": 1}}
+        assert await alice.request("bob", "tools/call", sent) == vendor
+        assert seen == [sent]
+
+
+@on_loop
+async def test_errors_come_with_code_message_and_data(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+
+        async def handler(request: Request) -> dict[str, Json]:
+            if request.method == "boom":
+                raise RuntimeError("secret path /etc")
+            raise McpError(-32042, "needs care", {"why": ["x"]})
+
+        bob.host(handler)
+        with pytest.raises(McpError) as error:
+            await alice.request("bob", "anything")
+        assert (error.value.code, error.value.message, error.value.data) == (
+            -32042,
+            "needs care",
+            {"why": ["x"]},
+        )
+        with pytest.raises(McpError) as error:
+            await alice.request("bob", "boom")
+        assert error.value.code == -32603
+        assert "secret" not in str(error.value)
+
+
+@on_loop
+async def test_a_tool_that_fails_says_so_and_nothing_of_the_host_leaks(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+
+        @bob.tool
+        def fails() -> str:
+            raise ToolError("no such file")
+
+        @bob.tool
+        async def crashes() -> str:
+            raise ValueError("password=hunter2")
+
+        with pytest.raises(ToolFailed, match="no such file") as failure:
+            await alice.call("bob", "fails")
+        assert failure.value.result["isError"] is True
+        with pytest.raises(ToolFailed) as failure:
+            await alice.call("bob", "crashes")
+        assert "hunter2" not in str(failure.value.result)
+        outcome = await alice.perform("bob", "tools/call", {"name": "fails"})
+        assert outcome.is_error
+
+
+@pytest.mark.requirement("MEW-3.1-2")
+@on_loop
+async def test_progress_and_log_reach_the_caller_alone_and_are_notifications(tmp_path: Path) -> None:
+    """A host without any right may say how far it is (D-15)."""
+    async with gathering(tmp_path, alice=["*"], bob=[], watch=["chat"]) as party:
+        watcher = await party.raw("watch")
+        alice, bob = await party.join("alice"), await party.join("bob")
+
+        @bob.tool
+        async def work(request: Request) -> str:
+            assert await request.progress(1, 2, "half")
+            assert await request.log("info", {"step": 1}, "worker")
+            assert await request.progress(2, 2)
+            return "done"
+
+        told: list[Progress] = []
+        logged: list[Any] = []
+        outcome = await alice.call("bob", "work", progress=told.append, log=logged.append)
+        assert outcome.text == "done"
+        assert [(each.progress, each.total, each.message) for each in told] == [(1, 2, "half"), (2, 2, None)]
+        assert logged == [{"level": "info", "data": {"step": 1}, "logger": "worker"}]
+        notification = await watcher.hear(
+            lambda each: each["payload"].get("method") == "notifications/progress"
+        )
+        assert notification["kind"] == "mcp/request"
+        assert "id" not in notification["payload"]
+        assert notification["to"] == ["alice"]
+        assert notification["correlation_id"] == [outcome.request_id]
+
+        async def later(progress: Progress) -> None:
+            await asyncio.sleep(0)
+            told.append(progress)
+
+        told.clear()
+        await alice.call("bob", "work", progress=later)
+        await until(lambda: len(told) == 2)
+        # Without a wish for it there is no token, and nothing is said.
+        with pytest.raises(ToolFailed):
+            await alice.call("bob", "work")
+
+
+@on_loop
+async def test_the_callers_own_progress_token_is_kept(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+
+        @bob.tool
+        async def work(request: Request) -> str:
+            await request.progress(0.5)
+            return str(request.meta["progressToken"])
+
+        told: list[Progress] = []
+        outcome = await alice.call("bob", "work", meta={"progressToken": "mine"}, progress=told.append)
+        assert outcome.text == "mine"
+        assert [each.progress for each in told] == [0.5]
+
+
+@on_loop
+async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:
+    """The host hears notifications/cancelled, stops, and sends no answer."""
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        heard = Heard(alice)
+        stopped: list[str | None] = []
+        started = asyncio.Event()
+
+        @bob.tool
+        async def forever(request: Request) -> str:
+            started.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                stopped.append(request.cancel_reason)
+            return "never"
+
+        call = asyncio.create_task(alice.call("bob", "forever"))
+        await started.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until(lambda: stopped == ["no longer needed"])
+        await settled(alice)
+        cancelled = heard.of("mcp/request")[1]
+        assert cancelled.payload["method"] == "notifications/cancelled"
+        assert cancelled.payload["params"]["requestId"] == heard.of("mcp/request")[0].payload["id"]
+        assert cancelled.correlation_id == [heard.of("mcp/request")[0].id]
+        assert heard.of("mcp/response") == []
+
+
+@on_loop
+async def test_only_its_sender_cancels_a_request(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[], mallory=["*"]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        mallory = await party.raw("mallory")
+        go = asyncio.Event()
+
+        @bob.tool
+        async def patient() -> str:
+            await go.wait()
+            return "finished"
+
+        call = asyncio.create_task(alice.call("bob", "patient"))
+        request = await mallory.hear("mcp/request")
+        body = {"method": "notifications/cancelled", "params": {"requestId": request["payload"]["id"]}}
+        await mallory.say("mcp/request", body, to=["bob"], about=[request["id"]])
+        await mallory.say("mcp/request", body, to=["bob"])
+        await mallory.fence()
+        go.set()
+        assert (await call).text == "finished"
+        assert bob.misbehaviour.of("mallory") == {"not_requester": 1}
+
+
+@on_loop
+async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        cancelled = asyncio.Event()
+
+        async def handler(request: Request) -> dict[str, Json]:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                cancelled.set()
+            return {}
+
+        bob.host(handler)
+        with pytest.raises(TimedOut, match=r"bob did not answer slow within 0.05 s"):
+            await alice.request("bob", "slow", timeout=0.05)
+        async with asyncio.timeout(5):
+            await cancelled.wait()
+        with pytest.raises(TimeoutError):
+            await alice.request("bob", "slow", timeout=0.01)
+
+
+@on_loop
+async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[], carol=[]) as party:
+        alice = await party.join("alice")
+        async with connect(party.url, "lab", "t-bob", limits=QUICK) as bob:
+
+            async def handler(request: Request) -> dict[str, Json]:
+                await asyncio.sleep(60)
+                return {}
+
+            bob.host(handler)
+            call = asyncio.create_task(alice.request("bob", "slow"))
+            await until(lambda: bob._host.running == 1)
+        with pytest.raises(MemberLeft, match="bob is not here"):
+            await call
+        with pytest.raises(MemberLeft, match="carol"):
+            await alice.request("carol", "anything")
+
+
+@on_loop
+async def test_garbage_for_an_answer_ends_the_wait_at_once(tmp_path: Path) -> None:
+    """MEW 4.3: no hang, a clear error, and the host's score."""
+    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
+        alice, bob = await party.join("alice"), await party.raw("bob")
+
+        async def answered(body: Json) -> str:
+            call = asyncio.create_task(alice.request("bob", "x"))
+            request = await bob.hear("mcp/request")
+            payload = {"jsonrpc": "2.0", "id": request["payload"]["id"]} | body
+            await bob.say("mcp/response", payload, to=["alice"], about=[request["id"]])
+            with pytest.raises(BadAnswer) as fault:
+                await call
+            return fault.value.fault
+
+        assert "either result or error" in await answered({})
+        assert "either result or error" in await answered({"result": {}, "error": {"code": 1, "message": ""}})
+        assert "result must be an object" in await answered({"result": [1]})
+        assert "whole number `code`" in await answered({"error": {"code": "1", "message": ""}})
+        assert "not that of the request" in await answered({"id": 99, "result": {}})
+        assert "must be that of the request" in await answered({"id": None, "result": {}})
+        assert 'must be "2.0"' in await answered({"jsonrpc": "1.0", "result": {}})
+        assert alice.misbehaviour.count("bob") == 7
+
+
+@on_loop
+async def test_only_the_asked_answer(tmp_path: Path) -> None:
+    """D-80: the gateway refuses a forged answer; the SDK would not believe one either."""
+    async with gathering(tmp_path, alice=["*"], bob=["*"], mallory=["*"]) as party:
+        alice, bob = await party.join("alice"), await party.raw("bob")
+        mallory = await party.raw("mallory")
+        call = asyncio.create_task(alice.request("bob", "x"))
+        request = await mallory.hear("mcp/request")
+        forged = {"jsonrpc": "2.0", "id": request["payload"]["id"], "result": {"forged": True}}
+        assert await mallory.refused("mcp/response", forged, about=[request["id"]]) == "unauthorized"
+        progress = {"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+        await mallory.say("mcp/request", progress, to=["alice"], about=[request["id"]])
+        await mallory.fence()
+        assert not call.done()
+        await bob.say(
+            "mcp/response", forged | {"result": {"real": True}}, to=["alice"], about=[request["id"]]
+        )
+        assert await call == {"real": True}
+
+
+@pytest.mark.requirement("MEW-3-59")
+@on_loop
+async def test_one_response_can_answer_several_requests(tmp_path: Path) -> None:
+    """MEW 3, fork and join."""
+    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
+        alice, bob = await party.join("alice"), await party.raw("bob")
+        calls = [asyncio.create_task(alice.request("bob", "part", {"n": n})) for n in range(2)]
+        first, second = await bob.hear("mcp/request"), await bob.hear("mcp/request")
+        payload = {"jsonrpc": "2.0", "id": second["payload"]["id"], "result": {"both": True}}
+        await bob.say("mcp/response", payload, to=["alice"], about=[first["id"], second["id"]])
+        assert await asyncio.gather(*calls) == [{"both": True}, {"both": True}]
+
+
+@pytest.mark.requirement("MEW-3.1.2-2", "MEW-3-60", "MEW-4.3-6")
+@on_loop
+async def test_an_observer_can_pair_answers_and_sees_all_parents(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=["*"], watch=[], late=[]) as party:
+        alice, bob = await party.join("alice"), await party.raw("bob")
+        watcher = await party.join("watch")
+        heard = Heard(watcher)
+        calls = [asyncio.create_task(alice.request("bob", "part", {"n": n})) for n in range(2)]
+        requests = [await bob.hear("mcp/request") for _ in calls]
+        late = await party.join("late")
+        both = [request["id"] for request in requests]
+        payload = {"jsonrpc": "2.0", "id": requests[0]["payload"]["id"], "result": {}}
+        summary = await bob.say("mcp/response", payload, to=["alice"], about=both)
+        await bob.say("chat", {"text": "that was it"}, about=[summary])
+        chat = await heard.wait("chat")
+        await asyncio.gather(*calls)
+        response = heard.of("mcp/response")[0]
+        assert [id for id, _ in watcher.lineage.requests_of(response)] == both
+        assert watcher.lineage.parents(summary) == tuple(both)
+        assert watcher.lineage.ancestors(chat.id) == [summary, *both]
+        assert watcher.lineage.children(both[1]) == [summary]
+        # Whoever came in the middle sees answers to what it never heard, and nothing happens.
+        await until(lambda: late.lineage.get(chat.id) is not None)
+        assert list(late.lineage.requests_of(response)) == []
+        assert late.misbehaviour.total == 0
+
+
+@on_loop
+async def test_everybody_is_asked_and_each_answers_for_itself(tmp_path: Path) -> None:
+    """D-81: lists may be broadcast."""
+    rights = ["mcp/response"]
+    async with gathering(tmp_path, alice=["*"], bob=rights, carol=rights, dave=rights) as party:
+        alice = await party.join("alice")
+        for name in ("bob", "carol", "dave"):
+            member = await party.join(name)
+            if name != "dave":
+                member.tool(_nothing, name=f"tool_of_{name}")
+        for name in ("bob", "carol", "dave"):
+            await alice.roster.wait_for(name, within=5)
+        answers = await alice.ask_all("tools/list", within=1)
+        assert {
+            member: [tool["name"] for tool in answer["tools"]]
+            for member, answer in answers.items()
+            if isinstance(answer, dict)
+        } == {"bob": ["tool_of_bob"], "carol": ["tool_of_carol"]}
+
+
+def _nothing() -> None: ...
+
+
+@on_loop
+async def test_a_broadcast_call_runs_nowhere(tmp_path: Path) -> None:
+    """D-81: one call, one execution."""
+    async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
+        alice = await party.join("alice")
+        ran: list[str] = []
+        for name in ("bob", "carol"):
+            member = await party.join(name)
+            member.tool(lambda name=name: ran.append(name), name="do", input_schema={"type": "object"})
+        with pytest.raises(TimedOut):
+            await alice.request((), "tools/call", {"name": "do", "arguments": {}}, timeout=0.2)
+        assert ran == []
+
+
+@on_loop
+async def test_lists_with_cursors_are_followed_within_bounds(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+
+        async def handler(request: Request) -> dict[str, Json]:
+            page = int(request.params.get("cursor", "0"))
+            more = {"nextCursor": str(page + 1)} if page < 3 else {}
+            return {"tools": [{"name": f"t{page}"}]} | more
+
+        bob.host(handler)
+        assert [tool["name"] for tool in await alice.list_all("bob", "tools")] == ["t0", "t1", "t2", "t3"]
+
+
+@on_loop
+async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: Path) -> None:
+    """Bounded concurrency: some run, some wait, the rest is refused; all that run are answered."""
+    limits = msgspec.structs.replace(QUICK, handlers=2, queued_requests=3)
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob", limits=limits)
+        most = running = 0
+
+        async def handler(request: Request) -> dict[str, Json]:
+            nonlocal most, running
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.05)
+            running -= 1
+            return {}
+
+        bob.host(handler)
+        calls = [alice.request("bob", "work") for _ in range(8)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        busy = [each for each in results if isinstance(each, McpError)]
+        assert [error.code for error in busy] == [-32000] * 3
+        assert most == 2
+        assert results.count({}) == 5
+
+
+@on_loop
+async def test_an_answer_too_large_for_an_envelope_is_an_error_not_a_silence(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+
+        @bob.tool
+        def huge() -> Any:
+            return RawResult(content=[{"type": "text", "text": "x" * (1 << 20)}])
+
+        @bob.tool
+        def odd() -> Any:
+            return RawResult(content=object())
+
+        with pytest.raises(McpError, match="larger than max_bytes"):
+            await alice.call("bob", "huge")
+        with pytest.raises(McpError, match="not JSON"):
+            await alice.call("bob", "odd")
+
+
+@on_loop
+async def test_a_member_can_call_itself(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"]) as party:
+        alice = await party.join("alice")
+
+        @alice.tool
+        def me() -> str:
+            return "me"
+
+        assert (await alice.call("alice", "me")).text == "me"
+
+
+@on_loop
+async def test_a_notification_without_the_right_is_skipped_and_counted(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[], host=TOOL_HOST) as party:
+        alice, bob, host = [await party.join(name) for name in ("alice", "bob", "host")]
+        heard = Heard(alice)
+        assert not await bob.notify("notifications/tools/list_changed")
+        assert bob.counts.skipped_notifications == 1
+        assert await host.notify("notifications/tools/list_changed")
+        changed = await heard.wait("mcp/request")
+        assert changed.payload == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        host.tool(lambda: None, name="fresh", input_schema={"type": "object"})
+        assert (await heard.wait("mcp/request", 2)).payload["method"] == "notifications/tools/list_changed"
