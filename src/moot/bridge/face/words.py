@@ -1,0 +1,95 @@
+"""What a person or a model reads when a call did not simply succeed: what happened, and what to do next."""
+
+from __future__ import annotations
+
+from moot.errors import (
+    BadAnswer,
+    CapabilityViolation,
+    ConnectionClosed,
+    ConnectionLost,
+    Expired,
+    McpError,
+    MemberLeft,
+    MootError,
+    NotAllowed,
+    OutboxFull,
+    Paused,
+    RateLimited,
+    Refused,
+    Rejected,
+    TimedOut,
+    Unreachable,
+    Withdrawn,
+)
+from moot.mcp.downstream.backend import text_result
+from moot.mcp.downstream.rpc import NOT_ALLOWED, NOT_DONE
+from moot.mcp.eras import JsonObject
+
+
+def told(fault: MootError, what: str, host: str) -> str:
+    """One fault in words. `what` is what was to be done, `host` by whom."""
+    match fault:
+        case Rejected():
+            why = "; ".join(
+                f"{no.by}: {no.reason}" + "".join(f" ({words})" for words in no.explanations)
+                for no in fault.rejections
+            )
+            return (
+                f"Rejected, so {what} was not done. {why}. Do not repeat it unchanged: ask in moot_chat what "
+                "would be acceptable, or propose something else."
+            )
+        case Withdrawn():
+            return (
+                f"Withdrawn before anybody decided, so {what} was not done. Call it again to propose it anew."
+            )
+        case Expired():
+            return f"The proposal expired: nobody decided in time, so {what} was not done. Call it again."
+        case NotAllowed():
+            return (
+                f"You may neither request nor propose {what}. Ask somebody who may grant it, for example in "
+                f"moot_chat: {' or '.join(fault.missing)} to {host}."
+            )
+        case Paused():
+            return f"You are {fault}. Nothing was sent; wait until you are resumed, then call again."
+        case MemberLeft():
+            return f"{host} is not here (any more), so {what} got no answer. moot_participants shows who is."
+        case Unreachable():
+            return f"The gateway is away, so {what} was not sent. We come back by ourselves: call again soon."
+        case ConnectionLost():
+            return (
+                f"The connection to the gateway was lost while waiting for {what}; whether it was done is "
+                "not known. Look before you call it again; the connection comes back by itself."
+            )
+        case ConnectionClosed():
+            return (
+                f"You are not in the space any more ({fault.reason or fault.code}), so {what} was not sent."
+            )
+        case TimedOut():
+            return f"{host} did not answer in time ({fault}). It may still be at work: look before repeating."
+        case BadAnswer():
+            return f"{host} gave an answer that is no MCP answer ({fault.fault}). Its keeper should know."
+        case OutboxFull():
+            return f"Too much is under way ({fault}). Wait for some calls to finish, then call again."
+        case RateLimited():
+            return f"Too fast: {fault.message}. Wait a moment, then call again."
+        case CapabilityViolation():
+            return (
+                f"The gateway refused {what}: {fault.message}. Ask for the right, or propose something else."
+            )
+        case Refused():
+            return f"The gateway refused {what} ({fault.code}): {fault.message}"
+    return f"{what} failed: {fault}"
+
+
+def failed(fault: MootError, *, method: str, what: str, host: str) -> JsonObject:
+    """The answer to a call that failed: a tool's result that says why, or for other methods an McpError.
+
+    An error of the host's own is raised as it is: code, message and data are the client's to read.
+    """
+    if isinstance(fault, McpError):
+        raise fault
+    text = told(fault, what, host)
+    if method == "tools/call":
+        return text_result(text, is_error=True)
+    code = NOT_ALLOWED if isinstance(fault, NotAllowed | CapabilityViolation | Rejected) else NOT_DONE
+    raise McpError(code, text, {"reason": getattr(fault, "code", type(fault).__name__)}) from fault

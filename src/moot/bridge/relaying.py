@@ -1,0 +1,139 @@
+"""What an MCP server says unasked, on its way into a space: what matters of it, at a pace that nobody minds.
+
+A server may report progress a thousand times a second; a space is shared. So of progress only the latest
+counts, of changes that one happened, and log messages are handed on up to a number, the rest being counted.
+Everything goes out in ticks; the first thing after a silence goes at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from moot.mcp.eras import LIST_CHANGED, JsonObject
+
+log = logging.getLogger(__name__)
+
+# Ten a second: quicker than anyone reads, slower than anyone minds.
+TICK_SECONDS: Final = 0.1
+# Log messages of one call in one tick, and waiting.
+LOGS_PER_TICK: Final = 10
+LOGS_WAITING: Final = 100
+# Changed resources told in one tick; the others wait for the next.
+UPDATES_PER_TICK: Final = 20
+# At most so often is it told that a list changed.
+CHANGE_SECONDS: Final = 1.0
+
+_CHANGED: Final = {feature: method for method, feature in LIST_CHANGED.items()}
+_UPDATED: Final = "notifications/resources/updated"
+_PROGRESS: Final = "notifications/progress"
+_MESSAGE: Final = "notifications/message"
+
+
+class Caller(Protocol):
+    """Whoever can be told something about their request; False when they cannot."""
+
+    async def notify(self, method: str, params: JsonObject) -> bool: ...
+
+
+# A notification to the members named, or to all: whether it went out.
+Announce = Callable[[str, JsonObject | None, tuple[str, ...]], Awaitable[bool]]
+
+
+class Relay:
+    """Progress and log messages of one call."""
+
+    def __init__(self, caller: Caller, wake: Callable[[Relay], None]) -> None:
+        self._caller = caller
+        self._wake = wake
+        self._latest: JsonObject | None = None
+        self._logs: deque[JsonObject] = deque()
+        self._left_out = 0
+
+    def heard(self, method: str, params: JsonObject) -> None:
+        """What the server said about this call."""
+        if method == _PROGRESS:
+            self._latest = params
+        elif len(self._logs) < LOGS_WAITING:
+            self._logs.append(params)
+        else:
+            self._left_out += 1
+        self._wake(self)
+
+    async def tell(self, count: int = LOGS_PER_TICK) -> bool:
+        """Tell the caller what is waiting; True if something still is."""
+        for _ in range(min(count, len(self._logs))):
+            await self._caller.notify(_MESSAGE, self._logs.popleft())
+        if not self._logs and self._left_out:
+            data = f"{self._left_out} log messages came too quickly and were left out"
+            self._left_out = 0
+            await self._caller.notify(_MESSAGE, {"level": "warning", "logger": "moot", "data": data})
+        if self._latest is not None:
+            latest, self._latest = self._latest, None
+            await self._caller.notify(_PROGRESS, latest)
+        return bool(self._logs)
+
+    async def finish(self) -> None:
+        """Tell what is left before the answer goes out: afterwards nobody listens."""
+        if self._latest is not None or self._logs:
+            await self.tell(LOGS_WAITING)
+
+
+class Announcements:
+    """Everything of one server that waits for its tick. `run` sends it."""
+
+    def __init__(self, announce: Announce) -> None:
+        self._announce = announce
+        self._relays: dict[Relay, None] = {}
+        self._changed: dict[str, None] = {}
+        self._told: dict[str, float] = {}
+        self._updated: dict[str, tuple[JsonObject, tuple[str, ...]]] = {}
+        self._news = asyncio.Event()
+
+    def relay(self, caller: Caller) -> Relay:
+        """The way back to one caller."""
+        return Relay(caller, self._wake)
+
+    def changed(self, feature: str) -> None:
+        """A list changed: `tools`, `resources` or `prompts`."""
+        self._changed[feature] = None
+        self._news.set()
+
+    def updated(self, params: JsonObject, watchers: tuple[str, ...]) -> None:
+        """A resource changed; only who watches it is told."""
+        if watchers:
+            self._updated[params["uri"]] = (params, watchers)
+            self._news.set()
+
+    async def run(self) -> None:
+        """Send what waits, tick by tick, until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            waiting = await self._tick()
+            await asyncio.sleep(TICK_SECONDS)
+            if waiting:
+                self._news.set()
+
+    def _wake(self, relay: Relay) -> None:
+        self._relays[relay] = None
+        self._news.set()
+
+    async def _tick(self) -> bool:
+        relays, self._relays = list(self._relays), {}
+        for relay in relays:
+            if await relay.tell():
+                self._relays[relay] = None
+        now = asyncio.get_running_loop().time()
+        for feature in list(self._changed):
+            if now - self._told.get(feature, -CHANGE_SECONDS) >= CHANGE_SECONDS:
+                del self._changed[feature]
+                self._told[feature] = now
+                await self._announce(_CHANGED[feature], None, ())
+        for uri in list(self._updated)[:UPDATES_PER_TICK]:
+            params, watchers = self._updated.pop(uri)
+            await self._announce(_UPDATED, params, watchers)
+        return bool(self._relays or self._changed or self._updated)

@@ -1,0 +1,58 @@
+"""Running bridges: one in the foreground, or many in one process, each on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from moot.bridge.server_member import ServerControls, ServerMember
+from moot.bridge.settings import BridgeSettings
+from moot.mcp.pinning import Pins
+from moot.mcp.upstream import StartFailed, open_upstream
+from moot.participant import Ending, connect
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def bridged(settings: BridgeSettings) -> AsyncIterator[ServerMember]:
+    """An MCP server as a member of a space while the block runs.
+
+    Whatever the server does raises nothing here: `member.state` and `member.trouble` tell. Entering raises
+    StartFailed if the server `must_start` and does not, NotAdmitted or Unreachable if there is no way into
+    the space, UsageError if the file of pins cannot be used. Any number may run in one process.
+    """
+    pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
+    member = ServerMember(settings.server, pins, accept_changes=settings.accept_changes)
+    async with open_upstream(
+        settings.server, events=member.events(), limits=settings.limits, roots=settings.roots
+    ) as upstream:
+        try:
+            # Whoever sees the member join finds its tools.
+            await upstream.ready()
+        except StartFailed:
+            if settings.must_start:
+                raise
+        async with connect(
+            settings.gateway,
+            settings.space,
+            settings.token,
+            dialect=settings.dialect,
+            limits=settings.member,
+            controls=ServerControls(member),
+        ) as space:
+            member.attach(upstream, space)
+            work = asyncio.create_task(member.run())
+            try:
+                yield member
+            finally:
+                work.cancel()
+                await asyncio.wait([work])
+
+
+async def serve_bridge(settings: BridgeSettings) -> Ending:
+    """Bridge until the space ends the membership for good; how it ended. Cancelling stops the server too."""
+    async with bridged(settings) as member:
+        return await member.space.stay()

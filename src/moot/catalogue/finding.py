@@ -1,0 +1,33 @@
+"""Finding an offer by what it is for, in somebody's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moot.catalogue.definitions import WHATS
+from moot.catalogue.offers import Offer, Offers
+from moot.xprotocol.search import Document, SearchIndex
+
+
+class Finder:
+    """A search over a catalogue; it catches up with what has changed when it is asked."""
+
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
+        self._index = SearchIndex()
+        self._indexed: dict[str, Offer] = {}
+
+    def find(self, query: str, limit: int, only: Callable[[Offer], bool]) -> list[Offer]:
+        """The offers that fit best, best first. `only` says which may be shown; raises QueryTooLong."""
+        self._catch_up()
+        hits = self._index.search(query, limit=limit, only=lambda key: only(self._indexed[key]))
+        return [self._indexed[hit.key] for hit in hits]
+
+    def _catch_up(self) -> None:
+        current = {f"{offer.what} {offer.shown}": offer for what in WHATS for offer in self._offers.all(what)}
+        for key in self._indexed.keys() - current.keys():
+            self._index.remove(key)
+        for key, offer in current.items():
+            if self._indexed.get(key) is not offer:
+                self._index.add(Document.of_tool(key, offer.item, source=offer.owner))
+        self._indexed = current

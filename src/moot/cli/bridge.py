@@ -1,0 +1,181 @@
+"""`moot bridge`: an MCP server joins a space."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.errors import UsageError
+
+if TYPE_CHECKING:
+    from moot.bridge.settings import BridgeSettings
+    from moot.mcp.upstream import Server
+
+_ABOUT: Final = """\
+Lets an MCP server take part in a space: its tools, resources and prompts are there for every member whose
+capabilities allow it, and for others to propose. The server is started as a child process and spoken to over
+stdio, or reached by --url over Streamable HTTP or SSE; it may speak any version of MCP from 2024-11-05 on.
+
+The member acts only when it is named in `to`; lists are also answered when everybody is asked. A server that
+dies or hangs is started again; its callers are told what happened, and the member stays in the space.
+
+The child gets no shell, and of the environment only PATH, HOME and a few more harmless variables: whatever
+else it needs is listed with --env. What it writes to stderr is kept in a file beside the pins.
+
+Tool definitions are pinned by their hash when they are first seen. A tool that changes later is shown in the
+log and in the space, and withheld until you have looked at it and say --accept-changes (or --no-pin).
+"""
+
+_EXAMPLES: Final = """\
+examples:
+  moot bridge --gateway http://localhost:8080 --space lab --token-file files.token \\
+      -- npx -y @modelcontextprotocol/server-filesystem /srv/shared
+  moot bridge --gateway http://localhost:8080 --space lab --token-file git.token \\
+      --env GIT_AUTHOR_NAME=lab -- mcp-server-git --repository .
+  moot bridge --gateway http://localhost:8080 --space lab --token-file docs.token \\
+      --url https://mcp.example.org/mcp --bearer-file docs.key
+
+The token is one of a participant of the space. What that participant needs: nothing to answer requests that
+name it; `mcp/request` of `notifications/*` to tell of changes, and `mcp/response` to answer lists that
+everybody is asked for.
+"""
+
+
+def add_commands(commands: Any) -> None:
+    parser = commands.add_parser(
+        "bridge",
+        help="let an MCP server take part in a space",
+        usage="moot bridge --gateway URL --token-file FILE [options] (--url URL | -- COMMAND ARGS)",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--gateway", required=True, metavar="URL", help="where the space is, such as http://localhost:8080")
+    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
+    add("--token-file", required=True, type=Path, metavar="FILE", help="holds the token of the member")
+    add("--dialect", choices=("mew", "mcpx", "m3p"), default="mew", help="what to speak (default: mew)")
+    add("--url", help="an MCP server that runs already; instead of a command")
+    add("--transport", choices=("auto", "http", "sse"), default="auto", help="with --url (default: auto)")
+    add("--bearer-file", type=Path, metavar="FILE", help="with --url: holds the bearer token of the server")
+    handed = "a variable for the command; NAME alone hands our own value on"
+    add("--env", action="append", default=[], metavar="NAME=VALUE", help=handed)
+    add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
+    add("--root", action="append", default=[], metavar="URI", help="a root that the server may be told of")
+    add("--call-seconds", type=float, metavar="N", help="longest call without progress (default: 300)")
+    add("--pins", type=Path, metavar="FILE", help="where definitions are pinned (default: .moot/pins.json)")
+    add("--no-pin", action="store_true", help="offer tools whose definition changed; changes are still shown")
+    add("--accept-changes", action="store_true", help="consent to all changes since the last run")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
+    add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the MCP server")
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    settings = _settings(chosen)
+    # Only whoever bridges pays for importing it.
+    import uvloop
+
+    return uvloop.run(_bridge(settings, chosen.log_level))
+
+
+async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
+    import asyncio
+    import signal
+
+    from moot import logs
+    from moot.bridge.serving import bridged
+    from moot.cli.terminal import printable
+    from moot.mcp.upstream import StartFailed
+    from moot.protocol.close_codes import SHUT_DOWN
+
+    logs.set_up(log_level, "text", None)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        async with bridged(settings) as member:
+            print(
+                f"{settings.server.label} is {member.space.me} in {settings.space or 'the space'}", flush=True
+            )
+            staying = asyncio.create_task(member.space.stay())
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait([staying, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if not staying.done():
+                staying.cancel()
+                return 0
+            ending = staying.result()
+            print(f"the space ended it: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
+            # Being told to shut down is no failure; being kicked is.
+            return 0 if ending.code == SHUT_DOWN else 1
+    except StartFailed as failed:
+        said = "".join(f"\n  | {printable(line)}" for line in failed.last_words)
+        raise UsageError(f"{failed}" + (f"\nits last words:{said}" if said else "")) from None
+
+
+def _settings(chosen: argparse.Namespace) -> BridgeSettings:
+    from dataclasses import replace
+
+    from moot.bridge.settings import BridgeSettings
+    from moot.mcp.upstream import UpstreamLimits
+    from moot.participant import token_from
+
+    limits = UpstreamLimits()
+    if chosen.call_seconds is not None:
+        if chosen.call_seconds <= 0:
+            raise UsageError("--call-seconds is a number above 0")
+        limits = replace(limits, call_seconds=chosen.call_seconds)
+    return BridgeSettings(
+        server=_server(chosen),
+        gateway=chosen.gateway,
+        space=chosen.space,
+        token=token_from(chosen.token_file),
+        dialect=chosen.dialect,
+        pin=not chosen.no_pin,
+        pins_file=chosen.pins or Path(".moot/pins.json"),
+        accept_changes=chosen.accept_changes,
+        must_start=True,
+        roots=tuple({"uri": uri} for uri in chosen.root),
+        limits=limits,
+    )
+
+
+def _server(chosen: argparse.Namespace) -> Server:
+    from moot.mcp.children import Command
+    from moot.mcp.upstream import HttpServer, StdioServer
+    from moot.participant import token_from
+
+    argv = chosen.command[1:] if chosen.command[:1] == ["--"] else chosen.command
+    if (chosen.url is None) == (not argv):
+        raise UsageError("give either --url URL or, after --, the command that starts the MCP server")
+    if chosen.url is not None:
+        headers = {"Authorization": f"Bearer {token_from(chosen.bearer_file)}"} if chosen.bearer_file else {}
+        return HttpServer(url=chosen.url, headers=headers, transport=chosen.transport)
+    if chosen.bearer_file is not None:
+        raise UsageError("--bearer-file goes with --url")
+    command = Command(
+        argv=tuple(argv),
+        env=_environment(chosen.env),
+        cwd=None if chosen.cwd is None else str(chosen.cwd),
+    )
+    server = StdioServer(command=command, inherited=os.environ)
+    folder = (chosen.pins or Path(".moot/pins.json")).parent
+    return StdioServer(
+        command=command, inherited=os.environ, stderr_file=folder / "stderr" / f"{server.label}.log"
+    )
+
+
+def _environment(listed: list[str]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for each in listed:
+        name, equals, value = each.partition("=")
+        if not name:
+            raise UsageError(f"--env {each!r}: write NAME=VALUE, or NAME to hand our own value on")
+        if not equals and name not in os.environ:
+            raise UsageError(f"--env {name}: there is no such variable to hand on")
+        made[name] = value if equals else os.environ[name]
+    return made

@@ -1,0 +1,337 @@
+"""`moot mcp`: an MCP server that is a member of a space, for Claude Code, Cursor and other clients."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.errors import MootError, UsageError
+
+if TYPE_CHECKING:
+    from moot.config.whereabouts import Asked, Whereabouts
+    from moot.mcp.downstream.face import Face
+    from moot.participant import JoinedSpace
+
+_ABOUT: Final = """\
+Joins a space and serves it to an MCP client: the tools, resources and prompts of all members, as far as you
+may use them. A call that you may not make becomes a proposal; somebody in the space approves or rejects it,
+and the client hears of it by the best way it has (tasks, a question to its person, or a PENDING answer and
+the tool moot_status). moot_chat, moot_participants and moot_find_tools come with it.
+
+Both eras of MCP are spoken: 2024-11-05 to 2025-11-25 (initialize) and 2026-07-28 (stateless).
+"""
+_EXAMPLES: Final = """\
+One paste into a client's configuration:
+  moot mcp --gateway http://localhost:8080 --space lab --token-file me.token --print-config claude-code
+
+By hand, over stdio (the client starts it) and over HTTP (it runs by itself, several clients may use it):
+  moot mcp --gateway http://localhost:8080 --space lab --token-file me.token
+  moot mcp --gateway http://localhost:8080 --space lab --token-file me.token --http 127.0.0.1:8090
+
+--gateway, --space and --token-file are taken from MOOT_URL, MOOT_SPACE and MOOT_TOKEN_FILE if they are left
+out; MOOT_TOKEN holds a token itself. Over stdio nothing but MCP is ever written to stdout; trouble goes to
+stderr.
+"""
+CLIENTS: Final = ("claude-code", "claude-desktop", "cursor", "vscode", "generic")
+# Anybody who can reach the port could act as this member; a guessable token would be none.
+_TOKEN_CHARS: Final = 16
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+# A client that was started by us waits for its first answer; it is told why there will be none.
+_LAST_WORDS_SECONDS: Final = 2.0
+
+
+def add_commands(commands: Any) -> None:
+    parser = commands.add_parser(
+        "mcp",
+        help="let an MCP client (Claude Code, Cursor, …) take part in a space",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--gateway", metavar="URL", help="the gateway, as http(s):// or ws(s)://")
+    add("--space", metavar="NAME", help="the space (default: the only one there)")
+    add("--token-file", type=Path, metavar="FILE", help="holds this member's token")
+    add("--as", dest="member", metavar="NAME", help="be this member of the space in the current folder")
+    add("--http", metavar="HOST:PORT", help="serve HTTP at /mcp (old clients: /sse) instead of stdio")
+    add("--http-token-file", type=Path, metavar="FILE", help="clients must send this as a bearer token")
+    add("--allow-host", action="append", default=[], metavar="HOST[:PORT]", help="also answer to this Host")
+    add("--allow-origin", action="append", default=[], metavar="URL", help="pages of this Origin may call")
+    add(
+        "--decision-seconds",
+        type=float,
+        default=20.0,
+        metavar="N",
+        help="wait this long for a decision before the client is told that it is pending (default 20)",
+    )
+    add("--wait-for-others", action="store_true", help="after a rejection, wait for others to approve")
+    add(
+        "--names-file",
+        metavar="FILE",
+        help="remembers whose each tool name is (default: below ~/.local/state; `none` remembers nothing)",
+    )
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="on stderr")
+    add("--print-config", choices=CLIENTS, metavar="CLIENT", help=f"for one of: {', '.join(CLIENTS)}")
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    if chosen.decision_seconds <= 0:
+        raise UsageError("--decision-seconds is more than 0")
+    # Here and not above: `moot --help` should not wait for servers to be imported.
+    from moot.config.whereabouts import Asked, whereabouts
+
+    asked = Asked(
+        gateway=chosen.gateway, space=chosen.space, token_file=chosen.token_file, name=chosen.member
+    )
+    if chosen.print_config:
+        return _print_config(chosen, asked, os.environ)
+    where = whereabouts(asked, environ=os.environ, folder=Path.cwd())
+    # Before anything is joined: a slip of the pen should not be seen by a whole space.
+    if chosen.http:
+        _http_token(chosen, *_address(chosen.http))
+    import uvloop
+
+    return uvloop.run(_serve(chosen, where, os.environ))
+
+
+async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mapping[str, str]) -> int:
+    from moot import logs
+    from moot.bridge.face.backend import BackendSettings, SpaceBackend
+    from moot.bridge.face.names_file import NamesFile
+    from moot.bridge.face.tools import OWN_NAMES
+    from moot.catalogue.offers import Offers
+    from moot.mcp.downstream.face import Face
+    from moot.mcp.downstream.limits import FaceLimits
+    from moot.participant import ParticipantLimits, connect
+
+    logs.set_up(chosen.log_level, "text", None)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    # For ever: a client does not restart us because the gateway was restarted.
+    limits = ParticipantLimits(reconnect_seconds=10 * 365 * 86_400.0)
+    offers = Offers(OWN_NAMES)
+    path = _names_path(chosen, where, environ)
+    names = None if path is None else NamesFile(path, offers)
+    if names is not None:
+        names.load()
+    settings = BackendSettings(wait_for_others=chosen.wait_for_others)
+    try:
+        async with (
+            connect(where.url, where.space, where.token.reveal(), limits=limits) as joined,
+            SpaceBackend(joined, settings, called=where.space, offers=offers) as backend,
+            Face(backend, FaceLimits(decision_seconds=chosen.decision_seconds)) as face,
+        ):
+            if names is not None:
+                backend.watch(lambda _change: names.save())
+            return await _until_the_end(chosen, face, joined, stop)
+    except MootError as fault:
+        if not chosen.http:
+            await _last_words(str(fault))
+        raise
+
+
+def _names_path(chosen: argparse.Namespace, where: Whereabouts, environ: Mapping[str, str]) -> Path | None:
+    from moot.bridge.face.names_file import place_of
+
+    if chosen.names_file == "none":
+        return None
+    if chosen.names_file:
+        return Path(chosen.names_file)
+    state = environ.get("XDG_STATE_HOME")
+    return place_of(Path(state) if state else Path.home() / ".local" / "state", where.url, where.space)
+
+
+async def _until_the_end(
+    chosen: argparse.Namespace, face: Face, joined: JoinedSpace, stop: asyncio.Event
+) -> int:
+    """Serve until the client goes, a signal comes, or the space has no place for us any more."""
+    serving = asyncio.ensure_future(_serving(chosen, face, joined, stop))
+    ending = asyncio.ensure_future(joined.stay())
+    try:
+        await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+            return 0
+        end = ending.result()
+        print(f"moot: out of the space: {end.reason or end.code}", file=sys.stderr)
+        return 1
+    finally:
+        stop.set()
+        ending.cancel()
+        await asyncio.gather(serving, ending, return_exceptions=True)
+
+
+async def _serving(chosen: argparse.Namespace, face: Face, joined: JoinedSpace, stop: asyncio.Event) -> None:
+    if not chosen.http:
+        from moot.mcp.downstream import stdio
+
+        await stdio.serve(face, stop=stop)
+        return
+    from moot.bridge.face.port import bound, served
+    from moot.mcp.downstream.doors import Doors
+    from moot.mcp.downstream.http import HttpFace
+
+    host, port = _address(chosen.http)
+    token = _http_token(chosen, host, port)
+    with bound(host, port) as listening:
+        port = listening.getsockname()[1]
+        hosts = [*chosen.allow_host, *([] if host in _LOOPBACK else [f"{host}:{port}"])]
+        http = HttpFace(face, Doors.of(port, hosts=hosts, origins=chosen.allow_origin, token=token))
+        try:
+            async with served(http, listening):
+                shown = f"[{host}]" if ":" in host else host
+                print(f"{joined.me}: MCP listening on http://{shown}:{port}/mcp", flush=True)
+                await stop.wait()
+                http.close()
+        finally:
+            http.close()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise UsageError(f"--http wants HOST:PORT, as in 127.0.0.1:8090 or [::1]:8090, not {text!r}")
+    return host, int(port)
+
+
+def _http_token(chosen: argparse.Namespace, host: str, port: int) -> str | None:
+    from moot.participant import token_from
+
+    if chosen.http_token_file is None:
+        if host not in _LOOPBACK:
+            raise UsageError(
+                f"whoever reaches {host}:{port} could act as this member: give --http-token-file FILE as well"
+            )
+        return None
+    token = token_from(chosen.http_token_file)
+    if len(token) < _TOKEN_CHARS:
+        raise UsageError(f"the token in {chosen.http_token_file} has fewer than {_TOKEN_CHARS} characters")
+    return token
+
+
+async def _last_words(why: str) -> None:
+    """Answer the client's first request with the reason, so that it shows more than a closed pipe."""
+    import orjson
+
+    from moot.mcp.downstream.rpc import BadMessage, Request, read
+
+    def first_line() -> bytes:
+        return sys.stdin.buffer.readline(1 << 20)
+
+    try:
+        async with asyncio.timeout(_LAST_WORDS_SECONDS):
+            line = await asyncio.get_running_loop().run_in_executor(None, first_line)
+        message = read(line)
+    except (TimeoutError, BadMessage, OSError):
+        return
+    if isinstance(message, Request):
+        error = {"code": -32000, "message": f"moot mcp: {why}"}
+        sys.stdout.buffer.write(orjson.dumps({"jsonrpc": "2.0", "id": message.id, "error": error}) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+# Configurations of clients
+
+
+def _print_config(chosen: argparse.Namespace, asked: Asked, environ: Mapping[str, str]) -> int:
+    client = chosen.print_config
+    if chosen.http:
+        host, port = _address(chosen.http)
+        shown = f"[{host}]" if ":" in host else host
+        entry = _http_entry(client, f"http://{shown}:{port}/mcp", chosen.http_token_file)
+    else:
+        entry = _stdio_entry(client, _arguments(chosen, asked, environ))
+    match client:
+        case "generic":
+            made: Any = entry
+        case "vscode":
+            made = {"servers": {"moot": entry}}
+        case _:
+            made = {"mcpServers": {"moot": entry}}
+    print(json.dumps(made, indent=2))
+    print(_where(client, entry), file=sys.stderr)
+    return 0
+
+
+def _arguments(chosen: argparse.Namespace, asked: Asked, environ: Mapping[str, str]) -> list[str]:
+    """What the client starts us with: nothing in it depends on the folder or the environment of then."""
+    gateway, space, file = _found(asked, environ)
+    made = ["mcp", "--gateway", gateway]
+    if space:
+        made += ["--space", space]
+    made += ["--token-file", str(file.resolve())]
+    if chosen.decision_seconds != 20.0:
+        made += ["--decision-seconds", f"{chosen.decision_seconds:g}"]
+    if chosen.wait_for_others:
+        made += ["--wait-for-others"]
+    if chosen.names_file:
+        made += ["--names-file", chosen.names_file]
+    return made
+
+
+def _found(asked: Asked, environ: Mapping[str, str]) -> tuple[str, str, Path]:
+    """Gateway, space and token file: as told, or of the space in the current folder."""
+    from moot.config import load
+    from moot.config.whereabouts import find_config, whereabouts
+
+    gateway, space = asked.gateway or environ.get("MOOT_URL"), asked.space or environ.get("MOOT_SPACE", "")
+    file = asked.token_file or (Path(environ["MOOT_TOKEN_FILE"]) if environ.get("MOOT_TOKEN_FILE") else None)
+    if gateway and file is not None and asked.name is None:
+        if not file.is_file():
+            print(f"note: {file.resolve()} is not there yet", file=sys.stderr)
+        return gateway, space, file
+    where = whereabouts(asked, environ=environ, folder=Path.cwd())
+    config = find_config(Path.cwd())
+    if config is not None and where.participant is not None:
+        files = load(config, environ=environ, dry=True).spaces[where.space].token_files
+        if where.participant in files:
+            return where.url, where.space, files[where.participant]
+    raise UsageError("a client's configuration names a token file: give --gateway URL and --token-file FILE")
+
+
+def _stdio_entry(client: str, arguments: list[str]) -> dict[str, Any]:
+    # This installation and an absolute path: clients start programs with a PATH of their own.
+    program = Path(sys.executable).absolute().with_name("moot")
+    if program.is_file():
+        command = str(program)
+    else:
+        command, arguments = sys.executable, ["-m", "moot.cli", *arguments]
+    kind = {"type": "stdio"} if client in ("claude-code", "vscode") else {}
+    return kind | {"command": command, "args": arguments}
+
+
+def _http_entry(client: str, url: str, token_file: Path | None) -> dict[str, Any]:
+    if client == "claude-desktop":
+        raise UsageError("Claude Desktop's file knows only stdio servers: leave out --http")
+    entry: dict[str, Any] = {"type": "http"} if client in ("claude-code", "vscode") else {}
+    entry["url"] = url
+    if token_file is not None:
+        from moot.participant import token_from
+
+        entry["headers"] = {"Authorization": f"Bearer {token_from(token_file)}"}
+    return entry
+
+
+def _where(client: str, entry: dict[str, Any]) -> str:
+    match client:
+        case "claude-code":
+            shell = f"claude mcp add-json moot {shlex.quote(json.dumps(entry))}"
+            return f"Save this as .mcp.json in your project, or run:\n  {shell}"
+        case "claude-desktop":
+            return "Put this into claude_desktop_config.json (Settings, Developer, Edit Config)."
+        case "cursor":
+            return "Put this into .cursor/mcp.json in your project, or into ~/.cursor/mcp.json."
+        case "vscode":
+            return "Put this into .vscode/mcp.json in your workspace."
+    return "Any client that starts a command (or opens this URL) can use it."

@@ -1,0 +1,1 @@
+"""MCP on both sides: servers that we ask (`upstream`), clients that ask us (`downstream`)."""

@@ -1,0 +1,243 @@
+"""A client of the handshake era (2024-11-05 to 2025-11-25): `initialize`, a session, questions both ways.
+
+    session = HandshakeSession(face, running, send)
+    session.receive(message)        # never waits; answers go out through `send(message, about)`
+
+`about` is the id of the request that a message belongs to, None for what belongs to none: over HTTP the two
+go different ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Final, Literal
+
+from moot.errors import McpError
+from moot.mcp.downstream.backend import Change, Changed
+from moot.mcp.downstream.face import Face
+from moot.mcp.downstream.rpc import (
+    CANCELLED,
+    NOT_DONE,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    error_of,
+    notification_of,
+    request_of,
+    result_of,
+)
+from moot.mcp.downstream.running import Running
+from moot.mcp.eras import (
+    HANDSHAKE_VERSION,
+    HANDSHAKE_VERSIONS,
+    INVALID_PARAMS,
+    LOG_LEVELS,
+    JsonObject,
+)
+from moot.protocol.operation import Json
+
+Send = Callable[[JsonObject, RequestId | None], None]
+
+_FIRST: Final = (
+    "send initialize first (2025-11-25 and before), or carry the protocol version and client capabilities in "
+    "params._meta (2026-07-28)"
+)
+
+
+class HandshakeSession:
+    """One client, from `initialize` to the end of its connection."""
+
+    def __init__(self, face: Face, running: Running, send: Send, *, owes_answers: bool = False) -> None:
+        self._face = face
+        # Over HTTP a stream ends with an answer, even if the request was cancelled.
+        self._owes_answers = owes_answers
+        self._running = running
+        self._send = send
+        self._asked: dict[RequestId, asyncio.Future[JsonObject]] = {}
+        self._numbers = itertools.count(1)
+        self._subscribed: set[str] = set()
+        self._unwatch: Callable[[], None] | None = None
+        self.version = HANDSHAKE_VERSION
+        self.capabilities: JsonObject = {}
+        self.log_level: str | None = None
+        self.opened = False
+
+    def receive(self, message: Message) -> None:
+        if isinstance(message, Request):
+            self._request(message)
+        elif isinstance(message, Notification):
+            self._notification(message)
+        else:
+            self._response(message)
+
+    def close(self) -> None:
+        """The client is gone: whatever it asked for is taken back."""
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+        self._running.cancel_all()
+        for future in self._asked.values():
+            future.cancel()
+        self._asked.clear()
+        if self._subscribed:
+            self._face.spawn(self._release())
+
+    async def _release(self) -> None:
+        while self._subscribed:
+            await self._face.backend.unsubscribe(self._subscribed.pop())
+
+    # From the client
+
+    def _request(self, request: Request) -> None:
+        if request.method == "initialize":
+            # At once: a client may send its next request without waiting for the answer.
+            self._send(self._initialize(request), request.id)
+            return
+        if not self.opened and request.method != "ping":
+            self._send(error_of(request.id, McpError(INVALID_PARAMS, _FIRST)), request.id)
+            return
+
+        def reply(message: JsonObject | None) -> None:
+            if message is None and self._owes_answers:
+                message = error_of(request.id, McpError(CANCELLED, "Request cancelled"))
+            if message is not None:
+                self._send(message, request.id)
+
+        self._running.start(request, self._answer(request), reply)
+
+    def _initialize(self, request: Request) -> JsonObject:
+        asked, capabilities = request.params.get("protocolVersion"), request.params.get("capabilities")
+        if not isinstance(asked, str) or not isinstance(capabilities, dict):
+            why = 'initialize needs "protocolVersion" and "capabilities"'
+            return error_of(request.id, McpError(INVALID_PARAMS, why))
+        self.version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSION
+        self.capabilities = capabilities
+        self.opened = True
+        about = self._face.backend.about
+        result: JsonObject = {
+            "protocolVersion": self.version,
+            "capabilities": self._face.capabilities("handshake"),
+            "serverInfo": about.info,
+        }
+        if about.instructions:
+            result["instructions"] = about.instructions
+        return result_of(request.id, result)
+
+    async def _answer(self, request: Request) -> JsonObject:
+        match request.method:
+            case "ping":
+                return {}
+            case "logging/setLevel":
+                level = request.params.get("level")
+                if level not in LOG_LEVELS:
+                    raise McpError(INVALID_PARAMS, f'"level" is one of {", ".join(LOG_LEVELS)}')
+                self.log_level = level
+                return {}
+            case "resources/subscribe" | "resources/unsubscribe":
+                await self._subscription(request)
+                return {}
+        return await self._face.answer(request, Turn(self, request.id))
+
+    async def _subscription(self, request: Request) -> None:
+        uri = request.params.get("uri")
+        if not isinstance(uri, str) or not uri:
+            raise McpError(INVALID_PARAMS, '"uri" must be a non-empty string')
+        if request.method == "resources/subscribe":
+            if uri in self._subscribed:
+                return
+            most = self._face.limits.subscriptions
+            if len(self._subscribed) >= most:
+                raise McpError(NOT_DONE, f"{most} resources at once; unsubscribe from some of them")
+            await self._face.backend.subscribe(uri)
+            self._subscribed.add(uri)
+        elif uri in self._subscribed:
+            self._subscribed.discard(uri)
+            await self._face.backend.unsubscribe(uri)
+
+    def _notification(self, notification: Notification) -> None:
+        self._face.counts.notifications += 1
+        if notification.method == "notifications/cancelled":
+            id: Json = notification.params.get("requestId")
+            if isinstance(id, str | int):
+                self._running.cancel(id)
+        elif notification.method == "notifications/initialized" and self._unwatch is None and self.opened:
+            # Only now may a server speak of its own accord.
+            self._unwatch = self._face.backend.watch(self._changed)
+
+    def _response(self, response: Response) -> None:
+        future = self._asked.pop(response.id, None)
+        if future is None or future.done():
+            return
+        if response.result is not None:
+            future.set_result(response.result)
+        elif response.error is not None:
+            error = response.error
+            code = error.get("code")
+            message = str(error.get("message", "refused without a reason"))
+            future.set_exception(
+                McpError(code if isinstance(code, int) else NOT_DONE, message, error.get("data"))
+            )
+
+    # To the client
+
+    def _changed(self, change: Change) -> None:
+        if isinstance(change, Changed):
+            self._send(notification_of(f"notifications/{change.what}/list_changed"), None)
+        elif change.uri in self._subscribed:
+            self._send(notification_of("notifications/resources/updated", {"uri": change.uri}), None)
+
+    async def ask(self, method: str, params: JsonObject, about: RequestId) -> JsonObject:
+        id = f"moot-{next(self._numbers)}"
+        future = asyncio.get_running_loop().create_future()
+        self._asked[id] = future
+        try:
+            self._send(request_of(id, method, params), about)
+            async with asyncio.timeout(self._face.limits.ask_seconds):
+                answer: JsonObject = await future
+                return answer
+        except TimeoutError:
+            self._send(_taken_back(id, "nobody answered in time"), about)
+            raise McpError(NOT_DONE, f"no answer in {self._face.limits.ask_seconds:g} s") from None
+        except asyncio.CancelledError:
+            if id in self._asked:
+                self._send(_taken_back(id, "not needed any more"), about)
+            raise
+        finally:
+            self._asked.pop(id, None)
+
+    def notify(self, method: str, params: JsonObject, about: RequestId) -> None:
+        self._send(notification_of(method, params), about)
+
+
+class Turn:
+    """One request of a session: the client as the face sees it."""
+
+    __slots__ = ("_id", "_session")
+
+    era: Final[Literal["handshake"]] = "handshake"
+
+    def __init__(self, session: HandshakeSession, id: RequestId) -> None:
+        self._session = session
+        self._id = id
+
+    @property
+    def capabilities(self) -> JsonObject:
+        return self._session.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        return self._session.log_level
+
+    def notify(self, method: str, params: JsonObject) -> None:
+        self._session.notify(method, params, self._id)
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        return await self._session.ask(method, params, self._id)
+
+
+def _taken_back(id: RequestId, reason: str) -> JsonObject:
+    return notification_of("notifications/cancelled", {"requestId": id, "reason": reason})

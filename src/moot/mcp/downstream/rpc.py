@@ -1,0 +1,129 @@
+"""JSON-RPC 2.0 as MCP uses it: one object a message, an id is a string or an integer and never null.
+
+Values stay plain JSON from end to end, so nothing that this room does not know is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from moot.errors import InvalidJson, McpError
+from moot.mcp.eras import INVALID_REQUEST, PARSE_ERROR, JsonObject
+from moot.protocol import jsontext
+from moot.protocol.operation import Json
+
+RequestId = str | int
+
+# Outside the range that JSON-RPC and MCP reserve, as MCP asks of codes that are nobody else's.
+NOT_ALLOWED: Final = -31003
+NOT_DONE: Final = -31009
+# What the SDKs answer on HTTP for a request that its client cancelled: the stream has to end with something.
+CANCELLED: Final = -32800
+MISSING_CAPABILITY: Final = -32021
+# Legacy for "no such resource"; the stateless era says invalid params.
+RESOURCE_NOT_FOUND: Final = -32002
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    id: RequestId
+    method: str
+    params: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    method: str
+    params: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The client's answer to something we asked; exactly one of the two is there."""
+
+    id: RequestId
+    result: JsonObject | None
+    error: JsonObject | None
+
+
+Message = Request | Notification | Response
+
+
+class BadMessage(McpError):
+    """Not a JSON-RPC message; `id` is what could be read of it, to answer under."""
+
+    def __init__(self, code: int, message: str, id: RequestId | None = None) -> None:
+        super().__init__(code, message)
+        self.id = id
+
+
+def read(raw: bytes) -> Message:
+    """The one message that these bytes are; raises BadMessage."""
+    try:
+        value = jsontext.parse(raw)
+    except InvalidJson as fault:
+        raise BadMessage(PARSE_ERROR, f"Parse error: {fault.message}") from None
+    return message_of(value)
+
+
+def message_of(value: Json) -> Message:
+    """The message that a JSON value is; raises BadMessage."""
+    if value.__class__ is not dict:
+        what = "a batch: send messages one by one" if value.__class__ is list else "not an object"
+        raise BadMessage(INVALID_REQUEST, f"Invalid request: {what}")
+    id = value.get("id")
+    known = id if _is_id(id) else None
+    if value.get("jsonrpc") != "2.0":
+        raise BadMessage(INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"', known)
+    method = value.get("method")
+    if method is None:
+        return _response(value, known)
+    if method.__class__ is not str or not method:
+        raise BadMessage(INVALID_REQUEST, 'Invalid request: "method" must be a string', known)
+    params = value.get("params")
+    if params is None:
+        params = {}
+    elif params.__class__ is not dict:
+        raise BadMessage(INVALID_REQUEST, 'Invalid request: "params" must be an object', known)
+    if "id" not in value:
+        return Notification(method, params)
+    if known is None:
+        raise BadMessage(INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
+    return Request(known, method, params)
+
+
+def _response(value: JsonObject, id: RequestId | None) -> Response:
+    result, error = value.get("result"), value.get("error")
+    if id is None or (result is None) == (error is None):
+        raise BadMessage(INVALID_REQUEST, "Invalid request: neither a method nor a response to one", id)
+    if (result if error is None else error).__class__ is not dict:
+        raise BadMessage(INVALID_REQUEST, "Invalid request: a result or an error is an object", id)
+    return Response(id, result, error)
+
+
+def _is_id(value: Json) -> bool:
+    return value.__class__ is str or value.__class__ is int
+
+
+def result_of(id: RequestId, result: Mapping[str, Json]) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def error_of(id: RequestId | None, fault: McpError) -> JsonObject:
+    error: JsonObject = {"code": fault.code, "message": fault.message}
+    if fault.data is not None:
+        error["data"] = fault.data
+    return {"jsonrpc": "2.0", "id": id, "error": error}
+
+
+def request_of(id: RequestId, method: str, params: Mapping[str, Json]) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def notification_of(method: str, params: Mapping[str, Json] | None = None) -> JsonObject:
+    message: JsonObject = {"jsonrpc": "2.0", "method": method}
+    if params:
+        message["params"] = params
+    return message

@@ -1,0 +1,136 @@
+"""One call from its start to its answer: in time, cancelled, parked for input, or lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moot.errors import McpError
+from moot.mcp.eras import INPUT_METHODS, NOBODY, TIMED_OUT, Caller, JsonObject, at_least, with_caller
+from moot.mcp.upstream.asking import Asking
+from moot.mcp.upstream.connection import Connection, Exchange, Listener
+from moot.mcp.upstream.negotiation import Greeting
+from moot.mcp.upstream.settings import UpstreamLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as its caller made it, without the keys that say who that is."""
+
+    method: str
+    params: JsonObject
+    caller: Caller = NOBODY
+    owner: str = ""
+    listener: Listener | None = None
+    seconds: float | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since the start."""
+
+    calls: int = 0
+    timeouts: int = 0
+    starts: int = 0
+    junk: int = 0
+    log_messages_unheard: int = 0
+
+
+class Calling:
+    """Carries calls out over a connection."""
+
+    def __init__(
+        self,
+        limits: UpstreamLimits,
+        asking: Asking,
+        counts: Counts,
+        *,
+        client_info: JsonObject,
+        capabilities: JsonObject,
+        suspect: Callable[[Connection], None],
+    ) -> None:
+        self._limits = limits
+        self._asking = asking
+        self._counts = counts
+        self._client_info = client_info
+        self._capabilities = capabilities
+        # Told when a connection let a call time out.
+        self._suspect = suspect
+        self._log_level: str | None = None
+
+    def caller(self, greeting: Greeting, caller: Caller = NOBODY) -> Caller:
+        """Who we are to a stateless server on behalf of a caller."""
+        capabilities = self._capabilities if caller.capabilities is None else caller.capabilities
+        return Caller(greeting.version, self._client_info, capabilities, caller.log_level)
+
+    def begin(self) -> None:
+        """A new life of the server: it has forgotten which log messages were wanted."""
+        self._log_level = None
+
+    async def call(self, connection: Connection, greeting: Greeting, call: Call) -> JsonObject:
+        """The result, or McpError. Cancelling is told to the server."""
+        seconds = self._limits.call_seconds if call.seconds is None else call.seconds
+        asks = greeting.era == "handshake" and call.method in INPUT_METHODS
+        loop = asyncio.get_running_loop()
+        last = loop.time() + max(seconds, self._limits.call_seconds_at_most)
+        exchange: Exchange | None = None
+        try:
+            async with asyncio.timeout(seconds) as deadline, self._asking.turn(call.method):
+                resumed = self._asking.resume(call.owner, call.method, call.params) if asks else None
+                if resumed is not None:
+                    connection, exchange = resumed
+                else:
+                    exchange = self._start(connection, greeting, call)
+                exchange.stir = lambda: deadline.reschedule(min(loop.time() + seconds, last))
+                outcome = await exchange.outcome
+                while outcome is None and not exchange.asks:
+                    # What was asked was taken back before anyone could be told.
+                    outcome = await exchange.wait_on()
+        except TimeoutError:
+            self._counts.timeouts += 1
+            if exchange is not None:
+                connection.abandon(exchange, "timed out")
+                self._suspect(connection)
+            text = (
+                f"the MCP server did not answer {call.method} within {seconds:.3g} s; the call was cancelled"
+            )
+            raise McpError(TIMED_OUT, text) from None
+        except asyncio.CancelledError:
+            if exchange is not None:
+                connection.abandon(exchange, "cancelled by the caller")
+            raise
+        if outcome is None:
+            return self._asking.park(connection, exchange, call.params)
+        return outcome
+
+    def hear_log(self, connection: Connection | None, params: JsonObject) -> None:
+        """Hand on a log message; the wire does not say whose call it is about, so all who asked hear it."""
+        heard = False
+        level = str(params.get("level"))
+        for exchange in list(connection.exchanges.values()) if connection is not None else ():
+            if exchange.log_level is None or exchange.listener is None:
+                continue
+            if at_least(level, exchange.log_level):
+                exchange.listener("notifications/message", params)
+                heard = True
+        self._counts.log_messages_unheard += not heard
+
+    def _start(self, connection: Connection, greeting: Greeting, call: Call) -> Exchange:
+        wanted = call.caller.log_level
+        if greeting.era == "stateless":
+            params = with_caller(call.params, self.caller(greeting, call.caller))
+        else:
+            params = call.params
+            if wanted is not None and greeting.offers("logging"):
+                self._lower_log_level(connection, wanted)
+        exchange = connection.start(call.method, params, owner=call.owner, listener=call.listener)
+        exchange.capabilities = call.caller.capabilities
+        exchange.log_level = wanted
+        return exchange
+
+    def _lower_log_level(self, connection: Connection, wanted: str) -> None:
+        # A handshake server has one level for everybody: the most talkative that anyone asked for.
+        if self._log_level is None or not at_least(wanted, self._log_level):
+            self._log_level = wanted
+            connection.start("logging/setLevel", {"level": wanted})

@@ -1,0 +1,125 @@
+"""A space with members who offer things, and an MCP client that takes part in it through the face."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+from moot.bridge.face.backend import BackendSettings, SpaceBackend
+from moot.bridge.face.port import bound, served
+from moot.mcp.downstream.doors import Doors
+from moot.mcp.downstream.face import Face
+from moot.mcp.downstream.http import HttpFace
+from moot.mcp.downstream.limits import FaceLimits
+from moot.participant import JoinedSpace, connect
+from tests.gateway.lab import Lab, lab, participants
+
+# A decision takes longer than this, so that every way of telling the client of it is taken.
+HASTY = FaceLimits(decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5)
+HOST: list[Any] = ["mcp/response", "chat", {"kind": "mcp/request", "payload": {"method": "notifications/*"}}]
+PROPOSER: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
+
+
+@dataclass
+class FaceRoom:
+    """`files` and `notes` offer things, `alice` may do everything, `guest` may only propose."""
+
+    room: Lab
+    stack: AsyncExitStack
+
+    async def join(self, name: str, **options: Any) -> JoinedSpace:
+        return await self.stack.enter_async_context(connect(self.room.url, "lab", f"t-{name}", **options))
+
+    async def face(
+        self,
+        name: str,
+        limits: FaceLimits | None = None,
+        settings: BackendSettings | None = None,
+        joining: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Shown:
+        """Let an MCP face join under this name; it is served over HTTP."""
+        space = await self.join(name, **(joining or {}))
+        backend = await self.stack.enter_async_context(SpaceBackend(space, settings, called="lab", **options))
+        face = await self.stack.enter_async_context(Face(backend, limits or FaceLimits()))
+        listening = bound("127.0.0.1", 0)
+        port = listening.getsockname()[1]
+        http = HttpFace(face, Doors.of(port))
+        self.stack.callback(http.close)
+        await self.stack.enter_async_context(served(http, listening))
+        return Shown(space, backend, face, f"http://127.0.0.1:{port}/mcp")
+
+
+@dataclass
+class Shown:
+    """A face that clients can reach."""
+
+    space: JoinedSpace
+    backend: SpaceBackend
+    face: Face
+    url: str
+
+    def client(self, mode: Any = "2026-07-28", **more: Any) -> Client:
+        return Client(self.url, mode=mode, **more)
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        """Wait for what the space tells the face; every answer of the gateway may be it."""
+        async with asyncio.timeout(10):
+            while not holds():
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def face_room(folder: Path, people: Mapping[str, Any] | None = None) -> AsyncIterator[FaceRoom]:
+    everybody: dict[str, Any] = {
+        "alice": ["*"],
+        "bob": ["*"],
+        "guest": PROPOSER,
+        "files": HOST,
+        "notes": HOST,
+    }
+    async with (
+        lab(folder, participants(**(everybody | dict(people or {})))) as room,
+        AsyncExitStack() as stack,
+    ):
+        yield FaceRoom(room, stack)
+
+
+def offer_files(space: JoinedSpace) -> dict[str, str]:
+    """Tools, resources and a prompt of a member; returns what the tools write into."""
+    kept: dict[str, str] = {"a.txt": "hello"}
+
+    @space.tool
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return kept[path]
+
+    @space.tool
+    def write_file(path: str, text: str) -> str:
+        """Write a text into a file."""
+        kept[path] = text
+        return f"wrote {path}"
+
+    @space.resource("file:///a.txt", mime_type="text/plain")
+    def a() -> str:
+        return kept["a.txt"]
+
+    @space.resource("file:///{name}")
+    def by_name(name: str) -> str:
+        return kept[name]
+
+    @space.prompt
+    def summarise(path: str) -> str:
+        """Summarise a file."""
+        return f"Summarise {path}"
+
+    return kept
+
+
+def text_of(result: Any) -> str:
+    return "\n".join(item.text for item in result.content if item.type == "text")

@@ -1,0 +1,64 @@
+"""A space with bridged servers in it, and members who ask them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from moot.bridge.server_member import ServerMember
+from moot.bridge.serving import bridged
+from moot.bridge.settings import BridgeSettings
+from moot.mcp.eras import JsonObject
+from moot.mcp.upstream import Server
+from moot.participant import JoinedSpace, connect
+from tests.gateway.lab import Lab, lab, participants
+from tests.mcp.upstreams import QUICK
+
+# What a bridged server needs to tell of changes and to answer what everybody is asked.
+HOST: list[Any] = [
+    {"kind": "mcp/request", "payload": {"method": "notifications/*"}},
+    "mcp/response",
+    "mcp/reject",
+    "chat",
+]
+
+
+@dataclass(slots=True)
+class BridgedRoom:
+    """Everyone in a space: `alice` and `bob` may do everything, `carl` may only propose."""
+
+    room: Lab
+    stack: AsyncExitStack
+    members: dict[str, JoinedSpace] = field(default_factory=dict)
+
+    async def join(self, name: str, **options: Any) -> JoinedSpace:
+        space = await self.stack.enter_async_context(connect(self.room.url, "lab", f"t-{name}", **options))
+        self.members[name] = space
+        return space
+
+    async def bridge(self, server: Server, name: str = "host", **settings: Any) -> ServerMember:
+        options: dict[str, Any] = {"limits": QUICK} | settings
+        made = BridgeSettings(server=server, gateway=self.room.url, space="lab", token=f"t-{name}", **options)
+        return await self.stack.enter_async_context(bridged(made))
+
+
+@asynccontextmanager
+async def bridged_room(folder: Path, people: Mapping[str, Any] | None = None) -> AsyncIterator[BridgedRoom]:
+    proposer: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
+    everybody: dict[str, Any] = {"alice": ["*"], "bob": ["*"], "carl": proposer, "host": HOST, "host2": HOST}
+    async with (
+        lab(folder, participants(**(everybody | dict(people or {})))) as room,
+        AsyncExitStack() as stack,
+    ):
+        yield BridgedRoom(room, stack)
+
+
+async def call(
+    space: JoinedSpace, tool: str, arguments: JsonObject | None = None, *, to: str = "host", **more: Any
+) -> dict[str, Any]:
+    """A direct `tools/call`, the raw result."""
+    params: JsonObject = {"name": tool, "arguments": arguments or {}} | more.pop("also", {})
+    return await space.request(to, "tools/call", params, **more)

@@ -1,0 +1,202 @@
+"""`moot bridge` as a command: it joins, it says what is wrong, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from moot.bridge.serving import serve_bridge
+from moot.bridge.settings import BridgeSettings
+from moot.cli import main
+from moot.protocol.close_codes import REMOVED
+from tests.bridge.rooms import bridged_room, call
+from tests.gateway.lab import on_loop, soon
+from tests.mcp.upstreams import QUICK, SERVERS, gone, is_alive, script, served, value_of
+
+ODD = (sys.executable, str(SERVERS / "odd.py"))
+
+
+@asynccontextmanager
+async def command(folder: Path, *arguments: str, **env: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The command as a process, once it has said that it joined."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "moot.cli",
+        "bridge",
+        *arguments,
+        cwd=folder,
+        env=os.environ | env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def token_file(folder: Path, name: str = "host") -> str:
+    file = folder / f"{name}.token"
+    file.write_text(f"t-{name}\n")
+    return str(file)
+
+
+async def said(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(20):
+        return (await process.stdout.readline()).decode()
+
+
+@on_loop
+async def test_a_server_joins_by_one_command_and_a_signal_ends_it_all(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space:
+        alice = await space.join("alice")
+        options = ("--gateway", space.room.url, "--space", "lab", "--token-file", token_file(tmp_path))
+        listed = ("--env", "LISTED=1", "--env", "HANDED_ON")
+        async with command(
+            tmp_path, *options, *listed, "--", *ODD, "--version", "2025-03-26", HANDED_ON="2", SECRET="3"
+        ) as process:
+            line = await said(process)
+            assert line.endswith(" is host in lab\n")
+            told = value_of(await call(alice, "told"))
+            assert told["env"]["LISTED"] == "1"
+            assert told["env"]["HANDED_ON"] == "2"
+            assert "SECRET" not in told["env"]
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(10):
+                assert await process.wait() == 0
+        await gone(told["pid"])
+        await soon(lambda: "host" not in alice.roster)
+    assert (tmp_path / ".moot" / "pins.json").exists()
+
+
+@on_loop
+async def test_a_server_at_a_url_joins(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space, served("streamable-http") as url:
+        alice = await space.join("alice")
+        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path), "--url", url)
+        async with command(tmp_path, *options) as process:
+            assert url in await said(process)
+            assert (await alice.call("host", "add", {"a": 1, "b": 2})).structured == {"result": 3}
+
+
+@on_loop
+async def test_a_member_that_is_kicked_stops_its_server_and_says_so(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space:
+        alice = await space.join("alice")
+        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path), "--pins", "p/pins.json")
+        async with command(tmp_path, *options, "--", *ODD) as process:
+            await said(process)
+            pid = value_of(await call(alice, "told"))["pid"]
+            await alice.kick("host")
+            assert (await said(process)).startswith("the space ended it: 4003")
+            async with asyncio.timeout(10):
+                assert await process.wait() == 1
+        await gone(pid)
+    assert (tmp_path / "p" / "pins.json").exists()
+
+
+@on_loop
+async def test_a_member_that_is_shut_down_ends_well(tmp_path: Path) -> None:
+    """MEW 3.9.10."""
+    async with bridged_room(tmp_path) as space:
+        alice = await space.join("alice")
+        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path))
+        async with command(tmp_path, *options, "--", *ODD) as process:
+            await said(process)
+            await alice.send("participant/shutdown", {"reason": "done"}, to="host")
+            assert (await said(process)).startswith("the space ended it: 4002")
+            async with asyncio.timeout(10):
+                assert await process.wait() == 0
+
+
+@on_loop
+async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space:
+        alice = await space.join("alice")
+        settings = BridgeSettings(
+            server=script("odd"), gateway=space.room.url, space="lab", token="t-host", limits=QUICK
+        )
+        serving = asyncio.create_task(serve_bridge(settings))
+        await alice.roster.wait_for("host", within=10)
+        pid = value_of(await call(alice, "told"))["pid"]
+        await alice.kick("host")
+        ending = await serving
+        assert ending.code == REMOVED
+        assert not is_alive(pid)
+
+
+@on_loop
+async def test_a_server_that_does_not_start_is_shown_with_its_last_words_made_harmless(
+    tmp_path: Path,
+) -> None:
+    async with bridged_room(tmp_path) as space:
+        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path))
+        async with command(tmp_path, *options, "--", *ODD, "--die-at-start", "5") as process:
+            assert process.stderr is not None
+            shown = (await process.stderr.read()).decode()
+            assert await process.wait() == 1
+    (kept,) = (tmp_path / ".moot" / "stderr").iterdir()
+    assert kept.read_text() == "cannot open \x1b[31mthe door\x1b[0m\n"
+    assert "moot: the MCP server ended with exit code 5" in shown
+    assert "  | cannot open \\x1b[31mthe door" in shown
+    assert "Traceback" not in shown
+
+
+@on_loop
+async def test_a_token_that_is_not_taken_is_told_without_a_traceback(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space:
+        options = (
+            "--gateway",
+            space.room.url,
+            "--space",
+            "lab",
+            "--token-file",
+            token_file(tmp_path, "nobody"),
+        )
+        async with command(tmp_path, *options, "--", *ODD) as process:
+            assert process.stderr is not None
+            shown = (await process.stderr.read()).decode()
+            assert await process.wait() == 1
+    assert "token" in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "give either --url URL or, after --, the command"),
+        (("--url", "http://x/mcp", "--", "cmd"), "give either --url URL or, after --, the command"),
+        (("--url", "ftp://x"), "starts with http:// or https://"),
+        (("--env", "=x", "--", "cmd"), "write NAME=VALUE"),
+        (("--env", "NO_SUCH_VARIABLE_HERE", "--", "cmd"), "no such variable to hand on"),
+        (("--bearer-file", "x", "--", "cmd"), "--bearer-file goes with --url"),
+        (("--call-seconds", "0", "--", "cmd"), "--call-seconds is a number above 0"),
+        (("--", "no-such-program-at-all"), "no such program"),
+    ],
+)
+def test_a_mistake_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+) -> None:
+    options = ["bridge", "--gateway", "http://127.0.0.1:9", "--token-file", token_file(tmp_path)]
+    code = main([*options, "--pins", str(tmp_path / "pins.json"), *arguments])
+    assert code == 1
+    assert says in capsys.readouterr().err
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bridge", "--help"])
+    shown = capsys.readouterr().out
+    assert "-- npx -y @modelcontextprotocol/server-filesystem" in shown
+    assert "withheld until" in shown

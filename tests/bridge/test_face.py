@@ -1,0 +1,491 @@
+"""An MCP client in a space: it sees what its member may use, and whoever offers a thing does it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+
+from mcp import MCPError
+from moot.bridge.face.tools import OWN_NAMES
+from moot.errors import McpError
+from moot.participant import Request
+from tests.bridge.face_room import FaceRoom, Shown, face_room, offer_files, text_of
+from tests.gateway.lab import on_loop
+
+OWN = list(OWN_NAMES)
+ERAS = ["legacy", "2026-07-28"]
+
+
+async def names_at(shown: Shown, mode: Any = "2026-07-28") -> list[str]:
+    async with shown.client(mode) as client:
+        return [tool.name for tool in (await client.list_tools()).tools]
+
+
+def call_right(tool: Any, kind: str = "mcp/request", **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "payload": {"method": "tools/call", "params": {"name": tool, **more}}}
+
+
+LISTS = {
+    "kind": "mcp/request",
+    "payload": {"method": ["tools/list", "resources/list", "resources/templates/list", "prompts/list"]},
+}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_a_client_uses_what_members_offer(tmp_path: Path, mode: Any) -> None:
+    async with face_room(tmp_path) as room:
+        kept = offer_files(await room.join("files"))
+        shown = await room.face("bob")
+        async with shown.client(mode) as client:
+            assert client.server_info is not None or mode != "legacy"
+            tools = (await client.list_tools()).tools
+            assert [tool.name for tool in tools] == [*OWN, "read_file", "write_file"]
+            assert tools[-1].meta == {"moot/member": "files", "moot/access": "request"}
+            done = await client.call_tool("write_file", {"path": "b", "text": "new"})
+            assert text_of(done) == "wrote b"
+            assert kept["b"] == "new"
+            assert [each.uri for each in (await client.list_resources()).resources] == ["file:///a.txt"]
+            for uri, text in (("file:///a.txt", "hello"), ("file:///b", "new")):
+                (content,) = (await client.read_resource(uri)).contents
+                assert isinstance(content, types.TextResourceContents)
+                assert content.text == text
+            prompt = await client.get_prompt("summarise", {"path": "b"})
+            assert isinstance(prompt.messages[0].content, types.TextContent)
+            assert prompt.messages[0].content.text == "Summarise b"
+
+
+@pytest.mark.parametrize(
+    ("rights", "expected"),
+    [
+        ([LISTS], []),
+        ([LISTS, call_right("read_file")], ["read_file"]),
+        ([LISTS, call_right("read_*", kind="mcp/proposal")], ["read_file"]),
+        ([LISTS, {"kind": "mcp/request", "to": ["notes"]}], []),
+        ([LISTS, call_right("write_file", arguments={"path": "docs/*"})], ["write_file"]),
+        (
+            [LISTS, call_right("write_file"), call_right("*", kind="mcp/proposal")],
+            ["read_file", "write_file"],
+        ),
+    ],
+)
+@on_loop
+async def test_only_what_the_member_may_request_or_propose_is_listed(
+    tmp_path: Path, rights: list[Any], expected: list[str]
+) -> None:
+    async with face_room(tmp_path, {"guest": rights}) as room:
+        offer_files(await room.join("files"))
+        assert await names_at(await room.face("guest")) == [*OWN, *expected]
+
+
+@on_loop
+async def test_a_right_that_depends_on_arguments_is_asked_when_the_call_is_made(tmp_path: Path) -> None:
+    rights = [LISTS, call_right("write_file", arguments={"path": "docs/*"})]
+    async with face_room(tmp_path, {"guest": rights}) as room:
+        kept = offer_files(await room.join("files"))
+        async with (await room.face("guest")).client() as client:
+            assert (
+                text_of(await client.call_tool("write_file", {"path": "docs/x", "text": "1"}))
+                == "wrote docs/x"
+            )
+            refused = await client.call_tool("write_file", {"path": "etc/x", "text": "1"})
+            assert refused.is_error
+            assert "neither request nor propose write_file" in text_of(refused)
+            assert "etc/x" not in kept
+            with pytest.raises(MCPError, match="Unknown tool: read_file"):
+                await client.call_tool("read_file", {"path": "a.txt"})
+
+
+@on_loop
+async def test_what_may_only_be_proposed_says_so_and_promises_no_output_schema(tmp_path: Path) -> None:
+    """A client would refuse the answer "pending" for not matching it."""
+    async with face_room(tmp_path, {"guest": [LISTS, "mcp/proposal"]}) as room:
+        files = await room.join("files")
+
+        @files.tool(output_schema={"type": "object", "properties": {"n": {"type": "integer"}}})
+        def count() -> dict[str, int]:
+            """Count."""
+            return {"n": 1}
+
+        async with (await room.face("guest")).client() as client:
+            (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "count"]
+            assert tool.meta is not None
+            assert tool.meta["moot/access"] == "propose"
+            assert tool.output_schema is None
+            assert "only propose" in (tool.description or "")
+        async with (await room.face("bob")).client() as client:
+            (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "count"]
+            assert tool.output_schema is not None
+            assert tool.description == "Count."
+
+
+@on_loop
+async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        offer_files(await room.join("files"))
+        alice = await room.join("alice")
+        shown = await room.face("guest")
+        assert await names_at(shown) == OWN
+        await alice.list_all("files", "tools")
+        await alice.list_all("files", "prompts")
+        await shown.until(lambda: shown.backend.offered.find("prompts", "summarise"))
+        assert await names_at(shown) == [*OWN, "read_file", "write_file"]
+
+
+@on_loop
+async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        files = await room.join("files")
+        released = asyncio.Event()
+
+        async def slow(request: Request) -> dict[str, Any]:
+            await released.wait()
+            if request.method == "tools/list":
+                return {"tools": [{"name": "slow", "inputSchema": {"type": "object"}}]}
+            raise McpError(-32601, "no")
+
+        files.host(slow)
+        shown = await room.face("bob")
+        async with shown.client() as client, anyio.create_task_group() as group:
+
+            async def ask() -> None:
+                assert [tool.name for tool in (await client.list_tools()).tools] == [*OWN, "slow"]
+
+            group.start_soon(ask)
+            await asyncio.sleep(0.05)
+            released.set()
+
+
+# Names (D-91)
+
+
+def offer(space: Any, *names: str) -> None:
+    for name in names:
+        space.tool(name=name, description=f"{name} of {space.me}")(lambda: space.me)
+
+
+@on_loop
+async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp_path: Path) -> None:
+    async with face_room(tmp_path, {"aaa": ["*"]}) as room:
+        offer(await room.join("files"), "look", "moot_chat")
+        shown = await room.face("bob")
+        assert await names_at(shown) == [*OWN, "look", "files__moot_chat"]
+        offer(await room.join("aaa"), "look")
+        await shown.until(lambda: len(shown.backend.offered.all("tools")) == 3)
+        assert await names_at(shown) == [*OWN, "aaa__look", "look", "files__moot_chat"]
+        async with shown.client() as client:
+            assert text_of(await client.call_tool("look", {})) == "files"
+            assert text_of(await client.call_tool("aaa__look", {})) == "aaa"
+
+
+@on_loop
+async def test_a_name_stays_with_a_member_that_is_away(tmp_path: Path) -> None:
+    async with face_room(tmp_path, {"thief": ["*"]}) as room:
+        files = await room.join("files")
+        offer(files, "pay")
+        shown = await room.face("bob")
+        await names_at(shown)
+        await files.close()
+        await shown.until(lambda: not shown.backend.offered.all("tools"))
+        offer(await room.join("thief"), "pay")
+        await shown.until(lambda: shown.backend.offered.all("tools"))
+        assert await names_at(shown) == [*OWN, "thief__pay"]
+        async with shown.client() as client:
+            result = await client.call_tool("pay", {})
+            assert (result.is_error, "files, whose tool pay is, is not here" in text_of(result)) == (
+                True,
+                True,
+            )
+
+
+# Changes
+
+
+@on_loop
+async def test_clients_hear_when_members_come_go_and_change(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(message.method.removeprefix("notifications/"))
+
+    async with face_room(tmp_path) as room:
+        shown = await room.face("bob")
+        async with shown.client("legacy", message_handler=hear) as client:
+            await client.list_tools()
+            files = await room.join("files")
+            await shown.until(lambda: "files" in shown.space.roster)
+            offer(files, "one")
+            await shown.until(lambda: "tools/list_changed" in heard)
+            assert [tool.name for tool in (await client.list_tools()).tools] == [*OWN, "one"]
+            heard.clear()
+            files.remove_tool("one")
+            await shown.until(lambda: heard == ["tools/list_changed"])
+            offer(files, "two")
+            await shown.until(lambda: len(heard) == 2)
+            await files.close()
+            await shown.until(lambda: len(heard) == 3)
+            assert [tool.name for tool in (await client.list_tools()).tools] == OWN
+
+
+@on_loop
+async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        offer(await room.join("files"), "one")
+        alice = await room.join("alice")
+        shown = await room.face("guest")
+        async with shown.client() as client, client.listen(tools_list_changed=True) as news:
+            assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == OWN
+            await alice.grant("guest", [LISTS, call_right("one")])
+            await anext(aiter(news))
+            await shown.until(lambda: shown.backend.offered.all("tools"))
+            tools = (await client.list_tools(cache_mode="bypass")).tools
+            assert [tool.name for tool in tools] == [*OWN, "one"]
+            assert text_of(await client.call_tool("one", {})) == "files"
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+@on_loop
+async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_through(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def hear(message: Any) -> None:
+        if message.method == "notifications/resources/updated":
+            heard.append(message.params.uri)
+
+    async with face_room(tmp_path) as room:
+        files = await room.join("files")
+        offer_files(files)
+        shown = await room.face("bob")
+        async with shown.client("legacy", message_handler=hear) as one, shown.client("legacy") as other:
+            await one.subscribe_resource("file:///a.txt")
+            await other.subscribe_resource("file:///a.txt")
+            await other.unsubscribe_resource("file:///a.txt")
+            assert await files.resource_updated("file:///a.txt")
+            await shown.until(lambda: heard == ["file:///a.txt"])
+            await one.unsubscribe_resource("file:///a.txt")
+            assert not await files.resource_updated("file:///a.txt")
+            with pytest.raises(MCPError, match="Resource not found"):
+                await one.subscribe_resource("moot://nobody/x")
+
+
+# Resources of several members
+
+
+@on_loop
+async def test_the_same_uri_of_two_members_is_told_apart_and_read_from_each(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        for name in ("files", "notes"):
+            space = await room.join(name)
+            space.resource("x://same")(lambda name=name: f"of {name}")
+            space.resource("x://{key}")(lambda key, name=name: f"{key} of {name}")
+        shown = await room.face("bob")
+        async with shown.client() as client:
+            uris = [each.uri for each in (await client.list_resources()).resources]
+            assert uris == ["x://same", "moot://notes/x://same"]
+            templates = (await client.list_resource_templates()).resource_templates
+            assert [each.uri_template for each in templates] == ["x://{key}", "moot://notes/x://{key}"]
+            for uri, text in (
+                ("x://same", "of files"),
+                ("moot://notes/x://same", "of notes"),
+                ("x://7", "7 of files"),
+                ("moot://notes/x://7", "7 of notes"),
+            ):
+                (content,) = (await client.read_resource(uri)).contents
+                assert isinstance(content, types.TextResourceContents)
+                assert (content.uri, content.text) == (uri, text)
+            for missing in ("y://1", "moot://nobody/x://same"):
+                with pytest.raises(MCPError) as caught:
+                    await client.read_resource(missing)
+                assert caught.value.error.code == -32602
+
+
+# What happens on the way
+
+
+class RawHost:
+    """A member that answers by hand."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.cancelled = asyncio.Event()
+
+    async def __call__(self, request: Request) -> dict[str, Any]:
+        if request.method == "tools/list":
+            names = ("work", "ask", "fail", "wait", "vendor")
+            return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+        if request.method == "prompts/list":
+            return {"prompts": [{"name": "p"}]}
+        if request.method not in ("tools/call", "completion/complete"):
+            raise McpError(-32601, "no")
+        self.requests.append(request)
+        if request.method == "completion/complete":
+            return {"completion": {"values": ["x"]}}
+        match request.params["name"]:
+            case "work":
+                await request.progress(1, 2, "half", vendor=True)
+                await request.log("warning", "careful", "host")
+                return {"content": [{"type": "text", "text": "worked"}]}
+            case "fail":
+                raise McpError(-32077, "out of paper", {"tray": 2})
+            case "ask":
+                given = request.params.get("inputResponses")
+                if given is None:
+                    schema = {"type": "object", "properties": {"which": {"type": "string"}}}
+                    params = {"message": "Which?", "requestedSchema": schema}
+                    asks = {"method": "elicitation/create", "params": params}
+                    return {
+                        "resultType": "input_required",
+                        "inputRequests": {"q": asks},
+                        "requestState": "st",
+                    }
+                text = f"{given['q']['content']['which']} {request.params['requestState']}"
+                return {"content": [{"type": "text", "text": text}]}
+            case "vendor":
+                return {
+                    "content": [],
+                    "structuredContent": {"n": 12345678901234567890123},
+                    "x": {"y": [1, None]},
+                }
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
+        return {}
+
+
+async def raw_host(room: FaceRoom) -> RawHost:
+    host = RawHost()
+    (await room.join("files")).host(host)
+    return host
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_progress_logs_and_errors_of_a_host_reach_the_client_as_they_are(
+    tmp_path: Path, mode: Any
+) -> None:
+    heard: list[Any] = []
+
+    async def log(params: types.LoggingMessageNotificationParams) -> None:
+        heard.append((params.level, params.data, params.logger))
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
+
+    async with face_room(tmp_path) as room:
+        host = await raw_host(room)
+        shown = await room.face("bob")
+        async with shown.client(mode, logging_callback=log, log_level="info") as client:
+            assert text_of(await client.call_tool("work", {}, progress_callback=progress)) == "worked"
+            assert set(heard) == {(1, 2, "half"), ("warning", "careful", "host")}
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool("fail", {})
+            error = caught.value.error
+            assert (error.code, error.message, error.data) == (-32077, "out of paper", {"tray": 2})
+            reference = types.PromptReference(type="ref/prompt", name="p")
+            completed = await client.complete(reference, {"name": "a", "value": "b"})
+            assert completed.completion.values == ["x"]
+        assert "io.modelcontextprotocol/protocolVersion" not in host.requests[0].meta
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_a_hosts_question_is_asked_at_the_client_and_answered(tmp_path: Path, mode: Any) -> None:
+    async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert params.message == "Which?"
+        return types.ElicitResult(action="accept", content={"which": "this"})
+
+    async with face_room(tmp_path) as room:
+        host = await raw_host(room)
+        shown = await room.face("bob")
+        async with shown.client(mode, elicitation_callback=answer) as client:
+            assert text_of(await client.call_tool("ask", {})) == "this st"
+        told = host.requests[0].meta["io.modelcontextprotocol/clientCapabilities"]
+        assert "elicitation" in told
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_giving_up_a_call_tells_the_host(tmp_path: Path, mode: Any) -> None:
+    async with face_room(tmp_path) as room:
+        host = await raw_host(room)
+        shown = await room.face("bob")
+        async with shown.client(mode) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "wait", {})
+                await shown.until(lambda: host.requests)
+                group.cancel_scope.cancel()
+            async with asyncio.timeout(10):
+                await host.cancelled.wait()
+            await client.list_tools()
+
+
+@on_loop
+async def test_no_field_and_no_digit_of_an_answer_is_lost(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        await raw_host(room)
+        shown = await room.face("bob")
+        import httpx
+
+        async with httpx.AsyncClient() as client:
+            meta = {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }
+            body = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {"name": "vendor", "_meta": meta},
+            }
+            headers = {
+                "accept": "application/json, text/event-stream",
+                "mcp-protocol-version": "2026-07-28",
+                "mcp-method": "tools/call",
+                "mcp-name": "vendor",
+            }
+            result = (await client.post(shown.url, json=body, headers=headers)).json()["result"]
+        assert result["structuredContent"] == {"n": 12345678901234567890123}
+        assert result["x"] == {"y": [1, None]}
+
+
+@on_loop
+async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -> None:
+    from moot.participant import ParticipantLimits
+
+    async with face_room(tmp_path) as room:
+        host = RawHost()
+        files = await room.join("files")
+        files.host(host)
+        quick = ParticipantLimits(host_grace_seconds=0.05)
+        shown = await room.face("bob", joining={"limits": quick})
+        async with shown.client() as client, anyio.create_task_group() as group:
+
+            async def call() -> None:
+                result = await client.call_tool("wait", {})
+                assert result.is_error
+                assert "files is not here (any more)" in text_of(result)
+
+            group.start_soon(call)
+            await shown.until(lambda: host.requests)
+            await files.close()
+
+
+@on_loop
+async def test_a_paused_member_is_told_that_it_is(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        offer_files(await room.join("files"))
+        alice = await room.join("alice")
+        shown = await room.face("bob")
+        await names_at(shown)
+        await alice.pause("bob", reason="looking into it")
+        await shown.until(lambda: shown.space.paused is not None)
+        async with shown.client() as client:
+            result = await client.call_tool("read_file", {"path": "a.txt"})
+            assert result.is_error
+            assert "paused by alice" in text_of(result)

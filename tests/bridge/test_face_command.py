@@ -1,0 +1,360 @@
+"""`moot mcp` as a client starts it: a process on stdio or HTTP; the gateway may go and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from mcp import Client, StdioServerParameters
+from moot.bridge.face.names_file import NamesFile, place_of
+from moot.bridge.face.tools import OWN_NAMES
+from moot.catalogue.offers import Offers
+from moot.cli import main
+from moot.config import load
+from moot.participant import connect
+from tests.bridge.face_room import HOST, FaceRoom, face_room, offer_files, text_of
+from tests.gateway.lab import on_loop, participants
+from tests.gateway.served import command, started
+
+ERAS = ["legacy", "2026-07-28"]
+
+
+def token_file(folder: Path, name: str) -> Path:
+    file = folder / f"{name}.token"
+    file.write_text(f"t-{name}\n")
+    return file
+
+
+def arguments(url: str, folder: Path, name: str = "bob", *more: str) -> list[str]:
+    file = token_file(folder, name)
+    fixed = ["-m", "moot.cli", "mcp", "--gateway", url, "--space", "lab", "--token-file", str(file)]
+    return [*fixed, "--names-file", str(folder / "names.json"), *more]
+
+
+def stdio(url: str, folder: Path, *more: str) -> StdioServerParameters:
+    return StdioServerParameters(command=sys.executable, args=arguments(url, folder, "bob", *more))
+
+
+@asynccontextmanager
+async def process(args: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    pipe = asyncio.subprocess.PIPE
+    one = await asyncio.create_subprocess_exec(sys.executable, *args, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        yield one
+    finally:
+        if one.returncode is None:
+            one.kill()
+        await one.wait()
+
+
+async def room_with_files(room: FaceRoom) -> None:
+    offer_files(await room.join("files"))
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_a_client_starts_it_and_uses_the_space(tmp_path: Path, mode: Any) -> None:
+    async with face_room(tmp_path) as room:
+        await room_with_files(room)
+        async with Client(stdio(room.room.url, tmp_path), mode=mode) as client:
+            assert client.instructions is None or "'lab' as 'bob'" in client.instructions
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            assert names == [*OWN_NAMES, "read_file", "write_file"]
+            assert text_of(await client.call_tool("read_file", {"path": "a.txt"})) == "hello"
+
+
+@on_loop
+async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        await room_with_files(room)
+        args = arguments(room.room.url, tmp_path, "bob", "--http", "127.0.0.1:0")
+        async with process(args) as one:
+            assert one.stdout is not None
+            async with asyncio.timeout(30):
+                line = (await one.stdout.readline()).decode()
+            url = line.split()[-1]
+            assert line.startswith("bob: MCP listening on http://127.0.0.1:")
+            async with Client(url, mode="legacy") as old, Client(url, mode="2026-07-28") as new:
+                for client in (old, new):
+                    assert text_of(await client.call_tool("read_file", {"path": "a.txt"})) == "hello"
+            one.send_signal(signal.SIGINT)
+            async with asyncio.timeout(10):
+                output, errors = await one.communicate()
+            assert (output, errors, one.returncode) == (b"", b"", 0)
+
+
+@on_loop
+async def test_without_a_gateway_it_says_so_to_the_person_and_to_the_client(tmp_path: Path) -> None:
+    async with process(arguments("http://127.0.0.1:9", tmp_path)) as one:
+        hello = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}
+        async with asyncio.timeout(30):
+            output, errors = await one.communicate(json.dumps(hello).encode() + b"\n")
+        assert one.returncode == 1
+        error = json.loads(output)
+        assert (error["id"], error["error"]["code"]) == (7, -32000)
+        assert "127.0.0.1:9" in error["error"]["message"]
+        assert errors.decode().startswith("moot: ")
+        assert "127.0.0.1:9" in errors.decode()
+        assert "Traceback" not in errors.decode()
+
+
+@on_loop
+async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room, process(arguments(room.room.url, tmp_path, "nobody")) as one:
+        async with asyncio.timeout(30):
+            output, errors = await one.communicate(b"")
+        assert (output, one.returncode) == (b"", 1)
+        assert "t-nobody" not in errors.decode()
+        assert "token" in errors.decode()
+
+
+@on_loop
+async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        alice = await room.join("alice")
+        async with process(arguments(room.room.url, tmp_path)) as one:
+            await alice.roster.wait_for("bob", within=30)
+            async with asyncio.timeout(10):
+                output, errors = await one.communicate(b"")
+            assert (output, errors, one.returncode) == (b"", b"", 0)
+        async with asyncio.timeout(10):
+            while "bob" in alice.roster:
+                await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_a_member_that_is_removed_ends_with_the_reason(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        alice = await room.join("alice")
+        async with process(arguments(room.room.url, tmp_path)) as one:
+            await alice.roster.wait_for("bob", within=30)
+            await alice.kick("bob", "enough")
+            async with asyncio.timeout(10):
+                assert await one.wait() == 1
+            assert one.stderr is not None
+            assert "out of the space" in (await one.stderr.read()).decode()
+
+
+@on_loop
+async def test_a_gateway_that_is_restarted_is_found_again_and_the_client_goes_on(tmp_path: Path) -> None:
+    everybody = participants(bob=["*"], files=HOST)
+    file = tmp_path / "moot.yaml"
+    file.write_text(yaml.safe_dump({"spaces": {"lab": {"participants": everybody}}}))
+    file.chmod(0o600)
+    gateway = await started(file, "--port", "0")
+    try:
+        port = gateway.url.rpartition(":")[2]
+        async with connect(gateway.url, "lab", "t-files") as files:
+            offer_files(files)
+            async with Client(stdio(gateway.url, tmp_path), mode="legacy") as client:
+                assert text_of(await client.call_tool("read_file", {"path": "a.txt"})) == "hello"
+                await gateway.close()
+                await gateway.end()
+                away = await client.call_tool("read_file", {"path": "a.txt"})
+                assert away.is_error
+                assert "The gateway is away, so read_file was not sent" in text_of(away)
+                gateway = await started(file, "--port", port)
+                with anyio.fail_after(40):
+                    while (result := await client.call_tool("read_file", {"path": "a.txt"})).is_error:
+                        await asyncio.sleep(0.1)
+                assert text_of(result) == "hello"
+    finally:
+        await gateway.close()
+        await gateway.end()
+
+
+# Names outlive the process
+
+
+@on_loop
+async def test_names_are_kept_from_one_start_to_the_next(tmp_path: Path) -> None:
+    """A newcomer does not come by a name that a person has allowed for good."""
+    async with face_room(tmp_path, {"aaa": ["*"]}) as room:
+        files = await room.join("files")
+        files.tool(name="pay")(lambda: "files")
+        async with Client(stdio(room.room.url, tmp_path), mode="legacy") as client:
+            assert [tool.name for tool in (await client.list_tools()).tools][-1] == "pay"
+        await files.close()
+        newcomer = await room.join("aaa")
+        newcomer.tool(name="pay")(lambda: "aaa")
+        async with Client(stdio(room.room.url, tmp_path), mode="legacy") as client:
+            assert [tool.name for tool in (await client.list_tools()).tools][-1] == "aaa__pay"
+            assert (await client.call_tool("pay", {})).is_error
+
+
+def test_several_processes_share_a_file_and_the_first_to_write_keeps_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "names.json"
+    one, two = Offers(), Offers()
+    first, second = NamesFile(path, one), NamesFile(path, two)
+    assert (first.load(), second.load()) == (0, 0)
+    one.tool_names.bind("a", "x")
+    two.tool_names.bind("b", "x")
+    two.tool_names.bind("b", "y")
+    first.save()
+    second.save()
+    third = Offers()
+    assert NamesFile(path, third).load() == 2
+    assert list(third.tool_names) == [("x", "a", "x"), ("y", "b", "y")]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"nonsense",
+        b"[]",
+        b'{"tools":7}',
+        b'{"tools":[["x"],["x","a","y"],[1,2,3],["moot_chat","a","moot_chat"]]}',
+    ],
+)
+def test_a_file_that_makes_no_sense_is_passed_over(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "names.json"
+    path.write_bytes(content)
+    offers = Offers(OWN_NAMES)
+    names = NamesFile(path, offers)
+    assert names.load() == 0
+    offers.tool_names.bind("a", "x")
+    names.save()
+    again = Offers(OWN_NAMES)
+    assert NamesFile(path, again).load() == 1
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    offers = Offers()
+    names = NamesFile(tmp_path / "file" / "names.json", offers)
+    assert names.load() == 0
+    offers.tool_names.bind("a", "x")
+    names.save()
+    assert "names are not kept" in caplog.text
+
+
+def test_every_space_has_its_own_file() -> None:
+    state = Path("/state")
+    places = {place_of(state, url, space) for url in ("http://a", "http://b") for space in ("x", "y")}
+    assert len(places) == 4
+    assert place_of(state, "http://a/", "x") == place_of(state, "http://a", "x")
+
+
+# Configurations and mistakes, in this process
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to stand in, without an environment that helps."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("MOOT_URL", "MOOT_SPACE", "MOOT_TOKEN", "MOOT_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    token_file(tmp_path, "bob")
+    return tmp_path
+
+
+TOLD = ["--gateway", "http://localhost:8080", "--space", "lab", "--token-file", "bob.token"]
+
+
+@pytest.mark.parametrize(
+    ("client", "path", "kind"),
+    [
+        ("claude-code", ["mcpServers", "moot"], {"type": "stdio"}),
+        ("claude-desktop", ["mcpServers", "moot"], {}),
+        ("cursor", ["mcpServers", "moot"], {}),
+        ("vscode", ["servers", "moot"], {"type": "stdio"}),
+        ("generic", [], {}),
+    ],
+)
+def test_a_printed_configuration_says_all_that_is_needed(
+    folder: Path, capsys: pytest.CaptureFixture[str], client: str, path: list[str], kind: dict[str, str]
+) -> None:
+    more = ["--decision-seconds", "5", "--wait-for-others", "--names-file", "none"]
+    assert main(["mcp", *TOLD, *more, "--print-config", client]) == 0
+    said = capsys.readouterr()
+    entry = json.loads(said.out)
+    for name in path:
+        entry = entry[name]
+    assert Path(entry.pop("command")).is_absolute()
+    arguments = entry.pop("args")
+    assert entry == kind
+    absolute = [*TOLD[:-1], str(folder / "bob.token")]
+    assert arguments[arguments.index("mcp") :] == ["mcp", *absolute, *more]
+    assert said.err
+
+
+@on_loop
+async def test_a_printed_configuration_works_from_anywhere(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        await room_with_files(room)
+        token_file(tmp_path, "bob")
+        told = ["--gateway", room.room.url, "--space", "lab", "--token-file", str(tmp_path / "bob.token")]
+        code, output = await command(
+            "mcp", *told, "--names-file", "none", "--print-config", "generic", cwd=tmp_path
+        )
+        assert code == 0
+        entry, _ = json.JSONDecoder().raw_decode(output[output.index("{") :])
+        server = StdioServerParameters(command=entry["command"], args=entry["args"], cwd="/")
+        async with Client(server, mode="legacy") as one:
+            assert text_of(await one.call_tool("read_file", {"path": "a.txt"})) == "hello"
+
+
+def test_a_configuration_for_http_names_the_url_and_the_token(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "http.token").write_text("a-token-of-some-length\n")
+    told = ["mcp", "--http", "127.0.0.1:8090", "--http-token-file", "http.token", "--print-config"]
+    assert main([*told, "claude-code"]) == 0
+    assert json.loads(capsys.readouterr().out)["mcpServers"]["moot"] == {
+        "type": "http",
+        "url": "http://127.0.0.1:8090/mcp",
+        "headers": {"Authorization": "Bearer a-token-of-some-length"},
+    }
+    assert main([*told, "claude-desktop"]) == 1
+    assert "only stdio" in capsys.readouterr().err
+
+
+def test_in_the_folder_of_a_space_a_name_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space = {"participants": {"me": {"capabilities": [{"kind": "*"}]}}}
+    (folder / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"lab": space}}))
+    (folder / "moot.yaml").chmod(0o600)
+    assert main(["mcp", "--as", "me", "--print-config", "cursor"]) == 1
+    assert "no token yet" in capsys.readouterr().err
+    load(folder / "moot.yaml", environ={})
+    assert main(["mcp", "--as", "me", "--print-config", "cursor"]) == 0
+    arguments = json.loads(capsys.readouterr().out)["mcpServers"]["moot"]["args"]
+    fixed = arguments[arguments.index("mcp") :]
+    assert fixed[:5] == ["mcp", "--gateway", "http://127.0.0.1:8080", "--space", "lab"]
+    assert Path(fixed[6]).is_file()
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([], "no space here"),
+        (["--gateway", "http://localhost:1"], "needs --token-file"),
+        (["--gateway", "http://localhost:1", "--token-file", "missing"], "missing"),
+        ([*TOLD, "--decision-seconds", "0"], "more than 0"),
+        ([*TOLD, "--http", "8090"], "HOST:PORT"),
+        ([*TOLD, "--http", "127.0.0.1:x"], "HOST:PORT"),
+        ([*TOLD, "--http", "0.0.0.0:0"], "--http-token-file"),
+        ([*TOLD, "--http", "127.0.0.1:0", "--http-token-file", "bob.token"], "fewer than 16"),
+        (["--print-config", "cursor", "--gateway", "http://x"], "--token-file"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_what_is_missing_or_wrong_is_named_before_anything_is_joined(
+    capsys: pytest.CaptureFixture[str], told: list[str], words: str
+) -> None:
+    assert main(["mcp", *told]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err

@@ -1,0 +1,223 @@
+"""A server that hangs, dies, floods, answers garbage, changes its tools or prints: the space does not notice.
+
+The caller gets an error that says what happened, the member stays, and others go on talking meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.errors import McpError
+from moot.participant import JoinedSpace
+from moot.protocol.envelope import Envelope
+from tests.bridge.rooms import BridgedRoom, bridged_room, call
+from tests.gateway.lab import on_loop, soon
+from tests.mcp.upstreams import QUICK, gone, script, text_of, value_of
+
+HASTY = replace(QUICK, call_seconds=0.3, health_seconds=0.3)
+
+
+async def _others_talk(space: BridgedRoom, meanwhile: Awaitable[Any]) -> Any:
+    """Two members chat while something goes wrong elsewhere; what became of that."""
+    bob = space.members["bob"]
+    heard = 0
+
+    @space.members["alice"].on("chat")
+    def _note(envelope: Envelope) -> None:
+        nonlocal heard
+        heard += envelope.sender == "bob"
+
+    trouble = asyncio.ensure_future(meanwhile)
+    said = 0
+    while not trouble.done() or said < 5:
+        await bob.chat("still here")
+        said += 1
+        await soon(lambda wanted=said: heard == wanted, within=2.0)  # type: ignore[misc]
+        await asyncio.wait([trouble], timeout=0.02)
+    return await trouble
+
+
+async def _stays(alice: JoinedSpace) -> None:
+    """The member never left, and its server is back."""
+    assert "host" in alice.roster
+    assert text_of(await call(alice, "sleep", {"seconds": 0})) == "slept"
+
+
+@on_loop
+@pytest.mark.parametrize(
+    ("tool", "arguments", "says"),
+    [
+        ("hang", {}, "did not answer tools/call within 0.3 s"),
+        ("freeze", {}, "did not answer tools/call within 0.3 s"),
+        ("die", {"code": 4}, "ended with exit code 4 before it answered"),
+        ("garbage", {}, "cannot be read"),
+        ("deep", {}, "nested deeper"),
+        ("nothing", {}, "neither a result object nor an error"),
+        ("flood_lines", {}, "did not answer tools/call within 0.3 s"),
+        ("flood_one_line", {}, "did not answer tools/call within 0.3 s"),
+        ("flood", {}, "did not answer tools/call within 0.3 s"),
+    ],
+)
+async def test_the_caller_is_told_and_nobody_else_notices(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], says: str
+) -> None:
+    async with bridged_room(tmp_path) as space:
+        await space.bridge(script("odd"), limits=HASTY)
+        alice, _ = await space.join("alice"), await space.join("bob")
+        left: list[Envelope] = []
+        alice.on("system/presence")(left.append)
+
+        async def trouble() -> str:
+            with pytest.raises(McpError) as caught:
+                await call(alice, tool, arguments)
+            return caught.value.message
+
+        assert says in await _others_talk(space, trouble())
+        await _stays(alice)
+        assert [each.payload["event"] for each in left] == []
+
+
+@on_loop
+async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space:
+        await space.bridge(script("odd"))
+        alice, bob = await space.join("alice"), await space.join("bob")
+        await bob.request("host", "resources/subscribe", {"uri": "odd://a"})
+        heard: list[Envelope] = []
+
+        @bob.on("mcp/request")
+        def _note(envelope: Envelope) -> None:
+            heard.append(envelope)
+
+        progress: list[Any] = []
+        logs: list[Any] = []
+        meta = {"io.modelcontextprotocol/logLevel": "debug"}
+        work = call(
+            alice,
+            "flood",
+            {"count": 2_500},
+            also={"_meta": meta},
+            progress=progress.append,
+            log=logs.append,
+            timeout=30,
+        )
+        result = await _others_talk(space, work)
+        assert text_of(result) == "done"
+        assert 1 <= len(progress) < 200
+        # Five hundred came; the ones that were too many are counted, in words.
+        assert 1 <= len(logs) <= 501
+        methods = [each.payload["method"] for each in heard if each.sender == "host"]
+        assert methods.count("notifications/tools/list_changed") < 10
+        assert 1 <= methods.count("notifications/resources/updated") < 200
+        assert "vendor/noise" not in methods
+
+
+@on_loop
+async def test_what_is_printed_to_stdout_harms_nobody(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space:
+        bridge = await space.bridge(script("odd", "--greeting", "hello from a print"))
+        alice, _ = await space.join("alice"), await space.join("bob")
+        assert text_of(await _others_talk(space, call(alice, "junk"))) == "after the junk"
+        assert bridge.upstream.counts.junk >= 4
+
+
+@on_loop
+async def test_an_answer_too_large_for_the_space_is_told_as_such(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space:
+        await space.bridge(script("odd"))
+        alice = await space.join("alice")
+        with pytest.raises(McpError) as caught:
+            await call(alice, "huge", {"size": 3_000_000})
+        assert "the answer cannot be sent" in caught.value.message
+        await _stays(alice)
+
+
+# D-87
+
+
+@on_loop
+@pytest.mark.parametrize("tell", [True, False])
+async def test_a_tool_that_changes_is_shown_and_withheld_until_somebody_consents(
+    tmp_path: Path, tell: bool
+) -> None:
+    async with bridged_room(tmp_path) as space:
+        bridge = await space.bridge(script("odd"), pins_file=tmp_path / "pins.json")
+        alice = await space.join("alice")
+        chats: list[str] = []
+
+        @alice.on("chat")
+        def _note(envelope: Envelope) -> None:
+            chats.append(envelope.payload["text"])
+
+        assert "echo" in [tool["name"] for tool in await alice.list_all("host", "tools")]
+        await call(alice, "change", {"to": "now evil \x1b[2J", "tell": tell})
+        if not tell:
+            # A server that does not tell is found out at the next list.
+            await alice.list_all("host", "tools")
+        await soon(lambda: "echo" in bridge.changes)
+        with pytest.raises(
+            McpError, match="is withheld until the operator of this bridge accepts the change"
+        ):
+            await call(alice, "echo")
+        assert "echo" not in [tool["name"] for tool in await alice.list_all("host", "tools")]
+        await soon(lambda: bool(chats))
+        assert '"description": "first" → "now evil \\u001b[2J"' in chats[0]
+        # The rest of the server goes on.
+        assert text_of(await call(alice, "sleep")) == "slept"
+        assert bridge.accept() == ["echo"]
+        assert "echo" in [tool["name"] for tool in await alice.list_all("host", "tools")]
+        await call(alice, "echo")
+
+
+@on_loop
+async def test_a_change_between_two_runs_is_found_before_the_first_call(tmp_path: Path) -> None:
+    pins = tmp_path / "pins.json"
+    server = script("odd")
+    async with bridged_room(tmp_path) as space:
+        async with space.stack:
+            first = await space.bridge(server, pins_file=pins)
+            await soon(lambda: pins.exists())
+            assert not first.changes
+        pins.write_text(pins.read_text().replace(_hash_of(pins, "echo"), "0" * 64))
+        space.stack = type(space.stack)()
+        async with space.stack:
+            await space.bridge(server, pins_file=pins)
+            alice = await space.join("alice")
+            with pytest.raises(McpError, match="is withheld"):
+                await call(alice, "echo")
+        space.stack = type(space.stack)()
+        async with space.stack:
+            await space.bridge(server, pins_file=pins, accept_changes=True)
+            alice = await space.join("alice")
+            await call(alice, "echo")
+        space.stack = type(space.stack)()
+        async with space.stack:
+            careless = await space.bridge(server, pins_file=pins, pin=False)
+            alice = await space.join("alice")
+            await call(alice, "change", {"to": "third"})
+            await soon(lambda: "echo" in careless.changes)
+            await call(alice, "echo")
+
+
+def _hash_of(pins: Path, tool: str) -> str:
+    (server,) = json.loads(pins.read_text())["servers"].values()
+    return str(server[tool]["sha256"])
+
+
+@on_loop
+async def test_nothing_of_a_server_is_left_when_its_bridge_ends(tmp_path: Path) -> None:
+    async with bridged_room(tmp_path) as space:
+        alice = await space.join("alice")
+        async with space.stack:
+            await space.bridge(script("odd"))
+            pid = value_of(await call(alice, "told"))["pid"]
+            grandchild = int(text_of(await call(alice, "spawn")))
+        await gone(pid)
+        await gone(grandchild)

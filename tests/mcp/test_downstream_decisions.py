@@ -1,0 +1,320 @@
+"""A call that somebody has to decide on: the client learns of it the best way it can, never by an error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from pydantic import Field
+
+from mcp import MCPError
+from moot.mcp.downstream.limits import FaceLimits
+from tests.gateway.lab import on_loop
+from tests.mcp.http_shop import Open, open_shop
+from tests.mcp.shop import QUESTION
+from tests.mcp.test_downstream_clients import at, text_of
+
+# Nothing is decided within this by itself, so that every way beyond waiting is taken.
+HASTY = FaceLimits(decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5, task_poll_seconds=0.05)
+ERAS = ["legacy", "2026-07-28"]
+TASKS = "io.modelcontextprotocol/tasks"
+
+
+class TaskMade(types.Result):
+    result_type: Literal["task"] = Field(alias="resultType")
+    task_id: str = Field(alias="taskId")
+    status: str
+    status_message: str = Field(alias="statusMessage")
+    ttl_ms: int | None = Field(alias="ttlMs")
+    poll_interval_ms: int = Field(alias="pollIntervalMs")
+    created_at: str = Field(alias="createdAt")
+
+
+class TasksParams(types.RequestParams):
+    task_id: str = Field(alias="taskId", serialization_alias="taskId")
+    input_responses: dict[str, Any] | None = Field(
+        default=None, alias="inputResponses", serialization_alias="inputResponses"
+    )
+
+
+class TasksRequest(types.Request[TasksParams, str]):
+    name_param = "taskId"
+
+
+class AnyResult(types.Result):
+    model_config = types.Result.model_config | {"extra": "allow"}
+
+
+async def ask(session: Any, method: str, id: str, responses: dict[str, Any] | None = None) -> dict[str, Any]:
+    params = TasksParams(taskId=id, inputResponses=responses)
+    answer = await session.send_request(TasksRequest(method=method, params=params), AnyResult)
+    made: dict[str, Any] = answer.model_dump(by_alias=True)
+    return made
+
+
+class Tasks(ClientExtension):
+    """A client that follows tasks as the extension says, and shows the test what it saw."""
+
+    identifier = TASKS
+
+    def __init__(self, shop: Open, *, cancel: bool = False, first: dict[str, Any] | None = None) -> None:
+        self.shop = shop
+        self.cancel = cancel
+        self.first = first
+        self.made: list[TaskMade] = []
+        self.seen: list[str] = []
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        return [ResultClaim(result_type="task", model=TaskMade, resolve=self.follow)]
+
+    async def follow(self, made: TaskMade, context: ClaimContext) -> types.CallToolResult:
+        self.made.append(made)
+        while True:
+            task = await ask(context.session, "tasks/get", made.task_id)
+            self.seen.append(task["status"])
+            match task["status"]:
+                case "completed":
+                    return types.CallToolResult.model_validate(task["result"])
+                case "failed":
+                    raise MCPError(task["error"]["code"], task["error"]["message"])
+                case "cancelled":
+                    return types.CallToolResult(content=[], is_error=True)
+                case "input_required":
+                    (key,) = task["inputRequests"]
+                    answer = {"action": "accept", "content": {"name": "Ada"}}
+                    await ask(context.session, "tasks/update", made.task_id, {key: answer, "unknown": {}})
+            if self.cancel:
+                await ask(context.session, "tasks/cancel", made.task_id)
+            elif task["status"] == "working":
+                decision = self.shop.shop.decisions[-1]
+                decision.approve(self.first if len(self.shop.shop.decisions) == 1 else None)
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_a_decision_that_comes_soon_is_all_that_the_client_notices(mode: Any) -> None:
+    async with open_shop() as shop, at(shop, "http", mode) as one:
+        async with anyio.create_task_group() as group:
+
+            async def call() -> None:
+                assert text_of(await one.call_tool("decide", {})) == "done as agreed"
+
+            group.start_soon(call)
+            await shop.shop.until(lambda: shop.shop.decisions)
+            shop.shop.decisions[0].approve()
+        assert shop.face.counts.channels == {}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> None:
+    heard: list[tuple[float, str | None]] = []
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, message))
+
+    limits = FaceLimits(decision_seconds=30, progress_seconds=0.02)
+    async with open_shop(limits) as shop, at(shop, "http", mode) as one:
+        async with anyio.create_task_group() as group:
+
+            async def call() -> None:
+                await one.call_tool("decide", {}, progress_callback=progress)
+
+            group.start_soon(call)
+            await shop.shop.until(lambda: shop.shop.decisions)
+            with anyio.fail_after(10):
+                while len(heard) < 3:
+                    await asyncio.sleep(0.01)
+            shop.shop.decisions[0].reject()
+        amounts = [done for done, _ in heard]
+        assert amounts == sorted(set(amounts))
+        assert amounts[-1] < 1
+        assert heard[0][1] == "waiting for a decision"
+
+
+@pytest.mark.parametrize(("way", "mode"), [("http", "legacy"), ("sse", "legacy"), ("http", "2026-07-28")])
+@on_loop
+async def test_a_client_that_can_be_told_by_no_means_gets_a_pending_result(way: str, mode: Any) -> None:
+    async with open_shop(HASTY) as shop, at(shop, way, mode) as one:
+        result = await one.call_tool("decide", {})
+        assert (text_of(result), result.is_error) == ("pending under p-1", False)
+        assert shop.face.counts.channels == {"pending": 1}
+        assert shop.shop.decisions[0].withdrawn is None
+
+
+@on_loop
+async def test_a_client_with_tasks_follows_the_decision_as_a_task() -> None:
+    async with open_shop(HASTY) as shop:
+        extension = Tasks(shop)
+        async with at(shop, "http", "2026-07-28", extensions=[extension]) as one:
+            assert text_of(await one.call_tool("decide", {})) == "done as agreed"
+        made = extension.made[0]
+        assert (made.task_id, made.status, made.ttl_ms, made.poll_interval_ms) == (
+            "p-1",
+            "working",
+            60_000,
+            50,
+        )
+        assert extension.seen == ["working", "completed"]
+        assert shop.face.counts.channels == {"tasks": 1}
+
+
+@on_loop
+async def test_a_task_that_is_cancelled_is_withdrawn() -> None:
+    async with open_shop(HASTY) as shop:
+        extension = Tasks(shop, cancel=True)
+        async with at(shop, "http", "2026-07-28", extensions=[extension]) as one:
+            assert (await one.call_tool("decide", {})).is_error
+        assert extension.seen == ["working", "cancelled"]
+        assert shop.shop.decisions[0].withdrawn == "cancelled by the client"
+
+
+@on_loop
+async def test_a_task_takes_the_input_that_its_tool_wants_and_decides_again() -> None:
+    wants = {"resultType": "input_required", "inputRequests": {"who": QUESTION}, "requestState": "s1"}
+    async with open_shop(HASTY) as shop:
+        extension = Tasks(shop, first=wants)
+        async with at(shop, "http", "2026-07-28", extensions=[extension]) as one:
+            assert text_of(await one.call_tool("decide", {"text": "x"})) == "done as agreed"
+        again = shop.shop.decisions[1].pending.call.params
+        assert again["inputResponses"] == {"who": {"action": "accept", "content": {"name": "Ada"}}}
+        assert (again["requestState"], again["arguments"]) == ("s1", {"text": "x"})
+        assert extension.seen[:2] == ["working", "input_required"]
+        assert extension.seen[-1] == "completed"
+
+
+@on_loop
+async def test_an_unknown_task_and_a_client_without_tasks_are_told_so() -> None:
+    async with open_shop(HASTY) as shop:
+        async with at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
+            with pytest.raises(MCPError, match="no such task"):
+                await ask(one.session, "tasks/get", "p-9")
+        async with at(shop, "http", "2026-07-28") as one:
+            with pytest.raises(MCPError) as caught:
+                await ask(one.session, "tasks/get", "p-1")
+            assert caught.value.error.code == -32021
+
+
+class Person:
+    """Who sits at a client and answers "wait or withdraw?"."""
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = list(choices)
+        self.asked: list[str] = []
+        self.reading = asyncio.Event()
+
+    async def __call__(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        self.asked.append(params.message)
+        self.reading.set()
+        choice = self.choices.pop(0)
+        if choice == "think":
+            await asyncio.Event().wait()
+        if choice in ("decline", "cancel"):
+            return types.ElicitResult(action=choice)  # type: ignore[arg-type]
+        return types.ElicitResult(action="accept", content={"decision": choice})
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_a_person_who_withdraws_ends_it(mode: Any) -> None:
+    person = Person("withdraw")
+    async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
+        result = await one.call_tool("decide", {"text": "x"})
+        assert (result.is_error, text_of(result)) == (True, "withdrawn")
+        assert shop.shop.decisions[0].withdrawn == "withdrawn by the person at the client"
+        assert person.asked == ["Somebody has to agree to decide.\nWaiting for a decision."]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_a_person_who_waits_gets_the_answer_when_it_comes(mode: Any) -> None:
+    person = Person("wait", "wait", "wait", "wait", "wait")
+    async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
+        async with anyio.create_task_group() as group:
+
+            async def call() -> None:
+                assert text_of(await one.call_tool("decide", {"text": "x"})) == "done as agreed"
+
+            group.start_soon(call)
+            await person.reading.wait()
+            shop.shop.decisions[0].approve()
+        assert len(shop.shop.decisions) == 1
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("choice", ["decline", "cancel"])
+@on_loop
+async def test_a_person_who_closes_the_dialog_gets_the_pending_result(mode: Any, choice: str) -> None:
+    person = Person(choice)
+    async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
+        assert text_of(await one.call_tool("decide", {})) == "pending under p-1"
+        assert shop.shop.decisions[0].withdrawn is None
+
+
+@on_loop
+async def test_a_stateless_client_is_asked_a_few_times_and_then_told_that_it_is_pending() -> None:
+    person = Person(*["wait"] * 10)
+    async with open_shop(HASTY) as shop:
+        async with at(shop, "http", "2026-07-28", elicitation_callback=person) as one:
+            assert text_of(await one.call_tool("decide", {})) == "pending under p-1"
+        assert len(person.asked) == HASTY.dialog_rounds
+        assert len(shop.shop.decisions) == 1
+
+
+@on_loop
+async def test_the_dialog_goes_away_when_somebody_decides_meanwhile() -> None:
+    """Handshake era: the question is cancelled at the client."""
+    person = Person("think")
+    async with open_shop(HASTY) as shop, at(shop, "http", "legacy", elicitation_callback=person) as one:
+
+        async def call() -> None:
+            assert text_of(await one.call_tool("decide", {})) == "rejected by bob: unsafe"
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await person.reading.wait()
+            shop.shop.decisions[0].reject()
+        assert shop.face.counts.channels == {"elicitation": 1}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_a_client_that_gives_up_waiting_withdraws(mode: Any) -> None:
+    async with open_shop() as shop, at(shop, "http", mode) as one:
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.call_tool, "decide", {})
+            await shop.shop.until(lambda: shop.shop.decisions)
+            group.cancel_scope.cancel()
+        decision = shop.shop.decisions[0]
+        with anyio.fail_after(10):
+            await decision.pending.finished.wait()
+        assert decision.withdrawn == "cancelled by the client"
+        # The SDK's client fails when it is closed while an answer comes in, so let it take that first.
+        await one.call_tool("echo", {})
+
+
+@on_loop
+async def test_a_request_state_gets_no_other_calls_answer() -> None:
+    async with open_shop(HASTY) as shop:
+        person = Person("wait")
+        async with at(shop, "http", "2026-07-28", elicitation_callback=person) as one:
+            first = await one.session.call_tool("decide", {"text": "mine"}, allow_input_required=True)
+            assert isinstance(first, types.InputRequiredResult)
+            shop.shop.decisions[0].approve()
+            for name, arguments, state in (
+                ("decide", {"text": "other"}, first.request_state),
+                ("echo", {"text": "mine"}, first.request_state),
+                ("decide", {"text": "mine"}, f"{first.request_state}0x"),
+            ):
+                with pytest.raises(MCPError, match="request state"):
+                    await one.session.call_tool(name, arguments, request_state=state)
+            answer = await one.session.call_tool(
+                "decide", {"text": "mine"}, request_state=first.request_state
+            )
+            assert text_of(answer) == "done as agreed"

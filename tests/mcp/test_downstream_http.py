@@ -1,0 +1,384 @@
+"""The face over HTTP as bytes: who is let in, which era it is, what streams carry and how they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from moot.mcp.downstream.backend import Changed
+from moot.mcp.downstream.limits import FaceLimits
+from tests.gateway.lab import on_loop
+from tests.mcp.http_shop import Open, open_shop
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+TYPES = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+def body(method: str, params: dict[str, Any] | None = None, id: Any = 1) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+
+
+def stateless(method: str, params: Any = None, /, **headers: str) -> dict[str, Any]:
+    """What httpx needs to post a stateless request."""
+    params = params or {}
+    told = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    named = params.get("name") or params.get("uri")
+    if named:
+        told["mcp-name"] = named
+    return {"json": body(method, {**params, "_meta": META}), "headers": TYPES | told | headers}
+
+
+@asynccontextmanager
+async def http(
+    limits: FaceLimits | None = None, **more: Any
+) -> AsyncIterator[tuple[Open, httpx.AsyncClient]]:
+    async with open_shop(limits, **more) as shop, httpx.AsyncClient(timeout=10) as client:
+        yield shop, client
+
+
+async def opened(shop: Open, client: httpx.AsyncClient) -> dict[str, str]:
+    """Shake hands; the headers of a session."""
+    answer = await client.post(shop.url, json=body("initialize", HELLO), headers=TYPES)
+    assert answer.status_code == 200
+    headers = TYPES | {
+        "mcp-session-id": answer.headers["mcp-session-id"],
+        "mcp-protocol-version": "2025-11-25",
+    }
+    done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert (await client.post(shop.url, json=done, headers=headers)).status_code == 202
+    return headers
+
+
+async def events(response: httpx.Response, count: int) -> list[dict[str, str]]:
+    """The next events of a stream."""
+    found: list[dict[str, str]] = []
+    event: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if line:
+            name, _, value = line.partition(": ")
+            event[name] = value
+        elif event:
+            if set(event) != {""}:
+                found.append(event)
+            event = {}
+            if len(found) == count:
+                break
+    return found
+
+
+# Who is let in (D-84)
+
+
+STRANGERS: list[tuple[dict[str, str], int]] = [
+    ({"host": "evil.example:1"}, 421),
+    ({"host": "127.0.0.1"}, 421),
+    ({"origin": "http://evil.example"}, 403),
+    ({"origin": "null"}, 403),
+    ({"content-type": "text/plain"}, 415),
+    ({"accept": "application/json"}, 406),
+    ({"accept": "text/html"}, 406),
+    ({"accept": "*/*"}, 200),
+    ({"accept": "application/*, text/*;q=0.5"}, 200),
+]
+
+
+@on_loop
+async def test_strangers_are_turned_away_before_anything_is_read() -> None:
+    async with http() as (shop, client):
+        for headers, status in STRANGERS:
+            answer = await client.post(shop.url, **stateless("tools/list", **headers))
+            assert answer.status_code == status, headers
+            assert status == 200 or answer.json()["error"]["code"] == -32600
+
+
+@on_loop
+async def test_our_own_pages_and_loopback_names_are_let_in() -> None:
+    async with http() as (shop, client):
+        for host in (f"127.0.0.1:{shop.port}", f"localhost:{shop.port}", f"[::1]:{shop.port}"):
+            both = {"host": host, "origin": f"http://{host}"}
+            assert (await client.post(shop.url, **stateless("tools/list", **both))).status_code == 200
+
+
+@on_loop
+async def test_a_token_is_asked_for_and_compared() -> None:
+    async with http(token="a-token-of-some-length") as (shop, client):
+        for header, status in (
+            (None, 401),
+            ("Bearer wrong", 401),
+            ("Basic a-token-of-some-length", 401),
+            ("Bearer a-token-of-some-length", 200),
+            ("bearer a-token-of-some-length", 200),
+        ):
+            headers = {} if header is None else {"authorization": header}
+            answer = await client.post(shop.url, **stateless("tools/list", **headers))
+            assert answer.status_code == status
+            assert (answer.headers.get("www-authenticate") == "Bearer") == (status == 401)
+        assert (await client.get(shop.url.replace("/mcp", "/sse"))).status_code == 401
+
+
+@on_loop
+async def test_a_body_has_a_limit_whether_or_not_it_says_its_length() -> None:
+    async with http(FaceLimits(message_bytes=1000)) as (shop, client):
+        long = b" " * 1001
+
+        async def dripping() -> AsyncIterator[bytes]:
+            for _ in range(11):
+                yield b" " * 100
+
+        for content in (long, dripping()):
+            answer = await client.post(shop.url, content=content, headers=TYPES)
+            assert answer.status_code == 413
+
+
+ELSEWHERE = [
+    ("GET", "/", 404),
+    ("POST", "/other", 404),
+    ("PUT", "/mcp", 405),
+    ("OPTIONS", "/mcp", 405),
+    ("POST", "/sse", 404),
+    ("GET", "/messages", 404),
+    ("POST", "/messages?session_id=x", 404),
+]
+
+
+@on_loop
+async def test_there_is_nothing_else_here() -> None:
+    async with http() as (shop, client):
+        for method, path, status in ELSEWHERE:
+            url = f"http://127.0.0.1:{shop.port}{path}"
+            answer = await client.request(method, url, headers=TYPES, content=b"{}")
+            assert answer.status_code == status, (method, path)
+
+
+# The stateless era
+
+
+ERRORS: list[tuple[str, dict[str, Any], dict[str, str], int | None, int]] = [
+    ("tools/list", {}, {"mcp-protocol-version": "2025-11-25"}, -32020, 400),
+    ("tools/list", {}, {"mcp-method": "tools/call"}, -32020, 400),
+    ("tools/list", {}, {"mcp-method": ""}, -32020, 400),
+    ("tools/call", {"name": "echo"}, {"mcp-name": "fail"}, -32020, 400),
+    ("tools/call", {"name": "echo"}, {"mcp-name": "=?base64?!?="}, -32020, 400),
+    ("tools/call", {"name": "echo"}, {"mcp-name": "=?base64?ZWNobw==?="}, None, 200),
+    ("resources/read", {"uri": "note://one"}, {"mcp-name": "note://two"}, -32020, 400),
+    ("tools/burn", {}, {}, -32601, 404),
+    ("tools/call", {"name": "fail"}, {}, -32050, 200),
+    ("tools/call", {"name": "ask_name"}, {}, -32021, 400),
+    ("resources/read", {"uri": "gone://x"}, {}, -32602, 400),
+]
+
+
+@on_loop
+async def test_headers_repeat_the_body_and_errors_have_a_status() -> None:
+    async with http() as (shop, client):
+        for method, params, headers, code, status in ERRORS:
+            answer = await client.post(shop.url, **stateless(method, params, **headers))
+            assert answer.status_code == status, (method, headers)
+            assert answer.headers["content-type"] == "application/json"
+            assert "mcp-session-id" not in answer.headers
+            assert answer.json()["id"] == 1
+            assert answer.json().get("error", {}).get("code") == code
+
+
+@on_loop
+async def test_a_missing_or_doubled_header_is_a_mismatch() -> None:
+    async with http() as (shop, client):
+        post = stateless("tools/list")
+        del post["headers"]["mcp-protocol-version"]
+        assert (await client.post(shop.url, **post)).json()["error"]["code"] == -32020
+        post = stateless("tools/list")
+        post["headers"] = [*post["headers"].items(), ("mcp-method", "tools/list")]
+        assert (await client.post(shop.url, **post)).json()["error"]["code"] == -32020
+
+
+@on_loop
+async def test_an_unknown_version_is_told_what_is_spoken_here() -> None:
+    async with http() as (shop, client):
+        meta = META | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
+        headers = TYPES | {"mcp-protocol-version": "2099-01-01", "mcp-method": "server/discover"}
+        answer = await client.post(shop.url, json=body("server/discover", {"_meta": meta}), headers=headers)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2099-01-01"}
+        note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        assert (await client.post(shop.url, json=note, headers=headers)).status_code == 400
+        headers["mcp-protocol-version"] = "2026-07-28"
+        assert (await client.post(shop.url, json=note, headers=headers)).status_code == 202
+        response = {"jsonrpc": "2.0", "id": 1, "result": {}}
+        assert (await client.post(shop.url, json=response, headers=headers)).status_code == 400
+        for method in ("GET", "DELETE"):
+            assert (await client.request(method, shop.url, headers=headers)).status_code == 405
+
+
+@on_loop
+async def test_arguments_that_a_tool_wants_repeated_as_headers_are_compared() -> None:
+    async with http() as (shop, client):
+        params = {"name": "routed", "arguments": {"region": "eu"}}
+        for headers, code in (
+            ({"mcp-param-region": "eu"}, None),
+            ({"mcp-param-region": "=?base64?ZXU=?="}, None),
+            ({"mcp-param-region": "us"}, -32020),
+            ({}, -32020),
+        ):
+            answer = await client.post(shop.url, **stateless("tools/call", params, **headers))
+            assert answer.json().get("error", {}).get("code") == code
+
+
+@on_loop
+async def test_discovery_says_what_is_here_and_how_long_that_is_good() -> None:
+    async with http() as (shop, client):
+        result = (await client.post(shop.url, **stateless("server/discover"))).json()["result"]
+        assert result["supportedVersions"] == ["2026-07-28"]
+        assert result["instructions"] == "Ask for anything."
+        assert result["capabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
+        assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
+        assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "shop"
+        for method, params in (("tools/list", {}), ("resources/read", {"uri": "note://one"})):
+            made = (await client.post(shop.url, **stateless(method, params))).json()["result"]
+            assert (made["resultType"], made["ttlMs"], made["cacheScope"]) == ("complete", 0, "private")
+
+
+@on_loop
+async def test_what_happens_on_the_way_makes_a_stream_and_a_stream_carries_no_ids() -> None:
+    async with http() as (shop, client):
+        post = stateless("tools/call", {"name": "shout"})
+        post["json"]["params"]["_meta"] = META | {"progressToken": 7}
+        answer = await client.post(shop.url, **post)
+        assert answer.headers["content-type"] == "text/event-stream"
+        assert answer.headers["x-accel-buffering"] == "no"
+        data = [line for line in answer.text.splitlines() if line.startswith("data: ")]
+        messages = [json.loads(line.removeprefix("data: ")) for line in data]
+        assert [each.get("method", "response") for each in messages] == ["notifications/progress"] * 2 + [
+            "response"
+        ]
+        assert messages[0]["params"]["x-vendor"] == 1
+        assert "id: " not in answer.text
+
+
+@on_loop
+async def test_hanging_up_cancels_and_a_long_silence_becomes_a_stream_that_lives() -> None:
+    async with http(FaceLimits(silence_seconds=0.05, keepalive_seconds=0.05)) as (shop, client):
+        async with client.stream("POST", shop.url, **stateless("tools/call", {"name": "hang"})) as response:
+            assert response.headers["content-type"] == "text/event-stream"
+            async for line in response.aiter_lines():
+                assert line == ": still here"
+                break
+        await shop.shop.until(lambda: shop.shop.given_up == 1)
+
+
+# The handshake era
+
+
+@on_loop
+async def test_a_session_is_opened_used_and_ended() -> None:
+    async with http() as (shop, client):
+        headers = await opened(shop, client)
+        assert (await client.post(shop.url, json=body("tools/list"), headers=headers)).status_code == 200
+        assert (await client.request("DELETE", shop.url, headers=headers)).status_code == 200
+        gone = await client.post(shop.url, json=body("tools/list"), headers=headers)
+        assert (gone.status_code, gone.json()["error"]["code"]) == (404, -32600)
+        assert (await client.post(shop.url, json=body("tools/list"), headers=TYPES)).status_code == 400
+        assert len(shop.http.sessions) == 0
+
+
+@on_loop
+async def test_a_handshake_that_fails_leaves_no_session() -> None:
+    async with http() as (shop, client):
+        answer = await client.post(shop.url, json=body("initialize", {}), headers=TYPES)
+        assert answer.json()["error"]["code"] == -32602
+        assert len(shop.http.sessions) == 0
+
+
+@on_loop
+async def test_sessions_have_a_limit_and_idle_ones_make_room() -> None:
+    async with http(FaceLimits(sessions=2, session_seconds=0.2)) as (shop, client):
+        await opened(shop, client)
+        await opened(shop, client)
+        answer = await client.post(shop.url, json=body("initialize", HELLO), headers=TYPES)
+        assert answer.status_code == 503
+        await asyncio.sleep(0.25)
+        await opened(shop, client)
+        assert len(shop.http.sessions) == 1
+
+
+@on_loop
+async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_stream() -> None:
+    async with http(FaceLimits(silence_seconds=0.01)) as (shop, client):
+        headers = await opened(shop, client)
+        hang = body("tools/call", {"name": "hang"}, id="h")
+        async with client.stream("POST", shop.url, json=hang, headers=headers) as response:
+            assert (await client.post(shop.url, json=hang, headers=headers)).status_code == 400
+            note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "h"}}
+            await client.post(shop.url, json=note, headers=headers)
+            _priming, last = await events(response, 2)
+            assert json.loads(last["data"])["error"]["code"] == -32800
+        assert (await client.post(shop.url, json=body("ping", id="h"), headers=headers)).status_code == 200
+
+
+@on_loop
+async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None:
+    """MCP 2025-11-25: a first event without data gives an id to come back with."""
+    async with http(FaceLimits(silence_seconds=0.01)) as (shop, client):
+        headers = await opened(shop, client)
+        call = body("tools/call", {"name": "decide"}, id="d")
+        async with client.stream("POST", shop.url, json=call, headers=headers) as response:
+            (priming,) = await events(response, 1)
+            assert (priming["data"], priming["retry"]) == ("", "1000")
+        await shop.shop.until(lambda: shop.shop.decisions)
+        # The connection is gone, the call is not: hanging up is no cancelling in this era.
+        shop.shop.decisions[0].approve()
+        again = headers | {"last-event-id": priming["id"]}
+        async with client.stream("GET", shop.url, headers=again) as response:
+            _, answer = await events(response, 2)
+            assert json.loads(answer["data"])["result"]["content"][0]["text"] == "done as agreed"
+        async with client.stream("GET", shop.url, headers=headers | {"last-event-id": answer["id"]}) as rest:
+            assert [each["data"] for each in await events(rest, 9)] == [""]
+        for nonsense in ("x", "99-1", "1-x", ""):
+            answered = await client.get(shop.url, headers=headers | {"last-event-id": nonsense})
+            assert answered.status_code == 404
+
+
+@on_loop
+async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_reader_gets_it() -> None:
+    async with http() as (shop, client):
+        headers = await opened(shop, client)
+        shop.shop.tell(Changed("tools"))
+        async with client.stream("GET", shop.url, headers=headers) as first:
+            _, heard = await events(first, 2)
+            assert json.loads(heard["data"])["method"] == "notifications/tools/list_changed"
+            async with client.stream("GET", shop.url, headers=headers) as second:
+                shop.shop.tell(Changed("prompts"))
+                _, heard = await events(second, 2)
+                assert json.loads(heard["data"])["method"] == "notifications/prompts/list_changed"
+        assert (await client.get(shop.url, headers=headers | {"accept": "text/html"})).status_code == 406
+
+
+@on_loop
+async def test_what_is_no_message_is_answered_with_what_is_wrong() -> None:
+    async with http() as (shop, client):
+        for content, code in ((b"nonsense", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0"}', -32600)):
+            answer = await client.post(shop.url, content=content, headers=TYPES)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+            assert answer.json()["id"] is None
+
+
+@on_loop
+async def test_closing_the_face_ends_every_stream() -> None:
+    async with httpx.AsyncClient(timeout=10) as client:
+        async with open_shop() as shop:
+            headers = await opened(shop, client)
+            reading = asyncio.create_task(client.get(shop.url, headers=headers))
+            listening = asyncio.create_task(
+                client.post(shop.url, **stateless("subscriptions/listen", {"notifications": {}}))
+            )
+            await shop.shop.until(lambda: shop.shop.listeners == 2)
+        done = await asyncio.gather(reading, listening, return_exceptions=True)
+        assert len(done) == 2

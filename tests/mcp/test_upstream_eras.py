@@ -1,0 +1,384 @@
+"""Both eras over every transport: which one a server speaks is found out, and callers need not know."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from moot.errors import McpError, UsageError
+from moot.mcp.children import ChildLimits, Command
+from moot.mcp.eras import (
+    CLIENT_CAPABILITIES_KEY,
+    LOG_LEVEL_KEY,
+    SERVER_INFO_KEY,
+    JsonObject,
+)
+from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, open_upstream
+from tests.gateway.lab import on_loop
+from tests.mcp.upstreams import NODE, PATIENT, QUICK, Heard, call, script, served, text_of, up, value_of
+
+# Finding out
+
+
+@on_loop
+@pytest.mark.requirement("MEW-R-1")
+@pytest.mark.parametrize("on_probe", ["error", "silence", "exit"])
+async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_does_not_know(
+    on_probe: str,
+) -> None:
+    """Some refuse `server/discover`, some say nothing, some end. The handshake settles on 2025-06-18."""
+    heard = Heard()
+    async with open_upstream(
+        script("odd", "--on-probe", on_probe), limits=QUICK, events=heard.events()
+    ) as server:
+        await heard.until(lambda: heard.ups)
+        greeting = heard.ups[0]
+        assert (greeting.era, greeting.version) == ("handshake", "2025-06-18")
+        assert greeting.server_info == {"name": "odd", "version": "1", "vendor": True}
+        assert greeting.discovered["instructions"] == "be careful"
+        assert greeting.tells("tools", "listChanged")
+        assert not greeting.offers("prompts")
+        told = value_of(await call(server, "told"))
+        assert told["notified"] == ["notifications/initialized"]
+        # What was found out is remembered.
+        with pytest.raises(McpError):
+            await call(server, "die")
+        starts = server.counts.starts
+        await call(server, "sleep")
+        assert server.counts.starts == starts + 1
+
+
+@on_loop
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_every_handshake_version_is_taken(version: str) -> None:
+    async with up(script("odd", "--version", version)) as server:
+        assert server.greeting is not None
+        assert server.greeting.version == version
+
+
+@on_loop
+async def test_a_version_that_nobody_knows_is_refused_with_the_ones_that_are_known() -> None:
+    async with open_upstream(script("odd", "--version", "1999-01-01"), limits=QUICK) as server:
+        with pytest.raises(StartFailed, match=r"1999-01-01.*2025-11-25, 2026-07-28"):
+            await server.ready()
+
+
+@on_loop
+async def test_a_server_that_never_greets_is_given_up_in_time() -> None:
+    deaf = (sys.executable, "-c", "import time; time.sleep(60)")
+    limits = replace(QUICK, start_seconds=0.3, probe_seconds=0.1)
+    async with open_upstream(StdioServer(command=Command(argv=deaf)), limits=limits) as server:
+        with pytest.raises(StartFailed, match="did not answer its greeting within 0 s"):
+            await server.ready()
+
+
+@on_loop
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_a_server_that_is_slow_to_start_is_asked_both_ways_and_answers_one(era: str) -> None:
+    """After a silence `initialize` is sent as well; a stateless server refuses it and answers the other."""
+    arguments = ("--stateless", "2026-07-28") if era == "stateless" else ()
+    limits = replace(QUICK, probe_seconds=0.1)
+    async with up(script("odd", "--slow", "0.6", *arguments), limits=limits) as server:
+        assert server.greeting is not None
+        assert server.greeting.era == era
+        assert text_of(await call(server, "sleep")) == "slept"
+        assert server.counts.starts == 1
+
+
+@on_loop
+@pytest.mark.parametrize(
+    ("versions", "says"),
+    [("2031-01-01", "refused to initialize"), ("2025-06-18", "refused to initialize")],
+)
+async def test_a_server_whose_versions_nobody_here_speaks_is_not_used(versions: str, says: str) -> None:
+    async with open_upstream(script("odd", "--stateless", versions), limits=QUICK) as server:
+        with pytest.raises(StartFailed, match=says):
+            await server.ready()
+
+
+# Streams of a stateless server
+
+
+async def _streams(server: Upstream, count: int) -> JsonObject:
+    """Wait until the server has so many open streams; what it was told so far."""
+    async with asyncio.timeout(10):
+        while True:
+            told: JsonObject = value_of(await call(server, "told"))
+            if told["streams"] == count:
+                return told
+            await asyncio.sleep(0.05)
+
+
+@on_loop
+@pytest.mark.parametrize("how", ["result", "cancel"])
+async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_changed(how: str) -> None:
+    heard = Heard()
+    async with up(script("odd", "--stateless", "2026-07-28"), heard=heard) as server:
+        await _streams(server, 1)
+        await server.watch("odd://a", "alice")
+        await call(server, "end_stream", {"how": how})
+        await heard.until(lambda: heard.updated and heard.changed)
+        assert heard.updated == [({"uri": "odd://a"}, ("alice",))]
+        told = await _streams(server, 1)
+    assert told["listened"] == [
+        {"toolsListChanged": True},
+        {"toolsListChanged": True, "resourceSubscriptions": ["odd://a"]},
+        {"toolsListChanged": True, "resourceSubscriptions": ["odd://a"]},
+    ]
+
+
+@on_loop
+@pytest.mark.parametrize(
+    ("listen", "says"), [("lists-only", "does not watch odd://a"), ("refuse", "does not watch odd://a")]
+)
+async def test_what_a_stateless_server_does_not_watch_is_told(listen: str, says: str) -> None:
+    async with up(script("odd", "--stateless", "2026-07-28", "--listen", listen)) as server:
+        with pytest.raises(McpError, match=says):
+            await server.watch("odd://a", "alice")
+        assert server.owners == frozenset()
+        assert text_of(await call(server, "sleep")) == "slept"
+
+
+@on_loop
+async def test_a_stateless_server_that_sends_requests_is_refused_them() -> None:
+    async with up(script("odd", "--stateless", "2026-07-28")) as server:
+        (answer,) = value_of(await call(server, "ask_name"))
+        assert answer["code"] == -32601
+
+
+# The same over every way
+
+
+async def _everything(server: Upstream, heard: Heard) -> None:
+    """What the workshop offers, asked for in the stateless shape whatever the era."""
+    greeting = await server.ready()
+    assert greeting.server_info["name"] == "workshop"
+    # Before any list: which headers it needs has to be found out first.
+    assert text_of(await call(server, "where", {"region": "eu grün"})) == "in eu grün"
+    stateless = greeting.era == "stateless"
+    names = [tool["name"] for tool in await server.list_all("tools/list")]
+    assert names == ["add", "greet", "count", "tell", "grow", "touch", "where", "long"]
+    added = await call(server, "add", {"a": 2, "b": 3})
+    assert added["structuredContent"] == {"result": 5}
+
+    progress: list[Any] = []
+    meta = {"progressToken": "p", LOG_LEVEL_KEY: "info"}
+    await call(server, "count", {"steps": 3}, meta=meta, listener=lambda *said: progress.append(said))
+    assert [(method, said["progressToken"], said["progress"]) for method, said in progress] == [
+        ("notifications/progress", "p", step) for step in (1, 2, 3)
+    ]
+    logged: list[JsonObject] = []
+    await call(server, "tell", meta={LOG_LEVEL_KEY: "info"}, listener=lambda _, said: logged.append(said))
+    # A handshake server of this SDK leaves the choice of level to its application, so ours is made here.
+    assert [said["level"] for said in logged] == ["warning"]
+
+    asked = await call(server, "greet", owner="alice")
+    assert asked["resultType"] == "input_required"
+    ((key, request),) = asked["inputRequests"].items()
+    assert request["params"]["message"] == "Who are you?"
+    answer = {"action": "accept", "content": {"name": "alice"}}
+    also = {"inputResponses": {key: answer}, "requestState": asked["requestState"]}
+    assert text_of(await call(server, "greet", also=also, owner="alice")) == "hello alice"
+    if stateless:
+        # Who takes no elicitation is not asked, and the server says what is missing.
+        with pytest.raises(McpError) as caught:
+            await call(server, "greet", meta={CLIENT_CAPABILITIES_KEY: {}})
+        assert caught.value.code == -32021
+
+    assert [each["uri"] for each in await server.list_all("resources/list")] == ["note://one"]
+    templates = await server.list_all("resources/templates/list")
+    assert [each["uriTemplate"] for each in templates] == ["note://{id}/text"]
+    read = await server.request("resources/read", {"uri": "note://7/text"})
+    assert read["contents"][0]["text"] == "note 7"
+    assert [each["name"] for each in await server.list_all("prompts/list")] == ["review"]
+    prompt = await server.request("prompts/get", {"name": "review", "arguments": {"code": "x=1"}})
+    assert "x=1" in prompt["messages"][0]["content"]["text"]
+    wanted = {"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "code", "value": "p"}}
+    completed = await server.request("completion/complete", wanted)
+    assert completed["completion"]["values"] == ["python", "pascal"]
+    if stateless:
+        await _changes(server, heard)
+
+
+async def _changes(server: Upstream, heard: Heard) -> None:
+    await server.watch("note://one", "alice")
+    await call(server, "touch", {"uri": "note://one"})
+    await heard.until(lambda: heard.updated)
+    assert [(said["uri"], who) for said, who in heard.updated] == [("note://one", ("alice",))]
+    await server.watch("note://two", "bob")
+    await call(server, "grow")
+    await heard.until(lambda: "tools" in heard.changed)
+    assert "grown" in [tool["name"] for tool in await server.list_all("tools/list")]
+    await server.unwatch("note://one", "alice")
+
+
+@on_loop
+async def test_a_stateless_server_over_stdio() -> None:
+    heard = Heard()
+    async with up(script("workshop", "stdio"), limits=PATIENT, heard=heard) as server:
+        assert server.greeting is not None
+        assert (server.greeting.era, server.greeting.version) == ("stateless", "2026-07-28")
+        assert SERVER_INFO_KEY in server.greeting.discovered["_meta"]
+        await _everything(server, heard)
+
+
+@on_loop
+async def test_a_stateless_server_over_streamable_http() -> None:
+    heard = Heard()
+    async with (
+        served("streamable-http") as url,
+        up(HttpServer(url=url), limits=PATIENT, heard=heard) as server,
+    ):
+        assert server.greeting is not None
+        assert server.greeting.era == "stateless"
+        await _everything(server, heard)
+
+
+@on_loop
+async def test_a_handshake_server_over_sse_found_by_its_path() -> None:
+    heard = Heard()
+    async with served("sse") as url, up(HttpServer(url=url), limits=PATIENT, heard=heard) as server:
+        assert server.greeting is not None
+        assert server.greeting.era == "handshake"
+        await _everything(server, heard)
+
+
+@on_loop
+async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() -> None:
+    heard = Heard()
+    limits = replace(PATIENT, patience_seconds=0.3)
+    async with AsyncExitStack() as running:
+        url = await running.enter_async_context(served("streamable-http"))
+        async with up(HttpServer(url=url), limits=limits, heard=heard) as server:
+            assert value_of(await call(server, "add", {"a": 1, "b": 1})) == 2
+            await running.aclose()
+            with pytest.raises(McpError):
+                await call(server, "add", {"a": 1, "b": 1})
+            await heard.until(lambda: heard.downs)
+            with pytest.raises(McpError, match=r"cannot be reached.*it is being started again, try later"):
+                await call(server, "add", {"a": 1, "b": 1})
+            port = int(url.rpartition(":")[2].partition("/")[0])
+            async with served("streamable-http", port):
+                await heard.until(lambda: len(heard.ups) == 2, 20)
+                assert value_of(await call(server, "add", {"a": 1, "b": 2})) == 3
+
+
+@on_loop
+async def test_an_answer_over_http_that_is_too_long_costs_only_that_call() -> None:
+    limits = replace(PATIENT, child=ChildLimits(line_bytes=100_000))
+    async with served("streamable-http") as url, up(HttpServer(url=url), limits=limits) as server:
+        with pytest.raises(McpError, match="more than 100000 bytes"):
+            await call(server, "long", {"size": 200_000})
+        assert len(text_of(await call(server, "long", {"size": 50_000}))) == 50_000
+        assert server.counts.starts == 1
+
+
+@on_loop
+async def test_an_address_where_nobody_listens_is_told_as_such() -> None:
+    async with open_upstream(HttpServer(url="http://127.0.0.1:9/mcp"), limits=QUICK) as server:
+        with pytest.raises(StartFailed, match="cannot be reached"):
+            await server.ready()
+
+
+@on_loop
+@pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
+async def test_a_handshake_server_over_http(transport: str, path: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        str(NODE / "mcp-server-everything"),
+        transport,
+        env=os.environ | {"PORT": str(port)},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        heard = Heard()
+        server_at = HttpServer(url=f"http://127.0.0.1:{port}/{path}")
+        async with open_upstream(server_at, limits=PATIENT, events=heard.events()) as server:
+            await heard.until(lambda: heard.ups, 30)
+            assert heard.ups[0].era == "handshake"
+            assert "echo" in [tool["name"] for tool in await server.list_all("tools/list")]
+            assert text_of(await call(server, "echo", {"message": "hi"})) == "Echo: hi"
+            steps: list[Any] = []
+            arguments = {"duration": 0.2, "steps": 2}
+            await call(
+                server,
+                "trigger-long-running-operation",
+                arguments,
+                meta={"progressToken": "t"},
+                listener=lambda _, said: steps.append(said["progress"]),
+            )
+            assert steps == [1, 2]
+            asked = await call(server, "trigger-elicitation-request", owner="alice")
+            ((key, _),) = asked["inputRequests"].items()
+            also = {"inputResponses": {key: {"action": "decline"}}, "requestState": asked["requestState"]}
+            done = await call(server, "trigger-elicitation-request", also=also, owner="alice")
+            assert "declined" in text_of(done)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@on_loop
+async def test_a_refusal_of_the_http_server_is_told_with_its_status() -> None:
+    async with served("streamable-http") as url:
+        elsewhere = HttpServer(url=url.replace("/mcp", "/nothing-here"))
+        async with open_upstream(elsewhere, limits=PATIENT) as server:
+            with pytest.raises(StartFailed, match="HTTP 404"):
+                await server.ready()
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="starts with http"):
+        HttpServer(url="ftp://example.org")
+
+
+def test_labels_and_representations_hold_no_secrets() -> None:
+    url = HttpServer(url="https://user:pw@example.org/mcp?key=k", headers={"Authorization": "Bearer s3cret"})
+    assert url.label == "https://example.org/mcp"
+    assert "s3cret" not in repr(url)
+    assert "key=k" not in repr(url)
+    child = StdioServer(command=Command(argv=("/usr/bin/serve", "--key", "s3cret"), env={"KEY": "s3cret"}))
+    assert "s3cret" not in repr(child)
+    assert child.label.startswith("serve#")
+
+
+# Servers that others wrote
+
+
+@on_loop
+@pytest.mark.parametrize(
+    ("argv", "era", "tool", "arguments", "says"),
+    [
+        (("mcp-server-everything",), "handshake", "echo", {"message": "hi"}, "Echo: hi"),
+        (("mcp-server-filesystem", "/usr"), "handshake", "list_allowed_directories", {}, "/usr"),
+        (("mcp-server-memory",), "handshake", "read_graph", {}, "entities"),
+        (("mcp-server-time",), "stateless", "get_current_time", {"timezone": "UTC"}, "UTC"),
+    ],
+)
+async def test_real_servers(
+    argv: tuple[str, ...], era: str, tool: str, arguments: JsonObject, says: str
+) -> None:
+    path = f"{NODE}{os.pathsep}{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
+    command = Command(argv=argv, env={"PATH": path, "MEMORY_FILE_PATH": "/dev/null"})
+    async with up(StdioServer(command=command, inherited=os.environ), limits=PATIENT) as server:
+        assert server.greeting is not None
+        assert server.greeting.era == era
+        assert tool in [each["name"] for each in await server.list_all("tools/list")]
+        assert says in text_of(await call(server, tool, arguments))
+
+
+@on_loop
+async def test_many_calls_at_once_over_one_connection() -> None:
+    async with up(script("odd")) as server:
+        results = await asyncio.gather(*(call(server, "echo", {"number": number}) for number in range(200)))
+    assert [each["structuredContent"]["number"] for each in results] == list(range(200))

@@ -1,0 +1,309 @@
+"""A server that hangs, dies, floods or talks nonsense: its caller hears of it, everyone else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from moot.errors import McpError
+from moot.mcp.children import ChildLimits
+from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE
+from moot.mcp.upstream import StartFailed, open_upstream
+from tests.gateway.lab import on_loop
+from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of
+
+
+@on_loop
+async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_next() -> None:
+    heard = Heard()
+    async with up(script("odd"), heard=heard) as server:
+        others = [asyncio.create_task(call(server, "hang", {"seconds": 30})) for _ in range(3)]
+        first = value_of(await call(server, "told"))["pid"]
+        for task in (asyncio.create_task(call(server, "die", {"code": 3})), *others):
+            with pytest.raises(McpError) as caught:
+                await task
+            assert caught.value.code == UNREACHABLE
+            assert "ended with exit code 3" in caught.value.message
+            assert "effect is not known" in caught.value.message
+        second = value_of(await call(server, "told"))["pid"]
+        assert first != second
+        assert server.keeper.last_lines()[-1] == "last words on stderr"
+    assert heard.downs == ["ended with exit code 3"]
+    assert len(heard.ups) == 2
+    # Another life may have other tools.
+    assert heard.changed == ["tools", "resources"]
+
+
+@on_loop
+async def test_watched_resources_are_watched_again_after_a_restart() -> None:
+    heard = Heard()
+    async with up(script("odd"), heard=heard) as server:
+        await server.watch("odd://a", "alice")
+        with pytest.raises(McpError):
+            await call(server, "die")
+        await call(server, "update", {"uri": "odd://a"})
+        assert value_of(await call(server, "told"))["subscribed"] == ["odd://a"]
+    assert [who for _, who in heard.updated] == [("alice",)]
+
+
+@on_loop
+async def test_a_call_that_waited_for_input_is_told_of_the_end_of_its_server() -> None:
+    async with up(script("odd")) as server:
+        asked = await call(server, "ask_name", owner="alice")
+        with pytest.raises(McpError):
+            await call(server, "die", owner="bob")
+        with pytest.raises(McpError) as caught:
+            await call(server, "ask_name", also={"requestState": asked["requestState"]}, owner="alice")
+    assert "ended with exit code 3" in caught.value.message
+
+
+@on_loop
+async def test_a_call_that_hangs_times_out_is_cancelled_and_the_rest_of_the_server_goes_on() -> None:
+    async with up(script("odd")) as server:
+        with pytest.raises(McpError) as caught:
+            await call(server, "hang", timeout=0.1)
+        assert caught.value.code == TIMED_OUT
+        assert "did not answer tools/call within 0.1 s" in caught.value.message
+        told = value_of(await call(server, "told"))
+        assert [each["reason"] for each in told["cancelled"]] == ["timed out"]
+        # It answered the question whether it lives, so it was not ended.
+        assert server.counts.starts == 1
+
+
+@on_loop
+async def test_signs_of_progress_keep_a_long_call_alive() -> None:
+    async with up(script("odd")) as server:
+        arguments = {"steps": 8, "pause": 0.1}
+        done = await call(server, "progress", arguments, timeout=0.4, meta={"progressToken": 1})
+        assert text_of(done) == "done"
+
+
+@on_loop
+async def test_a_server_that_hangs_altogether_is_ended_and_started_again() -> None:
+    heard = Heard()
+    async with up(script("odd"), heard=heard, limits=replace(QUICK, health_seconds=0.5)) as server:
+        pid = value_of(await call(server, "told"))["pid"]
+        with pytest.raises(McpError):
+            await call(server, "freeze", timeout=0.1)
+        await heard.until(lambda: len(heard.ups) == 2)
+        assert text_of(await call(server, "sleep")) == "slept"
+        await gone(pid)
+    assert heard.downs == ["answered nothing for 0.5 s and was ended"]
+
+
+@on_loop
+@pytest.mark.parametrize(
+    ("tool", "code", "says"),
+    [
+        ("garbage", PARSE_ERROR, "not JSON"),
+        ("garbage_last", PARSE_ERROR, "not JSON"),
+        ("duplicate", PARSE_ERROR, "duplicate key"),
+        ("deep", PARSE_ERROR, "nested deeper"),
+        ("nothing", INTERNAL_ERROR, "neither a result object nor an error"),
+        ("wrong_type", INTERNAL_ERROR, "neither a result object nor an error"),
+        ("strange_error", INTERNAL_ERROR, "an error that cannot be read"),
+    ],
+)
+async def test_an_answer_that_is_none_is_told_as_such(tool: str, code: int, says: str) -> None:
+    async with up(script("odd")) as server:
+        with pytest.raises(McpError) as caught:
+            await call(server, tool)
+        assert caught.value.code == code
+        assert says in caught.value.message
+        assert text_of(await call(server, "sleep")) == "slept"
+        assert server.counts.starts == 1
+
+
+@on_loop
+async def test_an_answer_that_is_too_long_is_told_as_such_and_costs_no_memory() -> None:
+    limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000))
+    async with up(script("odd"), limits=limits) as server:
+        assert len(text_of(await call(server, "huge", {"size": 90_000}))) == 90_000
+        for size in (100_000, 5_000_000):
+            with pytest.raises(McpError) as caught:
+                await call(server, "huge", {"size": size})
+            assert caught.value.code == PARSE_ERROR
+            assert "a message of" in caught.value.message
+
+
+@on_loop
+async def test_what_a_server_prints_besides_its_messages_is_skipped() -> None:
+    async with up(script("odd", "--greeting", "Welcome to the odd server!")) as server:
+        assert text_of(await call(server, "junk", {"lines": 50})) == "after the junk"
+        assert text_of(await call(server, "stranger")) == "mine"
+        assert server.counts.junk > 50
+
+
+@on_loop
+async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time() -> None:
+    limits = replace(QUICK, unsolicited_per_second=200)
+    async with up(script("odd"), limits=limits) as server:
+        assert text_of(await call(server, "flood", {"count": 300}, meta={"progressToken": "t"})) == "done"
+        flood = asyncio.create_task(call(server, "flood", {}, timeout=30))
+        await asyncio.sleep(0.3)
+        begun, cpu = time.monotonic(), time.process_time()
+        await asyncio.sleep(1.0)
+        spent = (time.process_time() - cpu) / (time.monotonic() - begun)
+        # A flood costs the server its time: what we spend on it is a small part of a core.
+        assert spent < 0.3
+        flood.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await flood
+
+
+@on_loop
+@pytest.mark.parametrize("tool", ["flood_lines", "flood_one_line"])
+async def test_endless_output_is_bounded_and_ends_with_the_server(tool: str) -> None:
+    limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000), health_seconds=0.3)
+    heard = Heard()
+    async with up(script("odd"), limits=limits, heard=heard) as server:
+        pid = value_of(await call(server, "told"))["pid"]
+        with pytest.raises(McpError) as caught:
+            await call(server, tool, timeout=0.3)
+        assert caught.value.code == TIMED_OUT
+        await heard.until(lambda: len(heard.ups) == 2)
+        assert text_of(await call(server, "sleep")) == "slept"
+        await gone(pid)
+
+
+@on_loop
+async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -> None:
+    limits = replace(QUICK, child=ChildLimits(unread_bytes=1 << 20, exit_seconds=0.2), calls=1_000)
+    async with up(script("odd"), limits=limits) as server:
+        calls = [asyncio.create_task(call(server, "freeze", timeout=2))]
+        calls += [
+            asyncio.create_task(call(server, "echo", {"x": "y" * 100_000}, timeout=2)) for _ in range(200)
+        ]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        told = {str(each) for each in outcomes if isinstance(each, McpError)}
+        assert any("does not read" in each for each in told), told
+
+
+@on_loop
+async def test_too_many_calls_at_once_are_refused_and_the_others_answered() -> None:
+    async with up(script("odd"), limits=replace(QUICK, calls=4)) as server:
+        calls = [asyncio.create_task(call(server, "sleep", {"seconds": 0.2})) for _ in range(6)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [each for each in outcomes if isinstance(each, McpError)]
+    assert len(refused) == 2
+    assert "busy with 4 calls" in str(refused[0])
+
+
+# Starting and stopping
+
+
+@on_loop
+async def test_a_server_that_cannot_start_says_so_with_its_last_words() -> None:
+    async with open_upstream(script("odd", "--die-at-start", "5"), limits=QUICK) as server:
+        with pytest.raises(StartFailed) as caught:
+            await server.ready()
+        assert "ended with exit code 5" in str(caught.value)
+        assert caught.value.last_words == ["cannot open \x1b[31mthe door\x1b[0m"]
+    missing = script("odd")
+    missing = replace(missing, command=replace(missing.command, argv=("no-such-program-anywhere",)))
+    async with open_upstream(missing, limits=QUICK) as server:
+        with pytest.raises(StartFailed, match="no such program"):
+            await server.ready()
+
+
+@on_loop
+async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -> None:
+    limits = replace(QUICK, patience_seconds=0.2, backoff_seconds=60.0)
+    async with open_upstream(script("odd", "--die-at-start", "5"), limits=limits) as server:
+        with pytest.raises(StartFailed):
+            await server.ready()
+        begun = time.monotonic()
+        with pytest.raises(McpError) as caught:
+            await call(server, "echo")
+        assert time.monotonic() - begun < 5
+    assert caught.value.code == UNREACHABLE
+    assert "ended with exit code 5; it is being started again, try later" in caught.value.message
+
+
+@on_loop
+async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
+    heard = Heard()
+    limits = replace(QUICK, backoff_seconds=0.05, backoff_seconds_at_most=0.2)
+    async with open_upstream(
+        script("odd", "--die-at-start", "1"), limits=limits, events=heard.events()
+    ) as server:
+        begun = time.monotonic()
+        await heard.until(lambda: len(heard.downs) == 4)
+        # Half of 0.05, 0.1 and 0.2 at least.
+        assert time.monotonic() - begun >= 0.175
+        assert server.state == "down"
+    once = script("odd", "--die-once", str(tmp_path / "died"))
+    async with open_upstream(once, limits=limits) as server:
+        assert text_of(await call(server, "sleep")) == "slept"
+        assert server.counts.starts == 2
+
+
+@on_loop
+async def test_stopping_ends_the_server_and_everything_it_started() -> None:
+    async with up(script("odd", "--linger")) as server:
+        pid = value_of(await call(server, "told"))["pid"]
+        grandchild = int(text_of(await call(server, "spawn")))
+        assert is_alive(pid)
+        assert is_alive(grandchild)
+    assert not is_alive(pid)
+    await gone(grandchild)
+    with pytest.raises(McpError, match="was stopped"):
+        await call(server, "echo")
+
+
+@on_loop
+async def test_a_grandchild_does_not_outlive_a_server_that_died() -> None:
+    heard = Heard()
+    async with up(script("odd"), heard=heard) as server:
+        grandchild = int(text_of(await call(server, "spawn")))
+        with pytest.raises(McpError, match="exit code 3"):
+            await call(server, "die")
+        await heard.until(lambda: len(heard.ups) == 2)
+        await gone(grandchild)
+
+
+@on_loop
+async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D-87: secrets of the one who starts a server are none of the server's business."""
+    monkeypatch.setenv("SECRET_TOKEN", "s3cret")
+    monkeypatch.setenv("LANG", "() { echo code; }")
+    async with up(script("odd", env={"LISTED": "yes"})) as server:
+        told = value_of(await call(server, "told"))
+    assert told["env"]["LISTED"] == "yes"
+    assert "SECRET_TOKEN" not in told["env"]
+    assert "LANG" not in told["env"]
+    allowed = {
+        "HOME",
+        "LC_ALL",
+        "LC_CTYPE",
+        "LISTED",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "TMPDIR",
+        "TZ",
+        "USER",
+    }
+    assert set(told["env"]) <= allowed
+
+
+@on_loop
+async def test_stderr_is_kept_in_memory_and_in_a_file_and_both_are_bounded(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "odd.log"
+    async with up(replace(script("odd"), stderr_file=file)) as server:
+        await call(server, "flood_stderr", {"count": 50})
+        with pytest.raises(McpError):
+            await call(server, "die")
+        lines = server.keeper.last_lines(1_000)
+    assert lines[-1] == "last words on stderr"
+    assert sum(map(len, lines)) <= 64 << 10
+    assert file.read_bytes().endswith(b"last words on stderr\n")
+    assert file.stat().st_size <= 1 << 20
+    assert (tmp_path / "logs" / "odd.log.1").stat().st_size <= 1 << 20

@@ -1,0 +1,135 @@
+"""Servers to try an upstream on: real processes, started for a test and gone after it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from moot.mcp.children import ChildLimits, Command
+from moot.mcp.eras import JsonObject
+from moot.mcp.upstream import Events, Greeting, Server, StdioServer, Upstream, UpstreamLimits, open_upstream
+
+SERVERS = Path(__file__).parent / "servers"
+NODE = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
+# Quick to give up and to come back, so that tests are.
+QUICK = UpstreamLimits(
+    child=ChildLimits(exit_seconds=0.5, terminate_seconds=0.5),
+    probe_seconds=0.5,
+    health_seconds=5.0,
+    backoff_seconds=0.02,
+)
+
+
+# Importing the SDK takes a second or two on a busy machine.
+PATIENT = replace(QUICK, probe_seconds=30.0, health_seconds=10.0)
+
+
+@dataclass(slots=True)
+class Heard:
+    """Everything that an upstream told."""
+
+    ups: list[Greeting] = field(default_factory=list)
+    downs: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    updated: list[tuple[JsonObject, tuple[str, ...]]] = field(default_factory=list)
+    noticed: list[str] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def events(self) -> Events:
+        def note(into: list[Any]) -> Any:
+            def noted(*args: Any) -> None:
+                into.append(args[0] if len(args) == 1 else args)
+                self.news.set()
+
+            return noted
+
+        return Events(
+            came_up=note(self.ups),
+            went_down=note(self.downs),
+            changed=note(self.changed),
+            updated=note(self.updated),
+            noticed=lambda method, _params: note(self.noticed)(method),
+        )
+
+    async def until(self, met: Any, seconds: float = 10.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not met():
+                self.news.clear()
+                await self.news.wait()
+
+
+def script(name: str, *arguments: str, env: dict[str, str] | None = None) -> StdioServer:
+    """A server of `tests/mcp/servers`."""
+    argv = (sys.executable, str(SERVERS / f"{name}.py"), *arguments)
+    return StdioServer(command=Command(argv=argv, env=env or {}), inherited=os.environ)
+
+
+@asynccontextmanager
+async def up(
+    server: Server,
+    *,
+    limits: UpstreamLimits = QUICK,
+    heard: Heard | None = None,
+    roots: tuple[JsonObject, ...] = (),
+) -> AsyncIterator[Upstream]:
+    """A server that has greeted."""
+    events = (heard or Heard()).events()
+    async with open_upstream(server, events=events, limits=limits, roots=roots) as upstream:
+        await upstream.ready()
+        yield upstream
+
+
+async def call(upstream: Upstream, tool: str, arguments: JsonObject | None = None, **more: Any) -> JsonObject:
+    meta = more.pop("meta", None)
+    params: JsonObject = {"name": tool, "arguments": arguments or {}} | ({"_meta": meta} if meta else {})
+    params |= more.pop("also", {})
+    return await upstream.request("tools/call", params, **more)
+
+
+def text_of(result: JsonObject) -> str:
+    return str(result["content"][0]["text"])
+
+
+def value_of(result: JsonObject) -> Any:
+    return json.loads(text_of(result))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not yet waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def gone(pid: int, seconds: float = 5.0) -> None:
+    """Wait until a process is gone: nobody tells us of a grandchild's end."""
+    async with asyncio.timeout(seconds):
+        while is_alive(pid):
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def served(transport: str, port: int = 0) -> AsyncIterator[str]:
+    """The workshop over HTTP; its address."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SERVERS / "workshop.py"), transport, str(port), stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(20):
+            while not (line := await process.stderr.readline()).startswith(b"port "):
+                assert line, "the server did not start"
+        path = "mcp" if transport == "streamable-http" else "sse"
+        yield f"http://127.0.0.1:{int(line.split()[1])}/{path}"
+    finally:
+        process.kill()
+        await process.communicate()
