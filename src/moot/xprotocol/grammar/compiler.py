@@ -1,0 +1,186 @@
+"""The driver: from a place in the schema to the expression of the values that may stand there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from moot.protocol.operation import Json
+from moot.xprotocol.grammar.admission import fits
+from moot.xprotocol.grammar.arrays import array
+from moot.xprotocol.grammar.jsontext import free_string, unlexed_whitespace, whitespace
+from moot.xprotocol.grammar.merging import ways
+from moot.xprotocol.grammar.nesting import level
+from moot.xprotocol.grammar.notes import GrammarRefused, Notes
+from moot.xprotocol.grammar.numbers import NumberBounds, integer, number
+from moot.xprotocol.grammar.objects import object_
+from moot.xprotocol.grammar.pruning import has_recursion, pruned
+from moot.xprotocol.grammar.reading import read_schema
+from moot.xprotocol.grammar.rules import NEVER, VOCABULARY, Expr, Lit, Ref, Rep, RuleBook, Seq, alt, opt, seq
+from moot.xprotocol.grammar.schema import ARRAY_FIELDS, FREE, OBJECT_FIELDS, Library, Schema, SchemaId
+from moot.xprotocol.grammar.shapes import Shape, shape_of
+from moot.xprotocol.grammar.strings import Note, string
+from moot.xprotocol.grammar.values import literal, other_values, type_of
+from moot.xprotocol.grammar.writing import write
+
+_KINDS = ("object", "array", "string", "number", "boolean", "null")
+
+
+class Compiler:
+    """Compiles one document. `text` is the grammar, `notes` what it leaves to validation."""
+
+    def __init__(self, document: Json) -> None:
+        self.notes = Notes()
+        self.book = RuleBook()
+        self.library = Library(document, self.notes, read_schema)
+        self._known: dict[tuple[SchemaId, ...], Expr] = {}
+        # Rules being written, and those of them that something inside already refers to.
+        self._open: dict[tuple[SchemaId, ...], str] = {}
+        self._recurs: set[str] = set()
+        self._overlapping = False
+
+    def text(self) -> str:
+        self.book.rules["root"] = NEVER
+        root = self.value((self.library.root,), "root")
+        if isinstance(root, Ref) and root.name not in self._recurs | VOCABULARY and self._is_row(root):
+            # Nothing else leads there: the place of the root is met once.
+            root = self.book.rules.pop(root.name)
+        self.book.rules["root"] = root
+        level(self.book)
+        live = pruned(self.book.rules)
+        if live is None:
+            raise GrammarRefused("no value satisfies the schema, so there is nothing to write a grammar of")
+        if self._overlapping and has_recursion(live):
+            unlexed_whitespace(live)
+        return write(live)
+
+    def _is_row(self, ref: Ref) -> bool:
+        """Whether it is one object or array; strings and numbers stay rules."""
+        body = self.book.rules[ref.name]
+        return isinstance(body, Seq) and body.items[0] in (Lit("{"), Lit("["))
+
+    def value(self, ids: tuple[SchemaId, ...], hint: str) -> Expr:
+        """What may stand where all these schemas hold."""
+        key = tuple(dict.fromkeys(id for id in ids if id != self.library.free))
+        if key in self._known:
+            return self._known[key]
+        if key in self._open:
+            self._recurs.add(self._open[key])
+            return Ref(self._open[key])
+        name = self.book.name(hint)
+        self._open[key] = name
+        body = self._body(key, hint)
+        del self._open[key]
+        if name in self._recurs:
+            expr: Expr = self.book.define(name, body)
+        else:
+            self.book.release(name)
+            expr = self.book.rule(hint, body) if _worth_a_rule(body) else body
+        self._known[key] = expr
+        return expr
+
+    def _body(self, ids: tuple[SchemaId, ...], hint: str) -> Expr:
+        def note(words: str) -> None:
+            self.notes.add(hint, words)
+
+        shapes = [shape_of(way) for way in ways(self.library, ids, note)]
+        if any(shape.is_free() for shape in shapes):
+            return self._anything()
+        found: dict[str, list[Expr]] = {}
+        for shape in shapes:
+            for kind, expr in self._by_kind(shape, hint):
+                if expr != NEVER and expr not in found.setdefault(kind, []):
+                    found[kind].append(expr)
+        self._overlapping |= any(len(found.get(kind, ())) > 1 for kind in ("object", "array"))
+        return alt(*(expr for exprs in found.values() for expr in exprs))
+
+    def _by_kind(self, shape: Shape, hint: str) -> list[tuple[str, Expr]]:
+        def note(words: str) -> None:
+            self.notes.add(hint, words)
+
+        for part in shape.parts:
+            for kind, words in part.unsaid:
+                if kind in shape.types:
+                    note(words)
+        if shape.values is not None:
+            return self._listed(shape, note)
+        found: list[tuple[str, Expr]] = []
+        for kind in _KINDS:
+            if kind in shape.types or (kind == "number" and shape.types & {"integer", "fraction"}):
+                found.append((kind, self._one_kind(kind, shape, hint)))
+        return found
+
+    def _listed(self, shape: Shape, note: Note) -> list[tuple[str, Expr]]:
+        found: list[tuple[str, Expr]] = []
+        for text in shape.values or ():
+            value = json.loads(text)
+            verdict = fits(self.library, replace(shape, values=None), value)
+            if verdict is None:
+                note("listed values are not all checked against the other keywords")
+            if verdict is not False:
+                kind = type_of(value)
+                found.append((kind if kind in ("object", "array") else "listed", literal(self.book, value)))
+        return found
+
+    def _one_kind(self, kind: str, shape: Shape, hint: str) -> Expr:
+        def note(words: str) -> None:
+            self.notes.add(hint, words)
+
+        match kind:
+            case "null":
+                return alt(*(Lit(text) for text in other_values(["null"], shape.excluded)))
+            case "boolean":
+                return alt(*(Lit(text) for text in other_values(["true", "false"], shape.excluded)))
+            case "string":
+                return string(self.book, shape.strings, hint=f"{hint}-text", note=note)
+            case "number":
+                return self._number(shape, hint, note)
+        banned = {type(json.loads(text)) for text in shape.excluded}
+        if (kind == "object" and dict in banned) or (kind == "array" and list in banned):
+            note("not all listed values are kept out")
+        if not any(_speaks_of(kind, part) for part in shape.parts):
+            self._anything()
+            return Ref(kind)
+        if kind == "array":
+            return array(self.book, self.library, shape.parts, value=self.value, hint=hint, note=note)
+        return object_(self.book, self.library, shape.parts, value=self.value, hint=hint, note=note)
+
+    def _number(self, shape: Shape, hint: str, note: Note) -> Expr:
+        if "fraction" not in shape.types:
+            return integer(self.book, shape.numbers, hint=f"{hint}-integer", note=note)
+        if "integer" not in shape.types:
+            note("not is not fully enforced: numbers may be whole")
+        return number(self.book, shape.numbers, hint=f"{hint}-number", note=note)
+
+    def _anything(self) -> Expr:
+        """Any JSON value."""
+        if "value" in self.book.rules:
+            return Ref("value")
+        book, ws = self.book, whitespace(self.book)
+        text = free_string(book)
+        plain = number(book, NumberBounds(), hint="number", note=_unheard)
+        self.book.rules["value"] = NEVER
+        value = Ref("value")
+        member = book.shared("member", seq(text, Lit(":"), ws, value))
+        members = seq(member, Rep(book.rule("member-more", seq(Lit(","), ws, member)), 0, None), ws)
+        things = seq(value, Rep(book.rule("value-more", seq(Lit(","), ws, value)), 0, None), ws)
+        book.shared("object", seq(Lit("{"), ws, opt(members), Lit("}")))
+        book.shared("array", seq(Lit("["), ws, opt(things), Lit("]")))
+        book.rules["value"] = alt(
+            Ref("object"), Ref("array"), text, plain, Lit("true"), Lit("false"), Lit("null")
+        )
+        return value
+
+
+def _speaks_of(kind: str, part: Schema) -> bool:
+    """Whether the schema has a keyword for objects, or for arrays."""
+    names = OBJECT_FIELDS if kind == "object" else ARRAY_FIELDS
+    return any(getattr(part, name) != getattr(FREE, name) for name in names)
+
+
+def _unheard(words: str) -> None:
+    raise AssertionError(f"nothing to note about any number, but: {words}")
+
+
+def _worth_a_rule(body: Expr) -> bool:
+    return not isinstance(body, Ref | Lit) and body != NEVER

@@ -1,0 +1,51 @@
+"""Every number that bounds the compiler or its output, by name, with its origin."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# llama.cpp refuses 2,000 repetitions and counts what it unrolls; this stays clear of it.
+REPETITIONS: Final = 1_900
+# A larger repetition is built from blocks of so many; the block is one rule.
+BLOCK: Final = 1_000
+# Length and item bounds above this are not counted any more: the bound is dropped and noted.
+COUNT: Final = 100_000
+
+# The input. The largest real schema that we know has 53 KB and depth 18; a contract ends at 64 KiB (D-74).
+SCHEMA_BYTES: Final = 512 * 1024
+SCHEMA_DEPTH: Final = 96
+SCHEMA_NODES: Final = 20_000
+
+# The output. A grammar beyond this helps no engine.
+RULES: Final = 6_000
+TEXT_CHARACTERS: Final = 1_000_000
+NOTES: Final = 64
+# llguidance reads about 14 parentheses within each other.
+NESTING: Final = 8
+
+# How many ways one place may branch after anyOf, oneOf, if and the like are multiplied out.
+ALTERNATIVES: Final = 96
+# Members times counted members, where minProperties or maxProperties ask for counting.
+COUNTED_MEMBERS: Final = 2_000
+# Patterns of one object whose overlaps are told apart: 2 to this power kinds of names.
+NAME_PATTERNS: Final = 3
+
+# Regular expressions: depth and size of the source, size of the automata behind lookaheads and intersections.
+PATTERN_CHARACTERS: Final = 4_000
+PATTERN_DEPTH: Final = 40
+PATTERN_BRANCHES: Final = 64
+AUTOMATON_STEPS: Final = 6_000
+AUTOMATON_STATES: Final = 1_200
+# All automata of one grammar together, in elementary steps: some seconds.
+AUTOMATON_WORK: Final = 3_000_000
+# Rules that an automaton may cost when it is written without recursion.
+FOLDED_WAYS: Final = 400
+
+# Numbers: 308 digits are the most that always fit a double, and 1e999 is no number to many JSON readers.
+INTEGER_DIGITS: Final = 308
+# Zeros after the point before something else must come; smaller numbers are written with an exponent.
+LEADING_ZEROS: Final = 24
+LARGEST_DOUBLE: Final = "1.7976931348623157e308"
+SMALLEST_DOUBLE: Final = "5e-324"
+# A bounded range of multiples (multipleOf) with no more members than this is listed.
+LISTED_MULTIPLES: Final = 512

@@ -1,0 +1,184 @@
+"""Objects: members in the schema's order, each optional one there or not, and never a comma too many.
+
+The members from number i on are one rule, "a row of at least one of these". Written from the last member
+forwards, each rule is used at most twice by the one before it: with its own member in front, or instead of
+it. So the size is linear, whatever is optional. Members without a name of their own (additionalProperties,
+patternProperties) come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moot.xprotocol.grammar.arrays import ValueOf
+from moot.xprotocol.grammar.jsontext import literal_string, whitespace
+from moot.xprotocol.grammar.limits import COUNT, COUNTED_MEMBERS
+from moot.xprotocol.grammar.names import NameKind, declared_schemas, name_kinds
+from moot.xprotocol.grammar.rules import NEVER, Expr, Lit, Ref, RuleBook, alt, opt, seq
+from moot.xprotocol.grammar.schema import Library, Schema
+from moot.xprotocol.grammar.strings import Note
+
+MatchesName = Callable[[tuple[Schema, ...], str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    expr: Expr
+    required: bool
+
+
+def object_(
+    book: RuleBook, library: Library, parts: tuple[Schema, ...], *, value: ValueOf, hint: str, note: Note
+) -> Expr:
+    """The objects that satisfy all parts."""
+    ws = whitespace(book)
+    required = dict.fromkeys(name for part in parts for name in part.required)
+    forbidden = {name for part in parts for name in part.forbidden}
+    declared = dict.fromkeys(name for part in parts for name, _ in part.properties or ())
+    names = [*declared, *(name for name in required if name not in declared)]
+    members: list[_Member] = []
+    for name in names:
+        schemas = None if name in forbidden else declared_schemas(library, parts, name, note)
+        if schemas is None:
+            if name in required:
+                return NEVER
+            continue
+        here = value(schemas, name)
+        if here == NEVER:
+            if name in required:
+                return NEVER
+            continue
+        members.append(_Member(seq(literal_string(book, name), Lit(":"), ws, here), name in required))
+    kinds = name_kinds(book, library, parts, {*names, *forbidden}, hint=hint, note=note)
+    extra = _extra(book, kinds, value=value, hint=hint)
+    low = max((part.min_properties for part in parts), default=0)
+    high = min((part.max_properties for part in parts if part.max_properties is not None), default=None)
+    needed = sum(member.required for member in members)
+    if high is not None and high < max(low, needed):
+        return NEVER
+    if low <= needed and (high is None or (extra == NEVER and len(members) <= high)):
+        row, must = _row(book, members, extra, hint=hint)
+    else:
+        row, must = _counted(book, members, extra, low, high, hint=hint, note=note)
+    if row == NEVER:
+        return NEVER if must else seq(Lit("{"), ws, Lit("}"))
+    inner = seq(row, ws)
+    return seq(Lit("{"), ws, inner if must else opt(inner), Lit("}"))
+
+
+def _extra(book: RuleBook, kinds: list[NameKind], *, value: ValueOf, hint: str) -> Expr:
+    """One member under a name that is not declared."""
+    ws = whitespace(book)
+    ways = []
+    for kind in kinds:
+        inner = value(kind.schemas, f"{hint}-other")
+        if inner != NEVER:
+            ways.append(seq(kind.name, Lit(":"), ws, inner))
+    return book.rule(f"{hint}-extra", alt(*ways))
+
+
+def _row(book: RuleBook, members: list[_Member], extra: Expr, *, hint: str) -> tuple[Expr, bool]:
+    """A row of at least one member, and whether the object must have one."""
+    ws = whitespace(book)
+    comma = seq(Lit(","), ws)
+    rest: Expr = NEVER
+    if extra != NEVER:
+        more = book.rule(f"{hint}-more", seq(comma, extra))
+        rest = seq(extra, book.repeat(hint, more, 0, None))
+    must = False
+    for number, member in reversed(list(enumerate(members))):
+        if not member.required and rest != NEVER:
+            # Used twice below, so it is a rule.
+            rest = book.rule(f"{hint}-from-{number + 2}", rest)
+        follows = seq(comma, rest) if must else opt(seq(comma, rest))
+        here = seq(member.expr, follows)
+        rest = here if member.required else alt(here, rest)
+        must = must or member.required
+    return rest, must
+
+
+def _counted(
+    book: RuleBook,
+    members: list[_Member],
+    extra: Expr,
+    low: int,
+    high: int | None,
+    *,
+    hint: str,
+    note: Note,
+) -> tuple[Expr, bool]:
+    """The same where members are counted: one rule per member and number of members before it."""
+    if high is not None and (high > COUNT or (extra == NEVER and high >= len(members))):
+        if high > COUNT and extra != NEVER:
+            note(f"maxProperties {high} is not enforced; the grammar counts to {COUNT}")
+        high = None
+    if low > COUNT:
+        note(f"minProperties {low} is only enforced up to {COUNT}")
+        low = COUNT
+    top = low if high is None else max(low, high)
+    if (len(members) + 1) * (min(top, len(members)) + 1) > COUNTED_MEMBERS:
+        note("minProperties and maxProperties are not enforced: too many members to count")
+        return _row(book, members, extra, hint=hint)
+    return _Counting(book, members, extra, low, high, hint=hint, note=note).run()
+
+
+class _Counting:
+    def __init__(
+        self,
+        book: RuleBook,
+        members: list[_Member],
+        extra: Expr,
+        low: int,
+        high: int | None,
+        *,
+        hint: str,
+        note: Note,
+    ) -> None:
+        self.book, self.members, self.extra = book, members, extra
+        self.low, self.high, self.hint, self.note = low, high, hint, note
+        self.comma = seq(Lit(","), whitespace(book))
+        self.known: dict[tuple[int, int], tuple[Expr, bool]] = {}
+
+    def run(self) -> tuple[Expr, bool]:
+        row: Expr = NEVER
+        may_stop = False
+        for at in range(len(self.members), -1, -1):
+            for before in range(min(at, self._top()), -1, -1):
+                row, may_stop = self._row_from(at, before)
+                if isinstance(row, Ref) or row == NEVER:
+                    self.known[at, before] = row, may_stop
+                else:
+                    name = f"{self.hint}-from-{at + 1}"
+                    self.known[at, before] = self.book.rule(name, row), may_stop
+        return row, not may_stop
+
+    def _top(self) -> int:
+        # Beyond this many, one more makes no difference.
+        return self.low if self.high is None else self.high
+
+    def _row_from(self, at: int, before: int) -> tuple[Expr, bool]:
+        """A row of at least one member from `at` on after `before` others, and whether none is fine, too."""
+        if self.high is not None and before >= self.high:
+            nothing_due = all(not member.required for member in self.members[at:])
+            return NEVER, nothing_due and before >= self.low
+        if at == len(self.members):
+            return self._extras(before), before >= self.low
+        member = self.members[at]
+        row, may_stop = self.known[at + 1, min(before + 1, self._top())]
+        follows = seq(self.comma, row)
+        here = seq(member.expr, opt(follows) if may_stop else follows)
+        if member.required:
+            return here, False
+        skipped, may_skip = self.known[at + 1, before]
+        return alt(here, skipped), may_skip
+
+    def _extras(self, before: int) -> Expr:
+        if self.extra == NEVER:
+            return NEVER
+        low = max(self.low - before, 1)
+        high = None if self.high is None else self.high - before
+        if low > 1:
+            self.note("minProperties counts members that may repeat a name")
+        more = self.book.rule(f"{self.hint}-more", seq(self.comma, self.extra))
+        return seq(self.extra, self.book.repeat(self.hint, more, low - 1, None if high is None else high - 1))

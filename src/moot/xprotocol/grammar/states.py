@@ -1,0 +1,101 @@
+"""Automata as rules.
+
+A small automaton is boiled down to repetitions and choices, state by state. That keeps a string one piece for
+engines with a lexer, which cut at recursion. A large one becomes a rule per state, each leading to the next.
+"""
+
+from __future__ import annotations
+
+from moot.xprotocol.grammar.automata import Automaton
+from moot.xprotocol.grammar.charsets import NONE, CharSet
+from moot.xprotocol.grammar.jsontext import QUOTE, spelled
+from moot.xprotocol.grammar.limits import FOLDED_WAYS
+from moot.xprotocol.grammar.rules import EMPTY, NEVER, Expr, Ref, RuleBook, alt, joined, seq
+
+_START, _END = -1, -2
+
+
+def from_automaton(book: RuleBook, machine: Automaton, *, hint: str) -> Expr:
+    """The texts of an automaton with their quotes."""
+    if machine.is_empty():
+        return NEVER
+    folded = _folded(book, machine, hint=hint) if _has_long_cycle(machine) else None
+    if folded is None:
+        return _state_by_state(book, machine, hint=hint)
+    return seq(QUOTE, folded, QUOTE)
+
+
+def _onward(machine: Automaton, at: int) -> dict[int, CharSet]:
+    """Where a state leads, and on which characters."""
+    found: dict[int, CharSet] = {}
+    for members, to in zip(machine.classes, machine.table[at], strict=True):
+        if to >= 0:
+            found[to] = found.get(to, NONE) | members
+    return found
+
+
+def _has_long_cycle(machine: Automaton) -> bool:
+    """Whether a state leads back to itself through others."""
+    for start in range(len(machine.table)):
+        seen: set[int] = set()
+        todo = [to for to in machine.table[start] if to >= 0 and to != start]
+        while todo:
+            at = todo.pop()
+            if at == start:
+                return True
+            if at not in seen:
+                seen.add(at)
+                todo += [to for to in machine.table[at] if to >= 0]
+    return False
+
+
+def _folded(book: RuleBook, machine: Automaton, *, hint: str) -> Expr | None:
+    """One expression for the whole automaton: states are taken out, the cheapest first. `None`: too many ways."""
+    allowed = FOLDED_WAYS
+    edges: dict[tuple[int, int], Expr] = {(_START, 0): EMPTY}
+    for at in range(len(machine.table)):
+        for to, members in _onward(machine, at).items():
+            edges[at, to] = spelled(book, members)
+        if at in machine.accepting:
+            edges[at, _END] = EMPTY
+    left = set(range(len(machine.table)))
+    while left:
+        at = min(left, key=lambda state: (_cost(edges, state), state))
+        left.remove(at)
+        loop = edges.pop((at, at), NEVER)
+        again = book.repeat(hint, loop, 0, None)
+        before = [pair for pair in edges if pair[1] == at]
+        after = [pair for pair in edges if pair[0] == at]
+        allowed -= len(before) * len(after)
+        if allowed < 0:
+            return None
+        for source, _ in before:
+            for _, target in after:
+                path = joined(edges[source, at], again, edges[at, target])
+                whole = alt(edges.get((source, target), NEVER), path)
+                # Each expression goes into several others, so it is a rule.
+                edges[source, target] = book.rule(f"{hint}-way", whole)
+        for pair in [*before, *after]:
+            del edges[pair]
+    return edges[_START, _END]
+
+
+def _cost(edges: dict[tuple[int, int], Expr], state: int) -> int:
+    before = sum(1 for _, target in edges if target == state)
+    after = sum(1 for source, _ in edges if source == state)
+    return before * after
+
+
+def _state_by_state(book: RuleBook, machine: Automaton, *, hint: str) -> Expr:
+    names = [book.name(f"{hint}-at") for _ in machine.table]
+    for at in range(len(machine.table)):
+        onward = _onward(machine, at)
+        loop = onward.pop(at, None)
+        ways: list[Expr] = [QUOTE] if at in machine.accepting else []
+        ways += [seq(spelled(book, members), Ref(names[to])) for to, members in onward.items()]
+        body = alt(*ways)
+        if loop is not None:
+            # Its own loop is a repetition: automata without longer ones need no recursion.
+            body = seq(book.repeat("chars", spelled(book, loop), 0, None), body)
+        book.define(names[at], body)
+    return seq(QUOTE, Ref(names[0]))

@@ -1,0 +1,7 @@
+"""Tools found by what somebody wants to do: BM25 over all that they say, and word vectors where installed."""
+
+from moot.xprotocol.search.documents import Document
+from moot.xprotocol.search.index import MOST_HITS, Hit, SearchIndex
+from moot.xprotocol.search.question import QUERY_CHARS, QueryTooLong
+
+__all__ = ["MOST_HITS", "QUERY_CHARS", "Document", "Hit", "QueryTooLong", "SearchIndex"]

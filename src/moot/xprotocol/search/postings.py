@@ -1,0 +1,184 @@
+"""Documents by the terms in them: taken in, let go, and how much of a document each of its terms is.
+
+A term counts in a document as often as it stands there, times the weight of the field; a document is as long
+as its weighted fields (Robertson and Zaragoza's BM25 for several fields, with one common length). Nothing is
+computed when a document comes or goes but its own terms. How rare a term is and how long documents are on
+average is looked up when somebody asks, so answers depend on the documents alone, never on their history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import log
+from typing import Final
+
+from moot.xprotocol.search.documents import Document
+from moot.xprotocol.search.spelling import Spelling
+from moot.xprotocol.search.words import name_terms, prose_terms
+
+# A name says in three words what a description says in ten.
+NAME_WEIGHT: Final = 3.0
+OTHER_WEIGHT: Final = 1.0
+# Beyond the usual 1.2: a term that stands in a name alone counts three times already.
+K1: Final = 2.0
+B: Final = 0.75
+# What a signal is worth, of the most that the same word could be worth in the document itself.
+SIGNAL: Final = 1 / 6
+
+_NOWHERE: Final[Mapping[int, float]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A document as it is indexed."""
+
+    length: float
+    terms: tuple[str, ...]
+    signals: tuple[str, ...]
+
+
+_NO_ENTRY: Final = _Entry(0.0, (), ())
+
+
+class Postings:
+    """Documents by the terms in them. Each has a slot, which another gets when it has gone.
+
+    By slot: `keys`, and `texts`, which are a document's terms in order, fields set apart, a blank at either
+    end, so that phrases are found in them as they are.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_entries",
+        "_free",
+        "_norms",
+        "_shares",
+        "_signals",
+        "_slots",
+        "_total",
+        "keys",
+        "spelling",
+        "texts",
+    )
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.texts: list[str] = []
+        self._slots: dict[str, int] = {}
+        self._entries: list[_Entry] = []
+        self._free: list[int] = []
+        self._counts: dict[str, dict[int, float]] = {}
+        self._signals: dict[str, set[int]] = {}
+        # A sum of whole numbers, so exact, whatever comes and goes.
+        self._total = 0.0
+        # What follows from all documents together. Found when asked for, and forgotten with every change.
+        self._norms: list[float] = []
+        self._shares: dict[str, Mapping[int, float]] = {}
+        self.spelling = Spelling()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._slots
+
+    def slot_of(self, key: str) -> int | None:
+        return self._slots.get(key)
+
+    def add(self, document: Document) -> int:
+        """Take a document in, whose key must be new; the slot that it has from now on."""
+        counts: dict[str, float] = {}
+        length, texts = 0.0, []
+        for terms, weight in _fields(document):
+            length += weight * len(terms)
+            texts.append(" ".join(terms))
+            for term in terms:
+                counts[term] = counts.get(term, 0.0) + weight
+        signals = dict.fromkeys(term for text in document.signals for term in prose_terms(text))
+        others = tuple(term for term in signals if term not in counts)
+        slot = self._taken(document.key, f" {' | '.join(texts)} ", _Entry(length, tuple(counts), others))
+        for term, count in counts.items():
+            found = self._counts.get(term)
+            if found is None:
+                found = self._counts[term] = {}
+                self.spelling.add(term)
+            found[slot] = count
+        for term in others:
+            self._signals.setdefault(term, set()).add(slot)
+        self._total += length
+        self._forget()
+        return slot
+
+    def remove(self, key: str) -> int | None:
+        """The slot that is free now, or None when there was no such document."""
+        slot = self._slots.pop(key, None)
+        if slot is None:
+            return None
+        entry = self._entries[slot]
+        for term in entry.terms:
+            counts = self._counts[term]
+            del counts[slot]
+            if not counts:
+                del self._counts[term]
+                self.spelling.discard(term)
+        for term in entry.signals:
+            signals = self._signals[term]
+            signals.discard(slot)
+            if not signals:
+                del self._signals[term]
+        self._entries[slot], self.keys[slot], self.texts[slot] = _NO_ENTRY, "", ""
+        self._free.append(slot)
+        self._total -= entry.length
+        self._forget()
+        return slot
+
+    def knows(self, term: str) -> bool:
+        return term in self._counts or term in self._signals
+
+    def rarity(self, term: str) -> float:
+        """BM25's inverse document frequency, in the form that is never negative."""
+        having = len(self._counts.get(term, ())) or len(self._signals.get(term, ()))
+        return log(1 + (len(self._slots) - having + 0.5) / (having + 0.5))
+
+    def shares(self, term: str) -> Mapping[int, float]:
+        """Where a term is, and how much it makes of each document there: 0 to 1."""
+        found = self._shares.get(term)
+        if found is None:
+            if not self._norms:
+                self._norms = self._measured()
+            norms = self._norms
+            signals = dict.fromkeys(self._signals.get(term, ()), SIGNAL)
+            counts = self._counts.get(term, _NOWHERE)
+            found = signals | {slot: count / (count + norms[slot]) for slot, count in counts.items()}
+            self._shares[term] = found
+        return found
+
+    def _measured(self) -> list[float]:
+        """K1, times how much longer than the average a document is."""
+        average = self._total / len(self._slots) if self._total else 1.0
+        return [K1 * (1 - B + B * entry.length / average) for entry in self._entries]
+
+    def _forget(self) -> None:
+        self._norms = []
+        self._shares.clear()
+
+    def _taken(self, key: str, text: str, entry: _Entry) -> int:
+        if self._free:
+            slot = self._free.pop()
+            self.keys[slot], self.texts[slot], self._entries[slot] = key, text, entry
+        else:
+            slot = len(self._entries)
+            self.keys.append(key)
+            self.texts.append(text)
+            self._entries.append(entry)
+        self._slots[key] = slot
+        return slot
+
+
+def _fields(document: Document) -> Iterator[tuple[list[str], float]]:
+    yield name_terms(document.name), NAME_WEIGHT
+    yield prose_terms(document.source), OTHER_WEIGHT
+    yield prose_terms(document.description), OTHER_WEIGHT
+    yield name_terms(document.parameter_names), OTHER_WEIGHT
+    yield prose_terms(document.parameters), OTHER_WEIGHT

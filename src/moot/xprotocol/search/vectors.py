@@ -1,0 +1,153 @@
+"""Static word vectors beside BM25: what a question and a document mean, where they share no word.
+
+An extra (`pip install moot[search]`). The vectors are WordLlama's, 256 numbers for each of 32,000 pieces of
+words, and come inside its wheel. They are read from there as they are: WordLlama's own loader looks for its
+tokenizer in the wrong folder and would go to the network for it. Nothing here ever does.
+
+A text means what its words mean on average. A document is its name and its description, half and half, and
+a bit of its source and parameters. So a document's vector depends on that document alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from moot.errors import UsageError
+from moot.xprotocol.search.documents import Document
+from moot.xprotocol.search.words import plain_words
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+    Vector = NDArray[numpy.float32]
+
+_WEIGHTS: Final = Path("weights", "l2_supercat_256.safetensors")
+_TENSOR: Final = "embedding.weight"
+_TOKENIZER: Final = Path("tokenizers", "l2_supercat_tokenizer_config.json")
+_INSTALL: Final = "pip install 'moot[search]'"
+
+# A name and a description say what a tool is for; the rest says what it takes.
+MAIN_WEIGHT: Final = 1.0
+OTHER_WEIGHT: Final = 0.3
+# Words of one text; the average of more hardly moves.
+WORDS: Final = 512
+FIRST_ROWS: Final = 256
+
+
+class WordVectors:
+    """The vectors of words, loaded once and shared by any number of indexes."""
+
+    def __init__(self, pieces: Vector, tokenizer: Tokenizer) -> None:
+        self._pieces = pieces
+        self._tokenizer = tokenizer
+
+    @property
+    def dimensions(self) -> int:
+        return int(self._pieces.shape[1])
+
+    def mean(self, text: str) -> Vector:
+        """What a text means: a vector of length 1, or of zeros when no word in it counts."""
+        import numpy
+
+        words = plain_words(text)[:WORDS]
+        pieces = self._tokenizer.encode(" ".join(words), add_special_tokens=False).ids if words else []
+        if not pieces:
+            return numpy.zeros(self.dimensions, dtype=numpy.float32)
+        return _unit(self._pieces[pieces].mean(axis=0))
+
+    def of_document(self, document: Document) -> Vector:
+        import numpy
+
+        total = numpy.zeros(self.dimensions, dtype=numpy.float32)
+        for text, weight in _texts(document):
+            total += weight * self.mean(text)
+        return _unit(total)
+
+
+class DocumentVectors:
+    """The vectors of documents by slot, as one matrix that grows by doubling."""
+
+    def __init__(self, words: WordVectors) -> None:
+        import numpy
+
+        self._words = words
+        self._rows: Vector = numpy.zeros((FIRST_ROWS, words.dimensions), dtype=numpy.float32)
+        self._used = 0
+
+    def put(self, slot: int, document: Document) -> None:
+        import numpy
+
+        if slot >= len(self._rows):
+            more = numpy.zeros((max(slot + 1, 2 * len(self._rows)), self._words.dimensions), numpy.float32)
+            more[: len(self._rows)] = self._rows
+            self._rows = more
+        self._rows[slot] = self._words.of_document(document)
+        self._used = max(self._used, slot + 1)
+
+    def clear(self, slot: int) -> None:
+        self._rows[slot] = 0.0
+
+    def nearest(self, text: str, most: int, allowed: Callable[[int], bool] | None) -> list[int]:
+        """The slots of the documents closest to a text, in no order; only those that are `allowed`."""
+        import numpy
+
+        # Not `@`: that takes several threads for a matrix of this size, which takes a hundred times as long
+        # as one when other processes want the cores.
+        likeness = numpy.einsum("ij,j->i", self._rows[: self._used], self._words.mean(text))
+        if allowed is None and most < len(likeness):
+            found = numpy.argpartition(-likeness, most)[:most]
+        else:
+            found = numpy.argsort(-likeness, kind="stable")
+        slots = (int(slot) for slot in found if likeness[slot] > 0)
+        chosen = slots if allowed is None else filter(allowed, slots)
+        return [slot for slot, _ in zip(chosen, range(most), strict=False)]
+
+    def likeness(self, texts: Sequence[str], slots: Sequence[int]) -> list[list[float]]:
+        """For each text, how close each document is: 0 to 1, 0 for those that point away."""
+        import numpy
+
+        asked = numpy.stack([self._words.mean(text) for text in texts])
+        found: list[list[float]] = numpy.clip(
+            numpy.einsum("ij,kj->ik", asked, self._rows[list(slots)]), 0.0, 1.0
+        ).tolist()
+        return found
+
+
+def load_vectors() -> WordVectors:
+    """WordLlama's vectors from its wheel. Takes some 0.2 s and 33 MB; raises UsageError without the extra."""
+    spec = find_spec("wordllama")
+    if spec is None or spec.origin is None:
+        raise UsageError(f"word vectors are not installed: {_INSTALL}")
+    home = Path(spec.origin).parent
+    missing = [str(path) for path in (_WEIGHTS, _TOKENIZER) if not (home / path).is_file()]
+    if missing:
+        raise UsageError(f"the installed wordllama has no {' and no '.join(missing)}: {_INSTALL}")
+    import numpy
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(home / _TOKENIZER))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return WordVectors(load_file(home / _WEIGHTS)[_TENSOR].astype(numpy.float32), tokenizer)
+
+
+def _texts(document: Document) -> Iterator[tuple[str, float]]:
+    yield document.name, MAIN_WEIGHT
+    yield document.description, MAIN_WEIGHT
+    yield document.source, OTHER_WEIGHT
+    yield document.parameter_names, OTHER_WEIGHT
+    yield document.parameters, OTHER_WEIGHT
+
+
+def _unit(vector: Vector) -> Vector:
+    import numpy
+
+    length = float(numpy.linalg.norm(vector))
+    unit: Vector = (vector / length if length > 0 else vector).astype(numpy.float32)
+    return unit
