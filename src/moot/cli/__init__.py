@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from moot import __version__
-from moot.cli import conformance, demo, journal, serve
+from moot.cli import agent, bridge, conformance, demo, init, journal, mcp, serve, talking, up
 from moot.errors import MootError
 
 _ABOUT = """\
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"moot {__version__} (mew/v0.4, mcpx/v0.1)")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for group in (serve, demo, conformance, journal):
+    for group in (serve, demo, conformance, journal, bridge, init, up, talking, agent, mcp):
         group.add_commands(commands)
     chosen = parser.parse_args(arguments)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from moot.config.gateway import GatewayConfig, bracketed
 from moot.config.loading import load
-from moot.config.settings import Configuration, SpaceSettings
+from moot.config.settings import Configuration, MemberConfig, SpaceSettings
 
 
 def check(
@@ -68,7 +68,19 @@ def _about_space(name: str, space: SpaceSettings, gateway: GatewayConfig) -> Ite
             facts.append(_plural(listed[participant], "token", "tokens"))
         if participant in space.output_logs:
             facts.append(f"written to {space.output_logs[participant]}")
+        facts += _started(space.members.get(participant))
         yield f"  {participant}: {', '.join(facts)}"
+
+
+def _started(member: MemberConfig | None) -> Iterator[str]:
+    """What `moot up` would run; arguments may hold keys and are not shown."""
+    if member is None:
+        return
+    by = "by moot up" if member.auto_start else "only when asked for"
+    if member.command is not None:
+        yield f"runs {member.command} ({by})"
+    if member.mcp_server is not None:
+        yield f"bridges {member.mcp_server.command or 'a URL'} ({by})"
 
 
 def _plural(count: int, one: str, many: str) -> str:

@@ -38,6 +38,7 @@ from moot.config.sections import (
     read_struct,
     strings,
 )
+from moot.config.servers import read_servers
 from moot.config.settings import Access, Configuration, SpaceSettings
 from moot.config.space import SPACE_KEYS, participant_name, read_setting
 from moot.config.tokens import TokenSource
@@ -51,7 +52,7 @@ _MOOT_KEYS: Final = frozenset({"gateway", "spaces", "profiles"})
 _REFERENCE_KEYS: Final = frozenset({"space", "participants", "defaults"})
 # What a space's section holds besides the rules of the space.
 _AROUND_KEYS: Final = frozenset(
-    {"access", "admit", "defaults", "journal", "title", "description", "default_participant"}
+    {"access", "admit", "defaults", "journal", "title", "description", "default_participant", "mcp_servers"}
 )
 # A space's name stands in URLs and in paths of files.
 _SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -69,23 +70,38 @@ def load(
     host: str | None = None,
     port: int | None = None,
     dry: bool = False,
+    secrets: dict[str, Secret] | None = None,
 ) -> Configuration:
     """Read a configuration; raises UsageError that names what is wrong. Makes missing tokens, unless `dry`.
 
-    `data` is taken from where the process stands, paths in the file from where the file stands.
+    `data` is taken from where the process stands, paths in the file from where the file stands. `secrets` is
+    filled with the tokens themselves by their hashes: for whoever hands them on, and nobody else.
     """
     try:
-        return _load(path, environ, {"data": data, "host": host, "port": port}, dry=dry)
+        options: dict[str, Json] = {"data": data, "host": host, "port": port}
+        return _load(path, environ, options, dry=dry, secrets=secrets)
     except UsageError as fault:
         raise UsageError(f"{path}: {fault}") from None
 
 
-def _load(path: Path, environ: Mapping[str, str], options: Mapping[str, Json], *, dry: bool) -> Configuration:
-    document = mapping(_document(path), "")
-    is_reference = not _MOOT_KEYS & set(document) and bool(_REFERENCE_KEYS & set(document))
+def folder_of(path: Path) -> Path:
+    """What relative paths in this configuration file are relative to, and where its members are started."""
     # The reference implementation keeps its file in .mew or beside it; either way it runs beside.
     beside = path.absolute().parent
-    folder = beside.parent if is_reference and beside.name == ".mew" else beside
+    return beside.parent if beside.name == ".mew" else beside
+
+
+def _load(
+    path: Path,
+    environ: Mapping[str, str],
+    options: Mapping[str, Json],
+    *,
+    dry: bool,
+    secrets: dict[str, Secret] | None,
+) -> Configuration:
+    document = mapping(_document(path), "")
+    is_reference = not _MOOT_KEYS & set(document) and bool(_REFERENCE_KEYS & set(document))
+    folder = folder_of(path) if is_reference else path.absolute().parent
 
     section, origins, notes = with_overrides(optional(document.get("gateway"), "gateway"), environ)
     for key, value in options.items():
@@ -93,12 +109,12 @@ def _load(path: Path, environ: Mapping[str, str], options: Mapping[str, Json], *
             section[key] = str(Path(value).absolute()) if key == "data" else value
             origins[f"gateway.{key}"] = f"--{key}"
     try:
-        gateway, tokens = _read_gateway(section, folder, environ, dry=dry)
+        gateway = _read_gateway(section, folder, environ)
     except UsageError as fault:
         raise blamed(fault, origins) from None
 
     reading = Reading(
-        tokens=tokens,
+        tokens=TokenSource(gateway.data, environ, dry=dry, secrets=secrets),
         environ=environ,
         folder=folder,
         profiles=BUILT_IN if is_reference else read_profiles(document.get("profiles")),
@@ -134,9 +150,7 @@ def _document(path: Path) -> Json:
 # The gateway
 
 
-def _read_gateway(
-    section: Mapping[str, Json], folder: Path, environ: Mapping[str, str], *, dry: bool
-) -> tuple[GatewayConfig, TokenSource]:
+def _read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[str, str]) -> GatewayConfig:
     without_admins = {key: value for key, value in section.items() if key != "admin_tokens"}
     readers = {
         "journal": _journal,
@@ -148,8 +162,7 @@ def _read_gateway(
     log = gateway.log
     if log.file is not None:
         log = msgspec.structs.replace(log, file=folder / log.file)
-    gateway = msgspec.structs.replace(gateway, data=folder / gateway.data, log=log)
-    return gateway, TokenSource(gateway.data, environ, dry=dry)
+    return msgspec.structs.replace(gateway, data=folder / gateway.data, log=log)
 
 
 def _journal(value: Json, path: str) -> JournalConfig:
@@ -268,6 +281,8 @@ def _read_space(name: str, entries: Entries, path: str, reading: Reading, folder
 
     value, here = entries.get("participants", (None, at(path, "participants")))
     found = read_participants(value, here, reading, folder=folder, defaults=defaults)
+    value, here = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
+    read_servers(value, here, reading, folder=folder, found=found)
     return SpaceSettings(
         config=SpaceConfig(name=name, participants=found.configs, **rules),
         access=_access(entries, path),

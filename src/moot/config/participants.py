@@ -83,20 +83,34 @@ def read_participants(
     found = Participants()
     for name, settings in optional(value, path).items():
         here = at(path, name)
-        participant_name(name, here)
         if isinstance(settings, list):
             settings = {"capabilities": settings}
         elif settings is None and reading.lenient:
             settings = {}
         section = reading.known(mapping(settings, here), PARTICIPANT_KEYS, here)
-        rights = rights_of(section, here, reading.profiles)
-        found.configs[name] = ParticipantConfig(
-            capabilities=defaults if rights is None else rights,
-            exclusive=checked(section.get("exclusive", False), bool, "true or false", f"{here}.exclusive"),
-            credentials=_read_tokens(name, section, here, reading, folder, found),
-        )
+        read_participant(name, section, here, reading, folder=folder, defaults=defaults, found=found)
         _read_member(name, section, here, reading, found)
     return found
+
+
+def read_participant(
+    name: str,
+    section: Mapping[str, Json],
+    path: str,
+    reading: Reading,
+    *,
+    folder: Path,
+    defaults: tuple[Capability, ...],
+    found: Participants,
+) -> None:
+    """Put one participant's name, rights and tokens into `found`."""
+    participant_name(name, path)
+    rights = rights_of(section, path, reading.profiles)
+    found.configs[name] = ParticipantConfig(
+        capabilities=defaults if rights is None else rights,
+        exclusive=checked(section.get("exclusive", False), bool, "true or false", f"{path}.exclusive"),
+        credentials=_read_tokens(name, section, path, reading, folder, found),
+    )
 
 
 # Tokens
@@ -173,7 +187,9 @@ def _read_member(
     member = None
     if not _MEMBER_KEYS.isdisjoint(section):
         part = {key: value for key, value in section.items() if key in _MEMBER_KEYS}
-        readers = _MEMBER_READERS | {"mcp_server": lambda value, here: _mcp_server(value, here, reading)}
+        # The reference implementation starts nothing unasked.
+        part.setdefault("auto_start", not reading.lenient)
+        readers = _MEMBER_READERS | {"mcp_server": lambda value, here: read_mcp_server(value, here, reading)}
         member = found.members[name] = read_struct(MemberConfig, part, path, readers)
     if "output_log" in section:
         file: Path = read_plain(Path, section["output_log"], f"{path}.output_log")
@@ -181,12 +197,17 @@ def _read_member(
             found.output_logs[name] = reading.folder / file
 
 
-def _mcp_server(value: Json, path: str, reading: Reading) -> McpServerConfig:
+def read_mcp_server(value: Json, path: str, reading: Reading) -> McpServerConfig:
+    """How one MCP server is started or reached."""
     known = frozenset(McpServerConfig.__struct_fields__)
     section = reading.known(mapping(value, path), known, path)
     server = read_struct(McpServerConfig, section, path, _COMMAND_READERS)
     if (server.command is None) == (server.url is None):
         raise UsageError(f"{path}: has to hold command or url, and not both")
+    of = "url" if server.url is None else "command"
+    for key in ("headers", "transport") if server.url is None else ("args", "env", "cwd"):
+        if key in section and not reading.lenient:
+            raise UsageError(f"{at(path, key)}: has a meaning only with {of}")
     return server
 
 
@@ -210,5 +231,5 @@ def _names(value: Json, path: str) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(strings(value, path))
 
 
-_COMMAND_READERS: Final[Mapping[str, Reader]] = {"args": _args, "env": _env}
+_COMMAND_READERS: Final[Mapping[str, Reader]] = {"args": _args, "env": _env, "headers": _env}
 _MEMBER_READERS: Final[dict[str, Any]] = {**_COMMAND_READERS, "default_to": _names}

@@ -13,6 +13,8 @@ from moot.protocol.patterns import Capability
 from moot.space.config import SpaceConfig
 
 Access = Literal["private", "restricted", "public"]
+Restart = Literal["on-failure", "always", "never"]
+Transport = Literal["auto", "http", "sse"]
 
 
 class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,11 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
     cwd: str | None = None
     url: str | None = None
+    # With a URL: sent with every request.
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    transport: Transport = "auto"
+    # D-87: a tool whose definition changes is held back until somebody consents.
+    pin: bool = True
 
     def __repr__(self) -> str:
         return _without_values(self)
@@ -46,6 +53,7 @@ class MemberConfig(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
     cwd: str | None = None
     auto_start: bool = False
+    restart: Restart = "on-failure"
     auto_connect: bool | None = None
     default_to: tuple[str, ...] = ()
     mcp_server: McpServerConfig | None = None

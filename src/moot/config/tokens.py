@@ -1,6 +1,7 @@
 """Where tokens come from: the file, the environment, or made here and kept in a file of their own.
 
-Only hashes leave this module. No error, note or repr holds a token.
+Only hashes leave this module, but for whoever asks for `secrets` because it has to hand tokens on: `moot up`
+to the members that it starts, and a person's own command to the gateway. No error, note or repr holds one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from moot.config.gateway import Secret
 from moot.config.sections import checked
 from moot.errors import UsageError
 from moot.protocol.operation import Json
@@ -34,20 +36,31 @@ def hash_token(token: str) -> str:
 
 
 class TokenSource:
-    """Hashes of tokens, from wherever the configuration says. `dry` makes none and writes nothing."""
+    """Hashes of tokens, from wherever the configuration says. `dry` makes none and writes nothing.
 
-    def __init__(self, data: Path, environ: Mapping[str, str], *, dry: bool = False) -> None:
+    `secrets` is filled with the tokens themselves, by their hashes.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        environ: Mapping[str, str],
+        *,
+        dry: bool = False,
+        secrets: dict[str, Secret] | None = None,
+    ) -> None:
         self.data = data
         self.dry = dry
         self._environ = environ
+        self._secrets = secrets
 
     def listed(self, value: Json, path: str) -> str:
         """The hash of a token that stands in the configuration."""
-        return _hashed(checked(value, str, "a token: text, in quotes", path), path)
+        return self._hashed(checked(value, str, "a token: text, in quotes", path), path)
 
     def named(self, variable: Json, path: str) -> str:
         """The hash of the token that an environment variable holds."""
-        return _hashed(self.environment(variable, path), path)
+        return self._hashed(self.environment(variable, path), path)
 
     def environment(self, variable: Json, path: str) -> str:
         """What an environment variable holds, which must not be nothing."""
@@ -67,15 +80,17 @@ class TokenSource:
                 if self.dry:
                     return None
                 _make(file, self.data)
-            return _hashed(_read(file, path), path)
+            return self._hashed(_read(file, path), path)
         except OSError as fault:
             raise UsageError(f"{path}: the token file {file}: {fault.strerror}") from None
 
-
-def _hashed(token: str, path: str) -> str:
-    if _SENDABLE.fullmatch(token) is None:
-        raise UsageError(f"{path}: a token has 1 to 1024 visible ASCII characters and no spaces")
-    return hash_token(token)
+    def _hashed(self, token: str, path: str) -> str:
+        if _SENDABLE.fullmatch(token) is None:
+            raise UsageError(f"{path}: a token has 1 to 1024 visible ASCII characters and no spaces")
+        hash = hash_token(token)
+        if self._secrets is not None:
+            self._secrets[hash] = Secret(token)
+        return hash
 
 
 def _make(file: Path, data: Path) -> None:

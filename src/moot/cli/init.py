@@ -1,0 +1,72 @@
+"""`moot init`: a folder with a space that runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+_ABOUT = """\
+Makes a space from a template, in this folder or in DIR: a moot.yaml that says who takes part and what each
+may do, and whatever the members need. Nothing is overwritten. `moot up` then runs it.
+"""
+_EXAMPLES = """\
+examples:
+  moot init                          an agent that proposes changes to files; you decide (no model needed)
+  moot init coder                    a language model for the project in this folder
+  moot init research-team team --base-url http://localhost:11434/v1 --model qwen3 --key-env OLLAMA_KEY
+  moot init --list
+"""
+
+
+def add_commands(commands: Any) -> None:
+    parser = commands.add_parser(
+        "init",
+        help="make a space from a template",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("template", nargs="?", metavar="TEMPLATE", help="filesystem (default), coder, research-team or empty")
+    add("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
+    add("--list", action="store_true", help="show the templates and what they are for")
+    add("--space", metavar="NAME", help="what the space is called (default: as the folder)")
+    add("--base-url", metavar="URL", help="of the model's API (default: https://api.openai.com/v1)")
+    add("--model", metavar="NAME", help="which model agents use (default: gpt-5-mini)")
+    add("--key-env", metavar="NAME", help="the variable that holds the API's key (default: OPENAI_API_KEY)")
+    add("--json", action="store_true", help="say it as one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    import json
+
+    from moot.up import scaffold
+
+    if chosen.list:
+        found = scaffold.templates()
+        if chosen.json:
+            print(json.dumps({template.name: template.about for template in found}))
+        else:
+            for template in found:
+                print(f"{template.name:14} {template.about}")
+        return 0
+    template = scaffold.template_named(chosen.template or scaffold.DEFAULT)
+    folder: Path = chosen.folder
+    given = {name: getattr(chosen, name) for name in ("base_url", "model", "key_env")}
+    values = scaffold.Values(
+        space=chosen.space or scaffold.space_name(folder),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    made = scaffold.make(template, folder, values)
+    if chosen.json:
+        files = [str(path) for path in made]
+        print(json.dumps({"template": template.name, "folder": str(folder.absolute()), "files": files}))
+        return 0
+    where = "" if folder == Path() else f" in {folder}"
+    print(f"made a space from {template.name}{where}: {', '.join(str(path) for path in made)}\n\nnext:")
+    enter = [] if folder == Path() else [f"cd {folder}"]
+    for line in [*enter, *values.filled(template.next).rstrip().splitlines()]:
+        print(f"  {line}")
+    return 0

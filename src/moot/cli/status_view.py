@@ -1,0 +1,149 @@
+"""What `moot up` shows: a table that stays in its place on a terminal, lines elsewhere, JSON for machines.
+
+Words of members are theirs: every cell is escaped and cut before it is shown (D-86).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+from moot.cli.terminal import printable
+from moot.up.standing import Standing
+
+_HEADS: Final = ("NAME", "WHAT", "STATE", "HERE", "FOR", "RESTARTS", "SAYS")
+_GAP: Final = "  "
+# A name has at most 64 characters; a table of them is no table.
+_NAME_CHARS: Final = 24
+# Narrower than this nothing is worth showing; wider than this nobody reads a line.
+_LEAST_WIDTH, _MOST_WIDTH = 40, 160
+_UP: Final = "\x1b[{}A"
+_CLEAR_LINE: Final = "\x1b[K"
+_CLEAR_BELOW: Final = "\x1b[J"
+_COLOURS: Final[Mapping[str, str]] = {"running": "32", "waiting": "33", "starting": "36", "stopping": "33"}
+
+
+class Output(Protocol):
+    """Where it goes: a text stream."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+
+def table(
+    title: str, standings: Sequence[Standing], now: float, *, width: int, height: int, several: bool
+) -> list[str]:
+    """The lines of the table, none wider than the terminal, and no more than it has."""
+    width = max(_LEAST_WIDTH, min(width, _MOST_WIDTH))
+    rows = [_row(standing, now, several=several) for standing in standings if standing.kind != "gateway"]
+    shown = rows[: max(1, height - 4)]
+    widths = [max(len(row[column]) for row in [_HEADS, *shown]) for column in range(len(_HEADS) - 1)]
+    lines = [_cut(printable(title), width), _line(_HEADS, widths, width)]
+    lines += [_line(row, widths, width) for row in shown]
+    if len(rows) > len(shown):
+        lines.append(f"… and {len(rows) - len(shown)} more: the terminal has {height} lines")
+    return lines
+
+
+def _row(standing: Standing, now: float, *, several: bool) -> tuple[str, ...]:
+    name = f"{standing.space}/{standing.name}" if several else standing.name
+    is_person = standing.kind == "person"
+    return (
+        _cut(printable(name), _NAME_CHARS),
+        standing.kind,
+        "" if is_person else standing.state,
+        "yes" if standing.joined else "no",
+        "" if is_person or standing.state == "idle" else duration(now - standing.since),
+        str(standing.restarts) if standing.restarts else "",
+        printable(standing.words),
+    )
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], width: int) -> str:
+    *fixed, last = cells
+    start = _GAP.join(cell.ljust(size) for cell, size in zip(fixed, widths, strict=True))
+    return _cut(f"{start}{_GAP}{last}".rstrip(), width)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    """1:05, 2:03:10: as a clock shows it."""
+    whole = max(0, int(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+class LiveTable:
+    """Draws the table over the last one."""
+
+    def __init__(self, output: Output, *, colours: bool) -> None:
+        self._output = output
+        self._colours = colours
+        self._drawn = 0
+
+    def draw(self, lines: Sequence[str]) -> None:
+        start = _UP.format(self._drawn) if self._drawn else ""
+        body = "".join(f"{self._coloured(line)}{_CLEAR_LINE}\n" for line in lines)
+        self._output.write(f"{start}\r{body}{_CLEAR_BELOW}")
+        self._output.flush()
+        self._drawn = len(lines)
+
+    def forget(self) -> None:
+        """Something else was printed: the next table stands below it, not over it."""
+        self._drawn = 0
+
+    def _coloured(self, line: str) -> str:
+        if not self._colours:
+            return line
+        for word, colour in _COLOURS.items():
+            before, found, after = line.partition(f"{_GAP}{word} ")
+            if found:
+                return f"{before}{_GAP}\x1b[{colour}m{word}\x1b[0m {after}"
+        return line
+
+
+class ChangeLines:
+    """Tells what changed since the last look, one line each, as words or as JSON."""
+
+    def __init__(self, *, as_json: bool, several: bool) -> None:
+        self._as_json = as_json
+        self._several = several
+        self._last: dict[tuple[str, str, str], tuple[object, ...]] = {}
+        self._proposals = 0
+
+    def of(self, standings: Sequence[Standing], *, open_proposals: int = 0) -> Iterator[str]:
+        """Lines for what is not as it was. What members print is in their logs and no news here."""
+        if open_proposals != self._proposals:
+            self._proposals = open_proposals
+            words = f"proposals to decide on: {open_proposals} (`moot proposals` shows them)"
+            yield json.dumps({"open_proposals": open_proposals}) if self._as_json else words
+        here = set()
+        for standing in standings:
+            key = (standing.space, standing.name, standing.kind)
+            here.add(key)
+            facts = (standing.state, standing.joined, standing.restarts)
+            if self._last.get(key) != facts:
+                self._last[key] = facts
+                yield self._told(standing)
+        for gone in [known for known in self._last if known not in here]:
+            del self._last[gone]
+            yield self._told(Standing(space=gone[0], name=gone[1], kind="person", state="ended"))
+
+    def _told(self, standing: Standing) -> str:
+        if self._as_json:
+            return json.dumps(standing.as_json())
+        name = f"{standing.space}/{standing.name}" if self._several and standing.space else standing.name
+        if standing.kind == "person":
+            return f"{printable(name)}: {'is here' if standing.joined else 'left'}"
+        facts: list[str] = [standing.state]
+        if standing.pid is not None:
+            facts.append(f"pid {standing.pid}")
+        if standing.kind != "gateway" and standing.state == "running":
+            facts.append("in the space" if standing.joined else "not in the space yet")
+        words = standing.words if standing.state != "running" or standing.kind == "gateway" else ""
+        return f"{printable(name)}: {', '.join(facts)}" + (f" ({printable(words)})" if words else "")

@@ -1,0 +1,116 @@
+"""Taking part from a shell: a command for each operation, `moot join` to stay, `moot tail` to watch."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.cli.talking import calling, deciding, managing, saying, streaming
+from moot.cli.talking.operations import Operation
+
+if TYPE_CHECKING:
+    from moot.config.whereabouts import Whereabouts
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *saying.OPERATIONS,
+    *deciding.OPERATIONS,
+    *calling.OPERATIONS,
+    *managing.OPERATIONS,
+    *streaming.OPERATIONS,
+)
+
+# A gateway that was started by the line before is there in a second or two.
+_ARRIVE_SECONDS: Final = 2.0
+
+_WHERE = """\
+In the folder of a moot.yaml or space.yaml nothing else is needed: the space is the one there, and you are
+its default_participant (or --as NAME). Elsewhere say --gateway and --token-file, or set MOOT_URL and
+MOOT_TOKEN_FILE.
+
+exit codes: 0 done; 1 it failed; 2 a mistake in the call; 3 somebody said no (refused, rejected);
+4 nobody answered in time; 5 no way into the space
+"""
+
+
+def add_commands(commands: Any) -> None:
+    from moot.cli.talking import joining, tailing
+
+    joining.add_command(commands)
+    tailing.add_command(commands)
+    for operation in OPERATIONS:
+        if not operation.only_joined:
+            _add(commands, operation)
+
+
+def _add(commands: Any, operation: Operation) -> None:
+    examples = f"examples:\n{operation.examples}\n" if operation.examples else ""
+    parser = commands.add_parser(
+        operation.name,
+        help=operation.help,
+        description=operation.about or f"{operation.help[:1].upper()}{operation.help[1:]}.",
+        epilog=f"{examples}{_WHERE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    operation.arguments(parser)
+    add_where(parser)
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait for an answer")
+    parser.add_argument("--json", action="store_true", help="one JSON value instead of words")
+    parser.set_defaults(run=run, operation=operation)
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """The options that say where the space is, and as whom to come in."""
+    where = parser.add_argument_group("where")
+    where.add_argument("--gateway", metavar="URL", help="such as http://localhost:8080")
+    where.add_argument("--space", metavar="NAME", help="which space, if there are several")
+    where.add_argument("--token-file", type=Path, metavar="FILE", help="holds your token")
+    where.add_argument("--as", dest="whom", metavar="NAME", help="a participant of the space in this folder")
+    where.add_argument("--config", type=Path, metavar="FILE", help="a moot.yaml or space.yaml elsewhere")
+
+
+def where_of(chosen: argparse.Namespace) -> Whereabouts:
+    from moot.config.whereabouts import Asked, whereabouts
+
+    asked = Asked(
+        gateway=chosen.gateway,
+        space=chosen.space,
+        token_file=chosen.token_file,
+        name=chosen.whom,
+        config=chosen.config,
+    )
+    return whereabouts(asked, environ=os.environ, folder=Path())
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Come in, do one thing, leave."""
+    import uvloop
+
+    from moot.cli.talking.operations import show_fault
+    from moot.errors import MootError
+
+    try:
+        code: int = uvloop.run(_perform(chosen))
+    except MootError as fault:
+        return show_fault(fault, as_json=chosen.json)
+    return code
+
+
+async def _perform(chosen: argparse.Namespace) -> int:
+    from moot.cli.talking.operations import Seat, show
+    from moot.cli.talking.past import past_of, recall
+    from moot.participant import ParticipantLimits, connect
+
+    operation: Operation = chosen.operation
+    where = where_of(chosen)
+    token = where.token.reveal()
+    limits = ParticipantLimits(arrive_seconds=_ARRIVE_SECONDS)
+    # Beside the connection that speaks for this participant, if there is one: it answers nothing by itself.
+    async with connect(where.url, where.space, token, passive=True, reconnect=False, limits=limits) as space:
+        seat = Seat(space, default_to=where.default_to, timeout=chosen.timeout)
+        if operation.recalls:
+            recall(space, await past_of(where, space.me))
+        answer = await operation.run(seat, chosen)
+    show(answer, as_json=chosen.json)
+    return answer.code

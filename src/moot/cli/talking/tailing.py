@@ -1,0 +1,138 @@
+"""`moot tail`: everything that is said in a space, as it is said."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import AsyncIterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from moot.cli.terminal import printable, printable_json
+from moot.protocol.envelope import Envelope
+
+if TYPE_CHECKING:
+    from moot.participant import Gap
+    from moot.participant.listening import Feed
+
+_EXAMPLES = """\
+examples:
+  moot tail -n 50
+  moot tail --json --kind 'mcp/*' | jq .payload.method
+  moot tail --from agent --kind chat --count 1 --json     wait for the agent's next words
+"""
+
+
+def add_command(commands: Any) -> None:
+    from moot.cli.talking import add_where
+
+    parser = commands.add_parser(
+        "tail",
+        help="watch what is said in a space",
+        description="Prints every message of a space as it comes, until Ctrl-C or --count. Whoever watches "
+        "says nothing and answers nothing. What members wrote is shown with control characters escaped.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("-n", type=int, default=0, metavar="COUNT", help="begin with the latest COUNT of them")
+    add("--kind", action="append", default=[], metavar="KIND", help="only these kinds; * matches anything")
+    add("--from", dest="sender", action="append", default=[], metavar="NAME", help="only from these")
+    add("--count", type=int, metavar="N", help="end after so many")
+    add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
+    add("--json", action="store_true", help="one envelope a line, as it was sent")
+    add_where(parser)
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    import uvloop
+
+    from moot.cli.talking.operations import show_fault
+    from moot.errors import MootError
+
+    try:
+        code: int = uvloop.run(_tail(chosen))
+    except MootError as fault:
+        return show_fault(fault, as_json=chosen.json)
+    return code
+
+
+async def _tail(chosen: argparse.Namespace) -> int:
+    from moot.cli.talking import where_of
+    from moot.cli.talking.hearing import heard_in, split
+    from moot.cli.talking.operations import EXIT_OUTSIDE
+    from moot.cli.talking.past import past_of
+    from moot.participant import Gap, connect
+
+    where = where_of(chosen)
+    shown = 0
+    async with (
+        connect(where.url, where.space, where.token.reveal(), passive=True) as space,
+        heard_in(space) as feed,
+    ):
+        before, since = split(space, await past_of(where, space.me))
+        async for item in _messages(before, since, feed, chosen):
+            if isinstance(item, Gap):
+                _show_gap(item, chosen)
+            elif _show(item, chosen):
+                shown += 1
+                if chosen.count is not None and shown >= chosen.count:
+                    return 0
+        ending = await space.stay()
+    print_ending(f"the connection ended: {ending.code} {ending.reason}", as_json=chosen.json)
+    return EXIT_OUTSIDE
+
+
+async def _messages(
+    before: list[Envelope], since: list[Envelope], feed: Feed[Envelope], chosen: argparse.Namespace
+) -> AsyncIterator[Envelope | Gap]:
+    """What is wanted of the latest ones that the gateway remembers, then of those that come."""
+    from moot.cli.talking.hearing import without
+
+    if chosen.n > 0:
+        for envelope in [each for each in before if _wanted(each, chosen)][-chosen.n :]:
+            yield envelope
+    for envelope in since:
+        if _wanted(envelope, chosen):
+            yield envelope
+    async for item in without(feed, since):
+        if not isinstance(item, Envelope) or _wanted(item, chosen):
+            yield item
+
+
+def _show_gap(gap: Gap, chosen: argparse.Namespace) -> None:
+    if chosen.json:
+        print(json.dumps({"gap": gap.why, "missed": gap.missed}), flush=True)
+    else:
+        missed = "some messages" if gap.missed is None else f"{gap.missed} messages"
+        print(f"… {missed} were missed: {gap.why}", flush=True)
+
+
+def _wanted(envelope: Envelope, chosen: argparse.Namespace) -> bool:
+    kinds, senders = chosen.kind, chosen.sender
+    return (not kinds or any(fnmatchcase(envelope.kind, kind) for kind in kinds)) and (
+        not senders or envelope.sender in senders
+    )
+
+
+def _show(envelope: Envelope, chosen: argparse.Namespace) -> bool:
+    """Print it; whether there was anything to print."""
+    from moot.cli.talking.showing import lines_of
+
+    if chosen.json:
+        print(printable_json(envelope.raw), flush=True)
+        return True
+    lines = lines_of(envelope, verbose=chosen.all)
+    for line in lines:
+        print(printable(line), flush=True)
+    return bool(lines)
+
+
+def print_ending(words: str, *, as_json: bool) -> None:
+    """Why nothing more comes."""
+    if as_json:
+        print(json.dumps({"error": "connection_closed", "message": words}), flush=True)
+    else:
+        print(f"moot: {printable(words)}", file=sys.stderr, flush=True)

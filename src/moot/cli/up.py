@@ -1,0 +1,223 @@
+"""`moot up`: a whole space, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.errors import UsageError
+
+if TYPE_CHECKING:
+    from moot.config import Configuration, Secret
+    from moot.up.running import Up
+
+# How often the view looks at what tells nobody when it changes (who is in the space).
+_LOOK_SECONDS: Final = 0.25
+_DRAW_SECONDS: Final = 1.0
+
+_ABOUT = """\
+Runs the space of a folder: the gateway of its moot.yaml (or space.yaml), every member that has a command
+there, and every MCP server under mcp_servers:. Members that fail are started again, each by itself; what
+they print is in .moot/logs/NAME.log. On a terminal a table shows how everything is doing, elsewhere a line
+tells each change.
+
+Ctrl-C and SIGTERM stop all of it within seconds; a second one stops it at once. SIGHUP reads the file again.
+"""
+_EXAMPLES = """\
+examples:
+  moot init filesystem lab && moot up lab     a space from nothing
+  moot join                                   in another terminal, in that folder: take part
+  moot up --start reviewer --port 0           also a member that does not start by itself, on a free port
+  moot up --json | tee status.jsonl           for machines
+"""
+
+
+def add_commands(commands: Any) -> None:
+    parser = commands.add_parser(
+        "up",
+        help="run a whole space: gateway, members and MCP servers",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("place", nargs="?", type=Path, default=Path(), metavar="DIR", help="a folder or a configuration file")
+    add("--host", help="listen on this address (default: as configured, else 127.0.0.1)")
+    add("--port", type=int, help="listen on this port; 0 takes a free one (default: 8080)")
+    add("--data", type=Path, metavar="DATA", help="journal, tokens and logs (default: .moot in the folder)")
+    add("--start", action="append", default=[], metavar="NAME", help="start this one too (auto_start: false)")
+    add("--without", action="append", default=[], metavar="NAME", help="do not start this one")
+    add("--plain", action="store_true", help="lines instead of a table, on a terminal too")
+    add("--json", action="store_true", help="one JSON object a change")
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    import uvloop
+
+    uvloop.run(_up(chosen))
+    return 0
+
+
+def config_in(place: Path) -> Path:
+    """The configuration file of a folder, or the file itself; raises UsageError that says what to do."""
+    from moot.config.whereabouts import find_config
+
+    if place.is_file():
+        return place
+    if not place.is_dir():
+        raise UsageError(f"{place}: no such folder or file")
+    found = find_config(place)
+    if found is None:
+        where = "this folder" if place == Path() else str(place)
+        raise UsageError(
+            f"no moot.yaml or space.yaml in {where}. `moot init` makes one: an agent that proposes, files"
+            " that it wants to change, and you to decide; `moot init --list` shows what else there is"
+        )
+    return found
+
+
+async def _up(chosen: argparse.Namespace) -> None:
+    from moot.config.loading import folder_of
+    from moot.up.running import Up, Wishes
+
+    path = config_in(chosen.place)
+    configuration, secrets = _read(chosen, path)
+    _log_to_file(configuration)
+    running = Up(
+        configuration,
+        secrets,
+        folder=folder_of(path),
+        environ=os.environ,
+        wishes=Wishes(also=frozenset(chosen.start), without=frozenset(chosen.without)),
+    )
+    stop = asyncio.Event()
+    _listen_to_signals(running, stop, chosen, path)
+    table = sys.stdout.isatty() and not chosen.plain and not chosen.json
+    for note in configuration.notes:
+        _note(note, chosen)
+    view = asyncio.create_task(_show(running, chosen, table=table))
+    # A view that nobody reads any more (`moot up | head`) ends the rest, too.
+    view.add_done_callback(lambda _: stop.set())
+    try:
+        await running.run(stop)
+    finally:
+        view.cancel()
+        await asyncio.wait([view])
+    if not view.cancelled():
+        view.result()
+    if not chosen.json:
+        print("stopped")
+
+
+def _read(chosen: argparse.Namespace, path: Path) -> tuple[Configuration, dict[str, Secret]]:
+    from moot.config import load
+
+    secrets: dict[str, Secret] = {}
+    configuration = load(
+        path, environ=os.environ, data=chosen.data, host=chosen.host, port=chosen.port, secrets=secrets
+    )
+    return configuration, secrets
+
+
+def _log_to_file(configuration: Configuration) -> None:
+    """The terminal is the view's: what the gateway tells goes to its log file, unless one is configured."""
+    from moot import logs
+
+    log = configuration.gateway.log
+    file = log.file or configuration.gateway.data / "logs" / "gateway.log"
+    logs.set_up(log.level, log.format, file, file_bytes=log.file_bytes, files_kept=log.files_kept)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def _listen_to_signals(running: Up, stop: asyncio.Event, chosen: argparse.Namespace, path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    reloading: set[asyncio.Task[None]] = set()
+
+    def told_to_stop() -> None:
+        if stop.is_set():
+            running.end_now()
+        stop.set()
+
+    def told_to_read_again() -> None:
+        task = asyncio.create_task(_reload(running, chosen, path))
+        reloading.add(task)
+        task.add_done_callback(reloading.discard)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told_to_stop)
+    loop.add_signal_handler(signal.SIGHUP, told_to_read_again)
+
+
+async def _reload(running: Up, chosen: argparse.Namespace, path: Path) -> None:
+    try:
+        configuration, secrets = _read(chosen, path)
+        notes = await running.reload(configuration, secrets)
+    except UsageError as fault:
+        # The space goes on as it is: a typo must not stop anybody.
+        running.notes.append(f"not reloaded: {fault}")
+    else:
+        running.notes += ["reloaded", *notes]
+    running.changed.set()
+
+
+async def _show(running: Up, chosen: argparse.Namespace, *, table: bool) -> None:
+    """Show what changes until cancelled."""
+    from moot.cli.status_view import ChangeLines, LiveTable
+
+    several = len(running.configuration.spaces) > 1
+    lines = ChangeLines(as_json=chosen.json, several=several)
+    live = LiveTable(sys.stdout, colours="NO_COLOR" not in os.environ)
+    told = 0
+    await running.ready.wait()
+    if not chosen.json:
+        print(f"moot gateway listening on {running.gateway.url}; logs in {running.data / 'logs'}", flush=True)
+    while True:
+        fresh, told = running.notes[told:], len(running.notes)
+        if table:
+            if fresh:
+                live.forget()
+            for note in fresh:
+                _note(note, chosen)
+            live.draw(_table(running, several=several))
+        else:
+            for note in fresh:
+                _note(note, chosen)
+            for line in lines.of(running.standings(), open_proposals=running.open_proposals()):
+                print(line, flush=True)
+        running.changed.clear()
+        try:
+            async with asyncio.timeout(_DRAW_SECONDS if table else _LOOK_SECONDS):
+                await running.changed.wait()
+        except TimeoutError:
+            continue
+
+
+def _table(running: Up, *, several: bool) -> list[str]:
+    from moot.cli.status_view import duration, table
+
+    now = asyncio.get_running_loop().time()
+    standings = running.standings()
+    size = shutil.get_terminal_size()
+    waiting = running.open_proposals()
+    proposals = f"{waiting} {'proposals' if waiting != 1 else 'proposal'} to decide on (moot proposals)"
+    facts = [", ".join(running.configuration.spaces), running.url, f"up {duration(now - standings[0].since)}"]
+    facts += [proposals] if waiting else []
+    facts.append("stopping" if running.is_stopping else "Ctrl-C stops it")
+    title = "  ".join(facts)
+    return table(title, standings, now, width=size.columns, height=size.lines, several=several)
+
+
+def _note(note: str, chosen: argparse.Namespace) -> None:
+    import json
+
+    from moot.cli.terminal import printable
+
+    print(json.dumps({"note": note}) if chosen.json else f"note: {printable(note)}", flush=True)

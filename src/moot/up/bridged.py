@@ -1,0 +1,141 @@
+"""An MCP server of a space, bridged in this process: it joins, it is kept running, its stderr is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from moot.config.settings import McpServerConfig, MemberConfig
+from moot.errors import MootError
+from moot.mcp.children import Command
+from moot.mcp.upstream import HttpServer, Server, StdioServer
+from moot.net.dial import may_return
+from moot.up.placeholders import Words
+from moot.up.processes import argument_list, member_environment
+from moot.up.standing import DEFAULT_PATIENCE, BackOff, Patience, Standing, State
+
+if TYPE_CHECKING:
+    from moot.bridge.server_member import ServerMember
+
+log = logging.getLogger(__name__)
+
+
+class BridgedServer:
+    """One MCP server. `run` keeps it in the space until cancelled; `standing` tells how it does."""
+
+    kind: Final = "server"
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        words: Words,
+        logs: Path,
+        *,
+        pins: Path,
+        on_change: Callable[[], None],
+        patience: Patience = DEFAULT_PATIENCE,
+    ) -> None:
+        assert config.mcp_server is not None  # noqa: S101  # who has none is not bridged
+        self.config = config
+        self.name = words.name
+        self.space = words.space
+        self.restarts = 0
+        # A bridge keeps its child to itself.
+        self.pid: int | None = None
+        self._server_config: McpServerConfig = config.mcp_server
+        self._words = words
+        self._logs = logs
+        self._pins = pins
+        self._on_change = on_change
+        self._back_off = BackOff(patience)
+        self._member: ServerMember | None = None
+        self._state: State = "starting"
+        self._since = asyncio.get_running_loop().time()
+        self._said = ""
+
+    def standing(self) -> Standing:
+        state, words, restarts = self._state, self._said, self.restarts
+        if self._member is not None and state == "running":
+            upstream = self._member.upstream
+            restarts += max(0, upstream.counts.starts - 1)
+            if upstream.state == "down":
+                state, words = "waiting", f"the server {upstream.trouble}; it is started again"
+            elif self._member.changes:
+                changed = ", ".join(self._member.changes)
+                words = f"tools that changed are withheld: {changed}"
+            else:
+                words = next(reversed(upstream.keeper.last_lines(1)), "")
+        return Standing(
+            space=self.space,
+            name=self.name,
+            kind="server",
+            state=state,
+            since=self._since,
+            restarts=restarts,
+            words=words,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled, or until the space ends its membership for good."""
+        loop = asyncio.get_running_loop()
+        while True:
+            begun = loop.time()
+            goes_on, why = await self._live()
+            if not goes_on:
+                self._moved("ended", why)
+                return
+            pause = self._back_off.after(loop.time() - begun)
+            self._moved("waiting", f"{why}; again in {pause:.1f} s")
+            await asyncio.sleep(pause)
+            self.restarts += 1
+
+    async def _live(self) -> tuple[bool, str]:
+        """One membership; whether to try again, and why it ended."""
+        # Loading the SDK and the MCP side takes a moment that `moot up` without servers need not spend.
+        from moot.bridge.serving import bridged
+        from moot.bridge.settings import BridgeSettings
+
+        self._moved("starting", "")
+        words = self._words
+        try:
+            settings = BridgeSettings(
+                server=self._server(),
+                gateway=words.gateway,
+                space=words.space,
+                token=words.token.reveal(),
+                pin=self._server_config.pin,
+                pins_file=self._pins,
+            )
+            async with bridged(settings) as member:
+                self._member = member
+                self._moved("running", "")
+                ending = await member.space.stay()
+        except MootError as fault:
+            log.warning("not bridged", extra={"space": self.space, "participant": self.name})
+            return True, str(fault)
+        finally:
+            self._member = None
+        return may_return(ending.code), f"left the space: {ending.code} {ending.reason}".rstrip()
+
+    def _server(self) -> Server:
+        """The server with its placeholders replaced; raises UsageError."""
+        words, config = self._words, self._server_config
+        if config.url is not None:
+            headers = {name: words.filled(value) for name, value in config.headers.items()}
+            return HttpServer(url=words.filled(config.url), headers=headers, transport=config.transport)
+        assert config.command is not None  # noqa: S101  # one of the two is there
+        listed, _ = words.variables(config.env)
+        environment = member_environment(listed, words.environ)
+        cwd = words.folder / (words.filled(config.cwd) if config.cwd is not None else "")
+        args = tuple(words.filled(arg) for arg in config.args)
+        argv = argument_list(words.filled(config.command), args, environment, cwd)
+        command = Command(argv=tuple(argv), env=environment, cwd=str(cwd))
+        return StdioServer(command=command, stderr_file=self._logs)
+
+    def _moved(self, state: State, words: str) -> None:
+        self._state, self._said = state, words
+        self._since = asyncio.get_running_loop().time()
+        self._on_change()

@@ -1,0 +1,126 @@
+"""`moot init`: a folder with a space that runs, from a template that comes with Moot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from moot.config.whereabouts import find_config
+from moot.errors import UsageError
+
+TEMPLATES: Final = Path(__file__).with_name("templates")
+DEFAULT: Final = "filesystem"
+# What a template says of itself; not copied.
+_MANIFEST: Final = "template.yaml"
+# Where a name such as @SPACE@ stands, a value is put.
+_NAME = re.compile(r"@([A-Z_]+)@")
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+# Tokens, journal and logs of the space: nothing for a repository.
+_IGNORED: Final = ".moot/\n__pycache__/\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One template: its name, a line about it, and what to do after it was made."""
+
+    name: str
+    about: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """What is put into a template."""
+
+    space: str
+    base_url: str = "https://api.openai.com/v1"
+    model: str = "gpt-5-mini"
+    key_env: str = "OPENAI_API_KEY"
+
+    def filled(self, text: str) -> str:
+        words: Mapping[str, str] = {
+            "SPACE": self.space,
+            "BASE_URL": self.base_url,
+            "MODEL": self.model,
+            "KEY_ENV": self.key_env,
+        }
+        return _NAME.sub(lambda found: words.get(found[1], found[0]), text)
+
+
+def templates() -> list[Template]:
+    """All there are; the one that `moot init` takes by itself first."""
+    found = [_read(folder) for folder in sorted(TEMPLATES.iterdir()) if (folder / _MANIFEST).is_file()]
+    return sorted(found, key=lambda template: template.name != DEFAULT)
+
+
+def template_named(name: str) -> Template:
+    for template in templates():
+        if template.name == name:
+            return template
+    names = ", ".join(template.name for template in templates())
+    raise UsageError(f"no template is called {name}: there is {names}")
+
+
+def space_name(folder: Path) -> str:
+    """A name for a space in this folder: the folder's own, as far as a space may be called so."""
+    name = _UNFIT.sub("-", folder.absolute().name).strip("-._")
+    return name[:64] if name[:1].isalnum() else "lab"
+
+
+def make(template: Template, folder: Path, values: Values) -> list[Path]:
+    """Write the files of a template; the paths, relative to the folder. Overwrites nothing."""
+    _check(values)
+    files = dict(_files(template, values))
+    there = find_config(folder) if folder.is_dir() else None
+    if there is not None:
+        raise UsageError(f"{there} is there already: this folder has a space. Name another folder")
+    taken = [str(path) for path in files if (folder / path).exists() or (folder / path).is_symlink()]
+    if taken:
+        raise UsageError(f"{folder}: these would be overwritten: {', '.join(taken)}. Name another folder")
+    try:
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, "utf-8")
+        _ignore(folder)
+    except OSError as fault:
+        raise UsageError(f"{folder} cannot be written: {fault.strerror or fault}") from None
+    return list(files)
+
+
+def _files(template: Template, values: Values) -> Iterator[tuple[Path, str]]:
+    root = TEMPLATES / template.name
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root)
+        if path.is_file() and path.name != _MANIFEST and "__pycache__" not in relative.parts:
+            yield relative, values.filled(path.read_text("utf-8"))
+
+
+def _ignore(folder: Path) -> None:
+    """Beside what a project ignores already."""
+    file = folder / ".gitignore"
+    before = file.read_text("utf-8") if file.exists() else ""
+    missing = [line for line in _IGNORED.splitlines() if line not in before.splitlines()]
+    if missing:
+        start = before if not before or before.endswith("\n") else f"{before}\n"
+        file.write_text(start + "".join(f"{line}\n" for line in missing), "utf-8")
+
+
+def _check(values: Values) -> None:
+    """These stand in a YAML file, between quotes or bare."""
+    if _UNFIT.search(values.space) or not values.space[:1].isalnum() or len(values.space) > 64:
+        raise UsageError("a space's name has 1 to 64 letters, digits, '.', '_' or '-'")
+    for option, value in (("--base-url", values.base_url), ("--model", values.model)):
+        if not value or any(character in '"\\$' or not character.isprintable() for character in value):
+            raise UsageError(f"{option}: holds something that cannot stand there")
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", values.key_env, re.ASCII) is None:
+        raise UsageError("--key-env: the name of an environment variable, not the key itself")
+
+
+def _read(folder: Path) -> Template:
+    manifest: Any = yaml.safe_load((folder / _MANIFEST).read_text("utf-8"))
+    return Template(folder.name, manifest["about"], manifest["next"])

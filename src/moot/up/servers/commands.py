@@ -1,0 +1,108 @@
+"""An MCP server that runs programs in one folder: `python3 -m moot.up.servers.commands FOLDER`.
+
+Meant to be proposed to: whoever may request `run` may do on this machine whatever its user may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Final
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from moot import __version__
+
+# The end of the output is what tells how it went.
+OUTPUT_BYTES: Final = 64 << 10
+# A test suite; what takes longer is run by hand.
+MOST_SECONDS: Final = 600.0
+_DEFAULT_SECONDS: Final = 120.0
+_GOODBYE_SECONDS: Final = 2.0
+
+
+def server_of(folder: Path) -> MCPServer:
+    """One tool."""
+    server = MCPServer(
+        "moot-commands",
+        version=__version__,
+        instructions=f"Runs programs in {folder}. Without a shell: one program and its arguments.",
+        log_level="WARNING",
+    )
+
+    @server.tool(
+        annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
+        structured_output=False,
+    )
+    async def run(
+        command: Annotated[
+            list[str], Field(min_length=1, description="the program and its arguments, one each")
+        ],
+        seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = _DEFAULT_SECONDS,
+    ) -> str:
+        """Run a program in the folder and give back its exit code and the end of what it printed."""
+        return await run_program(command, folder, seconds)
+
+    return server
+
+
+async def run_program(command: list[str], folder: Path, seconds: float) -> str:
+    """Run it to its end, or for so long; raises ToolError when it cannot be run."""
+    if any("\0" in word for word in command):
+        raise ToolError("a command holds no NUL")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as fault:
+        raise ToolError(f"cannot run {command[0]}: {fault.strerror}") from None
+    assert process.stdout is not None  # noqa: S101  # a pipe, as asked for
+    kept, total, ended = b"", 0, "ended"
+    try:
+        async with asyncio.timeout(seconds):
+            while data := await process.stdout.read(1 << 16):
+                total += len(data)
+                kept = (kept + data)[-OUTPUT_BYTES:]
+            await process.wait()
+    except TimeoutError:
+        ended = f"was ended after {seconds:g} s"
+    finally:
+        await _end(process)
+    cut = f"… {total - len(kept)} bytes before this\n" if total > len(kept) else ""
+    return f"{ended} with exit code {process.returncode}\n{cut}{kept.decode('utf-8', 'replace')}"
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """The program and all it started; also when the caller has called it off."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await process.wait()
+                if number == signal.SIGKILL:
+                    return
+
+
+def main() -> int:
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+        sys.stderr.write("usage: python3 -m moot.up.servers.commands FOLDER\n")
+        return 2
+    server_of(Path(sys.argv[1]).absolute()).run("stdio")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""One folder and nothing outside of it: list, read, write, edit and search by relative paths.
+
+Every step of a path is opened by its name below the folder before it, and never through a symbolic link. So
+no path leads out, whatever `..`, links, or somebody who moves folders about at the same time make of it;
+checking a resolved path first and opening it afterwards could not promise that.
+
+Hidden names are not there at all, nor is the configuration of a space: `.moot` holds everybody's tokens,
+`.git` and the like hold passwords and hooks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+# What a model or a person reads at once; a longer file is read in parts.
+READ_BYTES: Final = 256 << 10
+# Well below the largest envelope of a space (1 MiB), in which it travels twice escaped.
+WRITE_BYTES: Final = 400_000
+ENTRIES: Final = 1_000
+# A search looks at so many files, each up to this size, and tells so many lines.
+SEARCH_FILES: Final = 5_000
+SEARCH_BYTES: Final = 1 << 20
+MATCHES: Final = 200
+_LINE_CHARS: Final = 300
+_DEEPEST: Final = 32
+
+_CONFIGURATIONS: Final = ("moot.yaml", "space.yaml")
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Denied(Exception):
+    """The path or its content is not to be had; the text says why."""
+
+
+class Folder:
+    """A folder as a tool server shows it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        try:
+            os.close(os.open(root, os.O_RDONLY | os.O_DIRECTORY))
+        except OSError as fault:
+            raise Denied(f"{root} is no folder: {fault.strerror}") from None
+
+    def entries(self, path: str = ".") -> list[str]:
+        """The names in a folder, folders with a slash behind them."""
+        with self._opened_folder(_steps(path)) as handle:
+            found = sorted(_entries(handle))
+        if not _steps(path):
+            found = [name for name in found if name not in _CONFIGURATIONS]
+        if len(found) > ENTRIES:
+            found = [*found[:ENTRIES], f"… and {len(found) - ENTRIES} more"]
+        return found
+
+    def read(self, path: str, first_line: int = 1, lines: int | None = None) -> str:
+        """A text file, or some lines of it."""
+        if first_line < 1 or (lines is not None and lines < 1):
+            raise Denied("first_line and lines are 1 or more")
+        text = self._text(path, most=None if lines is not None or first_line > 1 else READ_BYTES)
+        if first_line == 1 and lines is None:
+            return text
+        kept = text.split("\n")[first_line - 1 : None if lines is None else first_line - 1 + lines]
+        shown = "\n".join(kept)
+        if len(shown) > READ_BYTES:
+            raise Denied(f"these lines have more than {READ_BYTES} characters: ask for fewer")
+        return shown
+
+    def write(self, path: str, text: str) -> str:
+        """Make a file or replace it, folders on the way included; whole or not at all."""
+        data = text.encode("utf-8", "surrogateescape")
+        if len(data) > WRITE_BYTES:
+            raise Denied(f"a file is written with at most {WRITE_BYTES} bytes at once")
+        *folders, name = self._file_steps(path)
+        with self._opened_folder(folders, make=True) as handle:
+            before = _kind_of(handle, name)
+            if before not in (None, "file"):
+                raise Denied(f"{path} is a {before}, not a file")
+            mode = 0o644
+            if before == "file":
+                mode = stat.S_IMODE(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
+            beside = f".{name[:200]}.{secrets.token_hex(6)}.new"
+            try:
+                _write(handle, beside, data, mode)
+                os.rename(beside, name, src_dir_fd=handle, dst_dir_fd=handle)
+            except OSError as fault:
+                _forget(handle, beside)
+                raise Denied(f"{path} cannot be written: {fault.strerror}") from None
+        return f"{'replaced' if before else 'made'} {path}: {len(data)} bytes"
+
+    def edit(self, path: str, old: str, new: str) -> str:
+        """Replace a passage that stands exactly once in a file."""
+        text = self._text(path, most=WRITE_BYTES)
+        count = text.count(old) if old else 0
+        if count != 1:
+            times = "is empty" if not old else f"stands {count} times" if count else "does not stand"
+            raise Denied(f"the passage {times} in {path}: give one that stands there exactly once")
+        return self.write(path, text.replace(old, new))
+
+    def search(self, text: str, path: str = ".") -> list[str]:
+        """Lines of text files below a folder that hold this text, as `file:line: words`."""
+        if not text.strip():
+            raise Denied("there is nothing to look for")
+        found: list[str] = []
+        start = PurePosixPath(*_steps(path))
+        looked = 0
+        for name in self._files_below(start):
+            looked += 1
+            if looked > SEARCH_FILES:
+                return [*found, f"… stopped after {SEARCH_FILES} files: search below a smaller folder"]
+            try:
+                words = self._text(str(name), most=SEARCH_BYTES)
+            except Denied:
+                continue
+            for number, line in enumerate(words.split("\n"), 1):
+                if text in line:
+                    found.append(f"{name}:{number}: {line.strip()[:_LINE_CHARS]}")
+                    if len(found) >= MATCHES:
+                        return [*found, f"… stopped after {MATCHES} lines: look for something rarer"]
+        return found
+
+    # Inside
+
+    def _file_steps(self, path: str) -> list[str]:
+        steps = _steps(path)
+        if not steps:
+            raise Denied("a file has a name")
+        return steps
+
+    def _text(self, path: str, most: int | None) -> str:
+        *folders, name = self._file_steps(path)
+        limit = SEARCH_BYTES * 8 if most is None else most
+        with self._opened_folder(folders) as folder:
+            try:
+                handle = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
+            except OSError as fault:
+                raise Denied(f"{path} cannot be read: {_why(fault)}") from None
+        with open(handle, "rb") as opened:
+            facts = os.fstat(opened.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                raise Denied(f"{path} is not a file")
+            data = opened.read(limit + 1)
+        if len(data) > limit:
+            raise Denied(f"{path} has more than {limit} bytes: read some of its lines (first_line, lines)")
+        if b"\0" in data:
+            raise Denied(f"{path} is not text")
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Denied(f"{path} is not text in UTF-8") from None
+
+    @contextmanager
+    def _opened_folder(self, steps: list[str], *, make: bool = False) -> Iterator[int]:
+        handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for step in steps:
+                try:
+                    if make and _kind_of(handle, step) is None:
+                        os.mkdir(step, dir_fd=handle)
+                    deeper = os.open(step, _FOLDER, dir_fd=handle)
+                except OSError as fault:
+                    raise Denied(f"{'/'.join(steps)} cannot be opened: {_why(fault)}") from None
+                os.close(handle)
+                handle = deeper
+            yield handle
+        finally:
+            os.close(handle)
+
+    def _files_below(self, start: PurePosixPath) -> Iterator[PurePosixPath]:
+        waiting = [start]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                with self._opened_folder(list(folder.parts)) as handle:
+                    names = sorted(_entries(handle))
+            except Denied:
+                if folder == start:
+                    raise
+                continue
+            if len(folder.parts) < _DEEPEST:
+                waiting += [folder / name[:-1] for name in reversed(names) if name.endswith("/")]
+            for name in names:
+                if not name.endswith("/") and (folder.parts or name not in _CONFIGURATIONS):
+                    yield folder / name
+
+
+def _steps(path: str) -> list[str]:
+    """The names on the way; raises Denied for a path that is not simply below the folder."""
+    if "\0" in path or "\\" in path:
+        raise Denied("a path holds no backslash and no NUL")
+    if path.startswith(("/", "~")):
+        raise Denied(f"{path} is not below the shared folder: paths are relative to it")
+    steps = [step for step in path.split("/") if step not in ("", ".")]
+    if ".." in steps:
+        raise Denied(f"{path} leads out of the shared folder")
+    if any(step.startswith(".") for step in steps) or (steps and steps[0] in _CONFIGURATIONS):
+        raise Denied(f"{path} is not shared: hidden files and a space's own configuration are not")
+    return steps
+
+
+def _entries(handle: int) -> Iterator[str]:
+    with os.scandir(handle) as entries:
+        for entry in entries:
+            if entry.is_symlink() or entry.name.startswith("."):
+                continue
+            yield f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+
+
+def _kind_of(folder: int, name: str) -> str | None:
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(mode):
+        return "symbolic link"
+    return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "device"
+
+
+def _write(folder: int, name: str, data: bytes, mode: int) -> None:
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=folder)
+    with open(handle, "wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _forget(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        return
+
+
+def _why(fault: OSError) -> str:
+    if fault.errno == errno.ELOOP:
+        return "it is a symbolic link"
+    if fault.errno == errno.ENOTDIR:
+        return "a step on the way is a symbolic link, or no folder"
+    return str(fault.strerror)

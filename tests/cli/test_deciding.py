@@ -1,0 +1,155 @@
+"""Proposals from a shell: look, approve, vote, reject, withdraw (MEW 3.2, 3.3, D-28)."""
+
+from __future__ import annotations
+
+import pytest
+
+from moot.errors import Rejected
+from moot.participant import JoinedSpace, Outcome, Proposal, Rejection
+from tests.cli.town import PATIENCE, Town, eventually
+
+
+@pytest.fixture
+def host(lab: Town) -> JoinedSpace:
+    """Offers two tools."""
+    space = lab.join("host")
+
+    async def offer() -> None:
+        @space.tool
+        def write(path: str, text: str) -> str:
+            """Write a file."""
+            return f"{path}: {len(text)}"
+
+        @space.tool
+        def launch() -> str:
+            """Needs two approvals here."""
+            return "lift-off"
+
+    lab.do(offer())
+    return space
+
+
+def proposed(lab: Town, agent: JoinedSpace, name: str = "write") -> Proposal:
+    arguments = {"path": "a.md", "text": "one\ntwo"} if name == "write" else {}
+    params = {"name": name, "arguments": arguments}
+    return lab.do(agent.propose("host", "tools/call", params))
+
+
+def outcome_of(lab: Town, proposal: Proposal) -> Outcome:
+    return lab.do(proposal.outcome(PATIENCE))
+
+
+def test_proposals_made_before_one_came_are_listed_in_full(lab: Town, host: JoinedSpace) -> None:
+    agent = lab.join("agent")
+    proposal = proposed(lab, agent)
+    told = lab.told("proposals")
+    assert f"#1 {proposal.id[:8]}  agent proposes to host: tools/call write" in told
+    assert "    path: a.md\n    text: one\n          two\n" in told
+    (row,) = lab.value("proposals")
+    assert row["proposalId"] == proposal.id
+    assert row["params"] == {"name": "write", "arguments": {"path": "a.md", "text": "one\ntwo"}}
+    assert (row["status"], row["proposer"], row["target"]) == ("pending", "agent", ["host"])
+
+
+@pytest.mark.requirement("MEW-9.1-1")
+def test_approving_does_exactly_what_was_proposed_and_only_once(lab: Town, host: JoinedSpace) -> None:
+    agent = lab.join("agent")
+    proposal = proposed(lab, agent)
+    told = lab.told("approve", proposal.id[:8])
+    assert told == f"approved {proposal.id[:8]}; host answered:\na.md: 7\n"
+    outcome = outcome_of(lab, proposal)
+    assert (outcome.how, outcome.by, outcome.text) == ("fulfilled", "alice", "a.md: 7")
+    code, words = lab.fails("approve", proposal.id)
+    assert code == 3
+    assert "fulfilled already" in words
+    assert lab.value("proposals") == []
+    (row,) = lab.value("proposals", "--all")
+    assert (row["status"], row["fulfilledBy"]) == ("fulfilled", "alice")
+
+
+def test_an_approval_as_json_holds_the_whole_result(lab: Town, host: JoinedSpace) -> None:
+    proposal = proposed(lab, lab.join("agent"))
+    value = lab.value("approve", proposal.id)
+    assert (value["proposal"], value["host"]) == (proposal.id, "host")
+    assert value["result"]["content"] == [{"type": "text", "text": "a.md: 7"}]
+
+
+def test_a_rejection_carries_its_reason_and_its_explanation(lab: Town, host: JoinedSpace) -> None:
+    agent = lab.join("agent")
+    proposal = proposed(lab, agent)
+    lab.told("reject", proposal.id, "--reason", "unsafe", "--explain", "not on a Friday")
+    with pytest.raises(Rejected) as no:
+        outcome_of(lab, proposal)
+    assert (no.value.by, no.value.reason) == ("alice", "unsafe")
+
+    async def words() -> str | None:
+        rejection: Rejection = no.value.rejections[0]
+        return await rejection.explanation(PATIENCE)
+
+    assert lab.do(words()) == "not on a Friday"
+
+
+def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: Town, host: JoinedSpace) -> None:
+    """D-28: quorum."""
+    agent = lab.join("agent")
+    proposal = proposed(lab, agent, "launch")
+    code, words = lab.fails("approve", proposal.id)
+    assert (code, f"`moot vote {proposal.id[:8]}`" in words) == (1, True)
+    lab.told("vote", proposal.id)
+    assert lab.fails("approve", proposal.id)[0] == 1
+    lab.told("vote", proposal.id, "--as", "bob")
+    assert "approved by alice, bob" in lab.told("proposals")
+    assert "lift-off" in lab.told("approve", proposal.id)
+
+
+def test_one_takes_back_ones_own_proposal(lab: Town, host: JoinedSpace) -> None:
+    id = lab.value("propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")["proposal"]
+    # Nobody stays behind to look after it, so it must still be open.
+    assert [row["proposalId"] for row in lab.value("proposals")] == [id]
+    code, _ = lab.fails("withdraw", id)
+    assert code == 3
+    lab.told("withdraw", id, "--as", "agent")
+    assert lab.value("proposals") == []
+
+
+def test_an_unknown_or_ambiguous_id_is_told_with_what_there_is(lab: Town, host: JoinedSpace) -> None:
+    agent = lab.join("agent")
+    proposal = proposed(lab, agent)
+    code, words = lab.fails("approve", "ffffffff")
+    assert (code, f"open are {proposal.id[:8]}" in words) == (1, True)
+    # Too short to name anything.
+    assert lab.fails("approve", proposal.id[:2])[0] == 1
+
+
+def test_a_call_without_the_right_waits_for_a_decision(lab: Town, host: JoinedSpace) -> None:
+    bob = lab.join("bob")
+
+    async def decide() -> None:
+        await eventually(lambda: bool(bob.proposals.open()))
+        await bob.fulfil(bob.proposals.open()[0])
+
+    deciding = lab.begin(decide())
+    told = lab.told("call", "host", "write", "path=x", "text=y", "--as", "agent")
+    assert told == "bob approved it\nx: 1\n"
+    deciding.result(PATIENCE)
+
+
+def test_a_call_that_nobody_decides_on_times_out_with_4_and_is_withdrawn(
+    lab: Town, host: JoinedSpace
+) -> None:
+    code, words = lab.fails("call", "host", "write", "path=x", "text=y", "--as", "agent", "--timeout", "0.3")
+    assert (code, "withdrawn" in words) == (4, True)
+    assert lab.value("proposals") == []
+
+
+def test_a_call_that_is_rejected_is_exit_code_3(lab: Town, host: JoinedSpace) -> None:
+    bob = lab.join("bob")
+
+    async def decide() -> None:
+        await eventually(lambda: bool(bob.proposals.open()))
+        await bob.reject(bob.proposals.open()[0], "policy")
+
+    deciding = lab.begin(decide())
+    code, words = lab.fails("call", "host", "write", "path=x", "text=y", "--as", "agent")
+    assert (code, words) == (3, "moot: bob rejected the proposal: policy\n")
+    deciding.result(PATIENCE)

@@ -1,0 +1,247 @@
+"""`moot join`, from a pipe and on a terminal of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from moot.participant import Chunk, JoinedSpace, StreamHandle, StreamInfo
+from tests.cli.town import PATIENCE, Town
+
+MOOT = [sys.executable, "-m", "moot.cli"]
+
+
+def environment() -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "TERM": "xterm", "PYTHONUNBUFFERED": "1", "TZ": "UTC"}
+
+
+def piped(lab: Town, script: str, *options: str) -> tuple[int, str]:
+    """Exit code and output of a script at the end of a pipe."""
+    done = subprocess.run(  # noqa: S603
+        [*MOOT, "join", *options],
+        input=script,
+        cwd=lab.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == "", done.stderr
+    return done.returncode, done.stdout
+
+
+def offering_host(lab: Town) -> JoinedSpace:
+    host = lab.join("host")
+
+    async def offer() -> None:
+        @host.tool
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+    lab.do(offer())
+    return host
+
+
+def test_a_script_is_carried_out_line_by_line(lab: Town) -> None:
+    """Chat, an operation, a mistake that ends nothing, a slash that is none."""
+    offering_host(lab)
+    agent = lab.join("agent")
+    proposal = lab.do(agent.propose("host", "tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}}))
+    said: list[str] = []
+    agent.on("chat")(lambda chat: said.append(chat.payload["text"]))
+    script = (
+        "hello there\n/approve 1\n/to agent\njust you\n//not a command\n/nonsense\n/call host add a:=1 b:=1\n"
+    )
+    code, told = piped(lab, script)
+    assert lab.do(proposal.outcome(PATIENCE)).text == "5"
+    assert said == ["hello there", "just you", "/not a command"]
+    # What went wrong was told, and is the script's exit code.
+    assert "! there is no /nonsense: /help lists what there is" in told
+    assert code == 1
+    lines = told.splitlines()
+    assert lines[lines.index(f"approved {proposal.id[:8]}; host answered:") + 1] == "5"
+    assert "your chat is for agent" in lines
+    assert "2" in lines
+    assert re.search(r"^\d\d:\d\d:\d\d alice → agent: just you$", told, re.MULTILINE)
+
+
+def test_a_script_without_a_mistake_ends_with_0_and_proposals_are_numbered(lab: Town) -> None:
+    agent = lab.join("agent")
+    first = lab.do(agent.propose("host", "tools/call", {"name": "add", "arguments": {"a": 2}}))
+    code, told = piped(lab, '/reject 1 --reason policy --explain "no sums"\n/members\n/help pause\n')
+    assert code == 0
+    assert f"#1 {first.id[:8]}  agent proposes to host: tools/call add" in told
+    assert "    a: 2" in told
+    assert f"rejected {first.id[:8]}: policy" in told
+    assert "usage: /pause [--reason WORDS] [--for SECONDS] MEMBER" in told
+
+
+def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_result(lab: Town) -> None:
+    bob = lab.join("bob")
+    lab.do(bob.chat("before"))
+
+    async def answer() -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not bob.chats.waiting():
+                await asyncio.sleep(0.005)
+        await bob.chat("\x1b[2Jheard you")
+
+    answering = lab.begin(answer())
+    code, told = piped(lab, "hello\n/members\n/approve nothing\n", "--json", "--linger", "1")
+    answering.result(PATIENCE)
+    assert code == 1
+    assert "\x1b" not in told
+    rows = [json.loads(line) for line in told.splitlines()]
+    chats = [row["payload"]["text"] for row in rows if row.get("kind") == "chat"]
+    assert chats == ["hello", "\x1b[2Jheard you"]
+    (members,) = [row["value"] for row in rows if row.get("did") == "members"]
+    assert {"alice", "bob"} == {row["id"] for row in members}
+    (fault,) = [row for row in rows if row.get("error") == "usage_error"]
+    assert "no proposal nothing" in fault["message"]
+
+
+def test_streams_are_read_and_written(lab: Town) -> None:
+    bob = lab.join("bob")
+    frames: list[str] = []
+    written = asyncio.Event()
+
+    @bob.streams.on_open
+    async def read(info: StreamInfo) -> None:
+        if info.owner == "alice":
+            async for chunk in bob.streams.read(info.id):
+                assert isinstance(chunk, Chunk)
+                frames.append(chunk.text)
+            written.set()
+
+    handle = lab.do(open_stream(bob))
+
+    async def talk() -> None:
+        await bob.roster.wait_for("alice", within=PATIENCE)
+        await handle.write("from bob")
+        await handle.write(b"\0\1\2")
+
+    talking = lab.begin(talk())
+    script = ["/streams", "/open my numbers", "/write - one two", "/writer let - bob", "/close -"]
+    code, told = piped(lab, "\n".join([*script, f"/close {handle.id}", ""]), "--linger", "0.5")
+    talking.result(PATIENCE)
+    lab.do(asyncio.wait_for(written.wait(), PATIENCE))
+    assert frames == ["one two"]
+    assert f"{handle.id}  of bob to all  bob's own" in told
+    assert f"stream {handle.id} of bob: from bob" in told
+    assert f"stream {handle.id} of bob: [3 bytes]" in told
+    assert "may write: alice, bob" in told
+    # Only bob closes bob's stream.
+    assert code == 1
+
+
+async def open_stream(space: JoinedSpace) -> StreamHandle:
+    return await space.stream(description="bob's own")
+
+
+def test_the_gateways_end_is_exit_code_5(lab: Town) -> None:
+    bob = lab.join("bob")
+
+    async def throw_out() -> None:
+        await bob.roster.wait_for("agent", within=PATIENCE)
+        await bob.kick("agent", "closing time")
+
+    kicking = lab.begin(throw_out())
+    code, told = piped(lab, "", "--as", "agent", "--linger", "0")
+    kicking.result(PATIENCE)
+    assert code == 5
+    assert "! the connection ended: " in told
+
+
+# On a terminal
+
+
+class Terminal:
+    """A process on a terminal of its own, and what it has shown so far."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.shown = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.handle, text.encode())
+
+    def until(self, holds: Callable[[str], bool]) -> str:
+        deadline = time.monotonic() + PATIENCE
+        os.set_blocking(self.handle, False)
+        while not holds(self.shown):
+            assert time.monotonic() < deadline, self.shown
+            try:
+                self.shown += os.read(self.handle, 1 << 16).decode("utf-8", "replace")
+            except BlockingIOError:
+                time.sleep(0.01)
+            except OSError:
+                break
+        assert holds(self.shown), self.shown
+        return self.shown
+
+
+@contextmanager
+def terminal(folder: Path, *words: str) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(  # noqa: S603
+        [*MOOT, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=environment(),
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours), process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+        os.close(ours)
+
+
+def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: Town) -> None:
+    bob = lab.join("bob")
+    with terminal(lab.folder, "join") as (screen, process):
+        screen.until(lambda shown: "you are alice in lab; here: bob" in shown and shown.endswith("> "))
+        screen.type("half a sen")
+        screen.until(lambda shown: shown.endswith("half a sen"))
+        lab.do(bob.chat("a word from bob"))
+        screen.until(lambda shown: bool(re.search(r"bob: a word from bob\r?\n> half a sen$", shown)))
+        screen.type("tence\r")
+        lab.do(until_heard(bob, "half a sentence"))
+        # A call that waits for a decision keeps nobody from typing.
+        screen.type("/propose host add a:=1\r")
+        screen.until(lambda shown: "alice proposes to host: tools/call add" in shown)
+        screen.type("/members\r")
+        screen.until(lambda shown: "bob: *" in shown)
+        screen.type("\x04")
+        assert process.wait(PATIENCE) == 0
+    assert not bob.proposals.open()
+
+
+async def until_heard(space: JoinedSpace, text: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not any(chat.payload["text"] == text for chat in space.chats.waiting()):
+            await asyncio.sleep(0.005)
+
+
+def test_ctrl_c_on_a_terminal_leaves_cleanly(lab: Town) -> None:
+    with terminal(lab.folder, "join") as (screen, process):
+        screen.until(lambda shown: shown.endswith("> "))
+        process.send_signal(2)
+        assert process.wait(PATIENCE) == 0
+    assert "Traceback" not in screen.shown

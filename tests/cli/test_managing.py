@@ -1,0 +1,150 @@
+"""Looking after a space from a shell: members, tools, invitations, grants and controls (MEW 3.6, 3.9)."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from moot.participant import JoinedSpace
+from tests.cli.town import Town, eventually
+
+
+@pytest.fixture
+def host(lab: Town) -> JoinedSpace:
+    space = lab.join("host")
+
+    async def offer() -> None:
+        @space.tool
+        def add(a: int, b: int) -> int:
+            """Add two numbers.
+
+            Args:
+                a: the first
+            """
+            return a + b
+
+        @space.tool
+        def fail() -> str:
+            raise ValueError("on purpose")
+
+        @space.resource("note://1", name="note", mime_type="text/plain")
+        def note() -> str:
+            return "noted"
+
+    lab.do(offer())
+    return space
+
+
+def test_members_and_what_they_may(lab: Town, host: JoinedSpace) -> None:
+    rows = {row["id"]: row for row in lab.value("members")}
+    assert rows["alice"]["you"]
+    assert rows["host"]["capabilities"] == [{"kind": "mcp/response"}, {"kind": "chat"}]
+    assert "host: mcp/response, chat\n" in lab.told("members")
+
+
+def test_tools_of_everybody_or_of_one(lab: Town, host: JoinedSpace) -> None:
+    assert "host add(a, b)  Add two numbers.\n" in lab.told("tools", "host")
+    everybody = lab.value("tools", "--timeout", "0.5")
+    assert [tool["name"] for tool in everybody["host"]] == ["add", "fail"]
+
+
+def test_a_tool_is_called_with_typed_arguments(lab: Town, host: JoinedSpace) -> None:
+    assert lab.told("call", "host", "add", "a:=1", "b:=2") == "3\n"
+    value = lab.value("call", "host", "add", '{"a": 2, "b": 3}')
+    assert (value["how"], value["result"]["structuredContent"]) == ("direct", {"result": 5})
+    assert lab.type("call", "host", "fail") == 1
+    code, words = lab.fails("call", "host", "add", "a:=one")
+    assert (code, "is no JSON" in words) == (1, True)
+    assert "name=text" in lab.fails("call", "host", "add", "a")[1]
+    assert lab.fails("call", "host", "add", "a:=1", "b:=2", "--direct", "--as", "agent")[0] == 3
+
+
+def test_any_mcp_request_can_be_made(lab: Town, host: JoinedSpace) -> None:
+    assert (
+        lab.value("request", "host", "resources/read", '{"uri": "note://1"}')["contents"][0]["text"]
+        == "noted"
+    )
+    code, words = lab.fails("request", "host", "no/such")
+    assert (code, "-32601" in words) == (1, True)
+
+
+def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(lab: Town, tmp_path: Path) -> None:
+    value = lab.value("invite", "carol", "chat", "mcp/request:tools/call:read_file")
+    assert value["participant"] == "carol"
+    file = tmp_path / "carol.token"
+    file.write_text(value["token"])
+    where = ("--gateway", lab.gateway.url, "--token-file", str(file))
+    (row,) = [row for row in lab.value("members", *where) if row["you"]]
+    assert {"kind": "chat"} in row["capabilities"]
+    assert row["capabilities"][1]["payload"] == {"method": "tools/call", "params": {"name": "read_file"}}
+    kept = tmp_path / "dave.token"
+    told = lab.told("invite", "dave", "--token-out", str(kept))
+    assert kept.read_text().strip() not in told
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert lab.value("members", "--gateway", lab.gateway.url, "--token-file", str(kept))
+
+
+def test_a_token_never_replaces_a_file_and_a_refused_invitation_leaves_none(
+    lab: Town, tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    assert "there already" in lab.fails("invite", "eve", "--token-out", str(taken))[1]
+    assert taken.read_text() == "mine"
+    fresh = tmp_path / "fresh"
+    # bob is a participant already.
+    assert lab.fails("invite", "bob", "--token-out", str(fresh))[0] == 1
+    assert not fresh.exists()
+
+
+@pytest.mark.requirement("MEW-9.2-1")
+def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: JoinedSpace) -> None:
+    call = ("call", "host", "add", "a:=1", "b:=1", "--direct", "--as", "agent")
+    assert lab.fails(*call)[0] == 3
+    grant = lab.value("grant", "agent", "mcp/request:tools/call:add")["grant"]
+    assert lab.told(*call) == "2\n"
+    lab.told("revoke", "agent", "--grant", grant)
+    assert lab.fails(*call)[0] == 3
+    lab.told("grant", "agent", "mcp/request", "--reason", "trusted")
+    assert lab.told(*call) == "2\n"
+    lab.told("revoke", "agent", "mcp/request")
+    assert lab.fails(*call)[0] == 3
+    code, words = lab.fails("revoke", "agent")
+    assert (code, "--grant ID" in words) == (1, True)
+
+
+def test_nobody_grants_what_they_do_not_hold(lab: Town) -> None:
+    code, words = lab.fails("grant", "bob", "mcp/request", "--as", "agent")
+    assert (code, bool(words)) == (3, True)
+
+
+def test_a_paused_member_is_held_back_until_it_is_resumed(lab: Town, host: JoinedSpace) -> None:
+    agent = lab.join("agent")
+    lab.told("pause", "agent", "--reason", "wait", "--for", "60")
+    lab.do(eventually(lambda: agent.paused is not None))
+    assert lab.fails("send", "hello", "--as", "agent")[0] in (1, 3)
+    lab.told("resume", "agent")
+    lab.do(eventually(lambda: agent.paused is None))
+    lab.told("send", "hello", "--as", "agent")
+
+
+def test_controls_are_answered_by_the_member(lab: Town) -> None:
+    agent = lab.join("agent")
+    assert "messages_in_context" in lab.value("status", "agent")
+    assert "messages_in_context" in lab.told("status", "agent", "tokens")
+    for action in ("clear", "restart"):
+        lab.told("control", action, "agent")
+    lab.told("control", "forget", "agent", "--newest", "--entries", "2")
+    lab.told("control", "compact", "agent", "--target-tokens", "10")
+    lab.told("control", "shutdown", "agent", "--reason", "done")
+    lab.do(eventually(lambda: agent.ending is not None))
+
+
+def test_a_kicked_member_is_out_and_stays_out(lab: Town) -> None:
+    agent = lab.join("agent")
+    lab.told("kick", "agent", "--reason", "enough")
+    ending = lab.do(agent.stay())
+    assert ending.code != 1000
+    assert lab.fails("members", "--as", "agent")[0] == 5

@@ -1,0 +1,160 @@
+"""Words behind a command: tool arguments, capabilities, exit codes, and what a line of an envelope says."""
+
+from __future__ import annotations
+
+import pytest
+
+from moot.cli import main
+from moot.cli.talking import OPERATIONS
+from moot.cli.talking.deciding import argument_lines
+from moot.cli.talking.operations import SlashParser, capability, exit_code, tool_arguments, word_of
+from moot.cli.talking.showing import lines_of
+from moot.errors import (
+    CapabilityViolation,
+    Expired,
+    McpError,
+    MootError,
+    NotAllowed,
+    Rejected,
+    TimedOut,
+    Unreachable,
+    UsageError,
+)
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import Envelope
+from moot.protocol.jsontext import encode
+from moot.protocol.operation import Json
+
+
+def test_arguments_of_a_tool_are_text_json_or_one_object() -> None:
+    assert tool_arguments([]) == {}
+    assert tool_arguments(["a=1", "b:=1", "c:=[true]", "d=x=y", "e="]) == {
+        "a": "1", "b": 1, "c": [True], "d": "x=y", "e": ""
+    }  # fmt: skip
+    assert tool_arguments(['{"a": {"b": null}}']) == {"a": {"b": None}}
+
+
+@pytest.mark.parametrize("words", [["a"], ["=1"], [":=1"], ["a:={"], ["{"]])
+def test_what_is_no_argument_is_told(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        tool_arguments(words)
+
+
+def test_capabilities_have_a_short_form() -> None:
+    assert capability("chat") == {"kind": "chat"}
+    assert capability("mcp/request:tools/*") == {"kind": "mcp/request", "payload": {"method": "tools/*"}}
+    assert capability("mcp/request:tools/call:a:b") == {
+        "kind": "mcp/request",
+        "payload": {"method": "tools/call", "params": {"name": "a:b"}},
+    }
+    assert capability('{"kind": "chat", "to": ["a"]}') == {"kind": "chat", "to": ["a"]}
+    with pytest.raises(UsageError):
+        capability(":x")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "word"),
+    [
+        (CapabilityViolation("no"), 3, "capability_violation"),
+        (NotAllowed("no"), 3, "not_allowed"),
+        (Rejected("bob", "unsafe"), 3, "rejected"),
+        (TimedOut("late"), 4, "timed_out"),
+        (Expired("late"), 4, "expired"),
+        (Unreachable("nobody"), 5, "unreachable"),
+        (McpError(-32000, "busy"), 1, "mcp_error"),
+        (UsageError("what"), 1, "usage_error"),
+    ],
+)
+def test_every_failure_has_an_exit_code_and_a_word(fault: MootError, code: int, word: str) -> None:
+    assert (exit_code(fault), word_of(fault)) == (code, word)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_operation_explains_itself_in_the_shell_and_behind_a_slash(
+    operation: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from moot.cli.talking.operations import Operation
+
+    assert isinstance(operation, Operation)
+    assert f"/{operation.name}" in operation.slash_parser().format_help()
+    if not operation.only_joined:
+        with pytest.raises(SystemExit, match="0"):
+            main([operation.name, "--help"])
+        told = capsys.readouterr().out
+        assert "--token-file" in told
+        assert "exit codes" in told
+
+
+def test_a_mistake_behind_a_slash_says_how_it_is_used() -> None:
+    parser = SlashParser(prog="/kick", add_help=False)
+    parser.add_argument("member", metavar="MEMBER")
+    with pytest.raises(UsageError, match=r"required: MEMBER\. usage: /kick MEMBER"):
+        parser.parse_args([])
+
+
+def envelope(kind: str, payload: Json, **more: Json) -> Envelope:
+    fields = {
+        "protocol": "mew/v0.4", "id": "e1234567890", "ts": "2026-01-31T12:00:00Z", "from": "bob",
+        "kind": kind, "payload": payload, "correlation_id": [], "to": [],
+    }  # fmt: skip
+    return DIALECTS["mew"].decode(encode(fields | more))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (envelope("chat", {"text": "hi"}, to=["a", "b"]), "bob → a, b: hi"),
+        (
+            envelope("mcp/proposal", {"method": "tools/call", "params": {"name": "x"}}, to=["host"]),
+            "bob proposes host: tools/call x  [e1234567]",
+        ),
+        (
+            envelope("mcp/request", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, to=["host"]),
+            "bob asks host: tools/list",
+        ),
+        (
+            envelope("mcp/request", {"id": 1, "method": "tools/list"}, to=["h"], correlation_id=["p1"]),
+            "bob approves p1: h: tools/list",
+        ),
+        (
+            envelope("mcp/response", {"id": 1, "error": {"code": -1, "message": "no"}}, correlation_id=["r"]),
+            "bob answers all: error -1: no",
+        ),
+        (
+            envelope("mcp/response", {"id": 1, "result": {"isError": True, "content": []}}, to=["a"],
+                     correlation_id=["r"]),
+            'bob answers a: failed: {"isError": true, "content": []}',
+        ),
+        (envelope("mcp/reject", {"reason": "unsafe"}, correlation_id=["p1"]), "bob rejects p1: unsafe"),
+        (envelope("reasoning/thought", {"message": "hm"}, context="c"), "bob thinks: hm"),
+        (envelope("participant/pause", {"n": 1}, to=["a"]), 'bob participant/pause to a {"n": 1}'),
+        (envelope("acme/thing", {}), "bob acme/thing {}"),
+    ],
+)  # fmt: skip
+def test_a_line_says_who_does_what(said: Envelope, words: str) -> None:
+    assert [line[9:] for line in lines_of(said)] == [words]
+
+
+def test_what_only_programs_care_for_is_shown_only_when_asked_for() -> None:
+    progress = envelope("mcp/request", {"method": "notifications/progress", "params": {"progress": 1}})
+    assert lines_of(progress) == []
+    assert "notifications/progress" in lines_of(progress, verbose=True)[0]
+
+
+def test_whatever_a_payload_holds_becomes_a_line() -> None:
+    """Members of this space need not be sensible."""
+    for payload in ({}, {"text": None}, {"params": 3}, {"result": None}, {"participant": 1, "event": []}):
+        for kind in ("chat", "mcp/proposal", "mcp/response", "system/presence", "capability/grant"):
+            sent = Envelope("mew", kind, "i", "nonsense", "bob", (), (), None, payload, b"{}")
+            assert lines_of(sent)[0].startswith("--:--:--")
+
+
+def test_arguments_are_shown_in_full_and_texts_keep_their_lines() -> None:
+    assert argument_lines({"arguments": {"path": "a", "text": "1\n2", "n": [1, "é"]}}) == [
+        "path: a",
+        "text: 1",
+        "      2",
+        'n: [1, "é"]',
+    ]
+    assert argument_lines({"arguments": 3}) == []
+    assert argument_lines(None) == []

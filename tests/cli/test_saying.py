@@ -1,0 +1,159 @@
+"""`moot send`, `moot tail` and who one is, as a person types them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from moot.cli import main
+from moot.participant import JoinedSpace
+from moot.protocol.envelope import Envelope
+from tests.cli.town import PATIENCE, Town
+
+
+async def heard(space: JoinedSpace, kind: str) -> asyncio.Queue[Envelope]:
+    queue: asyncio.Queue[Envelope] = asyncio.Queue()
+    space.on(kind)(queue.put_nowait)
+    return queue
+
+
+async def next_of(queue: asyncio.Queue[Envelope]) -> Envelope:
+    async with asyncio.timeout(PATIENCE):
+        return await queue.get()
+
+
+def test_what_is_sent_is_heard_by_everybody(lab: Town) -> None:
+    bob = lab.join("bob")
+    chats = lab.do(heard(bob, "chat"))
+    assert lab.told("send", "the build", "is green") == ""
+    chat = lab.do(next_of(chats))
+    assert (chat.sender, chat.payload, list(chat.to)) == ("alice", {"text": "the build is green"}, [])
+    sent = lab.value("send", "--to", "bob", "--markdown", "*look*")
+    chat = lab.do(next_of(chats))
+    assert (chat.id, list(chat.to)) == (sent["id"], ["bob"])
+    assert chat.payload == {"text": "*look*", "format": "markdown"}
+
+
+def test_words_can_come_from_standard_input(lab: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = lab.join("bob")
+    chats = lab.do(heard(bob, "chat"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("two\nlines\n"))
+    lab.told("send", "-")
+    assert lab.do(next_of(chats)).payload["text"] == "two\nlines\n"
+
+
+def test_any_kind_can_be_sent_and_its_refusal_is_told(lab: Town) -> None:
+    bob = lab.join("bob")
+    others = lab.do(heard(bob, "acme/*"))
+    lab.told("send", "--kind", "acme/ping", '{"n": 1}', "--to", "bob", "--about", "x")
+    ping = lab.do(next_of(others))
+    assert (ping.payload, list(ping.to), list(ping.correlation_id)) == ({"n": 1}, ["bob"], ["x"])
+    code, words = lab.fails("send", "--kind", "system/presence", "{}")
+    assert code in (1, 3)
+    assert words
+    assert lab.fails("send", "--kind", "acme/ping", "{")[0] == 1
+    assert lab.fails("send", "  ")[1] == "moot: there is nothing to say: moot send TEXT\n"
+
+
+def test_a_chat_is_acknowledged_and_cancelled(lab: Town) -> None:
+    bob = lab.join("bob")
+    news = lab.do(heard(bob, "chat/*"))
+    id = lab.do(bob.chat("is anybody there?")).id
+    lab.told("ack", id, "--status", "read")
+    said = lab.do(next_of(news))
+    assert (said.kind, said.payload["status"], list(said.correlation_id)) == (
+        "chat/acknowledge",
+        "read",
+        [id],
+    )
+    lab.told("cancel", id, "--reason", "answered")
+    said = lab.do(next_of(news))
+    assert (said.kind, said.payload["reason"]) == ("chat/cancel", "answered")
+
+
+def test_tail_shows_the_past_and_ends_after_a_count(lab: Town) -> None:
+    bob = lab.join("bob")
+    for number in range(3):
+        lab.do(bob.chat(f"number {number}"))
+    told = lab.told("tail", "-n", "100", "--kind", "chat", "--count", "2")
+    assert [line[9:] for line in told.splitlines()] == ["bob: number 0", "bob: number 1"]
+    lines = lab.told("tail", "-n", "1", "--kind", "ch*", "--from", "bob", "--count", "1", "--json")
+    assert json.loads(lines)["payload"] == {"text": "number 2"}
+
+
+def test_tail_obeys_no_escape_sequence(lab: Town) -> None:
+    """D-86."""
+    bob = lab.join("bob")
+    lab.do(bob.chat("red \x1b[31m and \u202e back\nforged line"))
+    told = lab.told("tail", "-n", "9", "--kind", "chat", "--count", "1")
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+    first, second = told.splitlines()
+    assert first[9:] == "bob: red \\x1b[31m and \\u202e back"
+    assert second == "         forged line"
+    raw = lab.told("tail", "-n", "9", "--kind", "chat", "--count", "1", "--json")
+    assert "\x1b" not in raw
+    assert json.loads(raw)["payload"]["text"].startswith("red \x1b[31m")
+
+
+def test_tail_goes_on_with_what_comes(lab: Town) -> None:
+    bob = lab.join("bob")
+
+    async def talk() -> None:
+        await bob.roster.wait_for("alice", within=PATIENCE)
+        await bob.chat("now")
+
+    talking = lab.begin(talk())
+    assert lab.told("tail", "--kind", "chat", "--count", "1")[9:] == "bob: now\n"
+    talking.result(PATIENCE)
+
+
+def test_one_is_the_default_participant_unless_one_says_otherwise(lab: Town) -> None:
+    bob = lab.join("bob")
+    chats = lab.do(heard(bob, "chat"))
+    lab.told("send", "--as", "agent", "hello")
+    assert lab.do(next_of(chats)).sender == "agent"
+    file = str(lab.token("host"))
+    lab.told("send", "--gateway", lab.gateway.url, "--space", "lab", "--token-file", file, "hello")
+    assert lab.do(next_of(chats)).sender == "host"
+    code, words = lab.fails("send", "--as", "nobody", "hello")
+    assert (code, "no participant nobody" in words) == (1, True)
+
+
+def test_the_environment_says_who_one_is_as_for_members(lab: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = lab.join("bob")
+    chats = lab.do(heard(bob, "chat"))
+    monkeypatch.setenv("MOOT_URL", lab.gateway.url)
+    monkeypatch.setenv("MOOT_TOKEN", lab.token("agent").read_text("ascii").strip())
+    monkeypatch.chdir("/")
+    lab.told("send", "from anywhere")
+    assert lab.do(next_of(chats)).sender == "agent"
+
+
+def test_no_way_in_is_exit_code_5_and_says_what_to_check(lab: Town, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.token"
+    wrong.write_text("nonsense")
+    code, words = lab.fails("send", "--gateway", lab.gateway.url, "--token-file", str(wrong), "hello")
+    assert (code, "check the token" in words) == (5, True)
+    code, words = lab.fails("send", "--gateway", lab.gateway.url, "--token-file", str(wrong), "hi", "--json")
+    assert json.loads(words)["error"] == "not_admitted"
+
+
+def test_nobody_there_is_exit_code_5(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    token = tmp_path / "a.token"
+    token.write_text("t")
+    # A port that nobody can listen on.
+    assert main(["members", "--gateway", "http://127.0.0.1:9", "--token-file", str(token)]) == 5
+    assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_without_a_space_it_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["send", "hello"]) == 1
+    assert "`moot init` makes one" in capsys.readouterr().err

@@ -1,0 +1,169 @@
+"""Where a person's command finds its gateway, and as whom it comes in."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from moot.config import hash_token, load
+from moot.config.gateway import Secret
+from moot.config.whereabouts import Asked, Whereabouts, find_config, read_token, token_of, whereabouts
+from moot.errors import UsageError
+from tests.config.files import NO_ENVIRONMENT, written
+
+LAB = """
+    gateway: {port: 8123}
+    spaces:
+      lab:
+        participants:
+          alice: {capabilities: ["*"], tokens: [alice-token], default_to: [agent]}
+          agent: {profile: initial, command: python3}
+          log: {output_log: all.log}
+        mcp_servers:
+          files: {command: x}
+"""
+TWO = """
+    spaces:
+      a: {participants: {alice: ["*"]}}
+      b: {participants: {alice: ["*"], bob: ["*"]}, default_participant: bob}
+"""
+
+
+def found(folder: Path, asked: Asked | None = None, **environ: str) -> Whereabouts:
+    return whereabouts(asked or Asked(), environ=environ, folder=folder)
+
+
+def test_in_the_folder_of_a_space_nothing_has_to_be_said(tmp_path: Path) -> None:
+    """alice is the only one whom nobody starts and who is no file."""
+    written(tmp_path, LAB)
+    assert found(tmp_path) == Whereabouts(
+        url="http://127.0.0.1:8123",
+        space="lab",
+        token=Secret("alice-token"),
+        participant="alice",
+        default_to=("agent",),
+    )
+
+
+def test_nothing_is_written_on_the_way(tmp_path: Path) -> None:
+    written(tmp_path, LAB)
+    found(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["moot.yaml"]
+
+
+def test_the_address_is_that_of_the_moot_up_that_runs(tmp_path: Path) -> None:
+    written(tmp_path, LAB)
+    run = tmp_path / ".moot" / "run" / "up.json"
+    run.parent.mkdir(parents=True)
+    run.write_text(json.dumps({"url": "http://127.0.0.1:9999", "pid": os.getpid()}))
+    assert found(tmp_path).url == "http://127.0.0.1:9999"
+    # One that ended without a word does not count, nor does nonsense.
+    for left in ('{"url": "http://x", "pid": 2147483646}', "[]", "{", '{"pid": 1}'):
+        run.write_text(left)
+        assert found(tmp_path).url == "http://127.0.0.1:8123"
+
+
+def test_a_wildcard_is_reached_by_loopback_and_any_port_has_to_be_said(tmp_path: Path) -> None:
+    written(tmp_path, LAB.replace("port: 8123", "host: '::'"))
+    assert found(tmp_path).url == "http://127.0.0.1:8080"
+    written(tmp_path, LAB.replace("8123", "0"))
+    with pytest.raises(UsageError, match="takes any free port"):
+        found(tmp_path)
+
+
+def test_which_space_and_whom_can_be_chosen(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    load(path, environ=NO_ENVIRONMENT)  # makes the tokens
+    with pytest.raises(UsageError, match="--space NAME is missing: there is a, b"):
+        found(tmp_path)
+    assert found(tmp_path, Asked(space="a")).participant == "alice"
+    assert found(tmp_path, Asked(space="b")).participant == "bob"
+    assert found(tmp_path, Asked(space="b", name="alice")).participant == "alice"
+    assert found(tmp_path, MOOT_SPACE="b").participant == "bob"
+    assert found(Path("/"), Asked(space="a", config=path)).space == "a"
+    with pytest.raises(UsageError, match="no space c: there is a, b"):
+        found(tmp_path, Asked(space="c"))
+
+
+def test_who_is_not_clear_has_to_be_said(tmp_path: Path) -> None:
+    written(tmp_path, "spaces: {lab: {participants: {a: ['*'], b: ['*']}}}")
+    with pytest.raises(UsageError, match=r"--as NAME is missing.*there is a, b"):
+        found(tmp_path)
+
+
+def test_a_token_that_is_not_made_yet_says_so(tmp_path: Path) -> None:
+    written(tmp_path, "spaces: {lab: {participants: {a: ['*']}}}")
+    with pytest.raises(UsageError, match="a has no token yet: it is made when the gateway starts"):
+        found(tmp_path)
+
+
+def test_a_token_that_carries_less_is_not_taken_for_the_participants_own(tmp_path: Path) -> None:
+    text = "spaces: {lab: {participants: {a: {capabilities: ['*'], tokens: [{token: t, profile: initial}]}}}}"
+    written(tmp_path, text)
+    with pytest.raises(UsageError, match="no token"):
+        found(tmp_path)
+
+
+def test_what_is_said_outright_wins_over_the_environment(tmp_path: Path) -> None:
+    token, other = tmp_path / "t", tmp_path / "u"
+    token.write_text("one\n")
+    other.write_text("two")
+    environ = {"MOOT_URL": "http://env", "MOOT_SPACE": "s", "MOOT_TOKEN_FILE": str(token), "MOOT_TOKEN": "x"}
+    assert found(tmp_path, Asked(), **environ) == Whereabouts(
+        url="http://env", space="s", token=Secret("one")
+    )
+    del environ["MOOT_TOKEN_FILE"]
+    assert found(tmp_path, Asked(), **environ).token == Secret("x")
+    asked = Asked(gateway="http://said", space="o", token_file=other)
+    assert found(tmp_path, asked, **environ) == Whereabouts(url="http://said", space="o", token=Secret("two"))
+
+
+def test_a_configurations_token_goes_to_no_other_gateway(tmp_path: Path) -> None:
+    written(tmp_path, LAB)
+    with pytest.raises(UsageError, match="--gateway needs --token-file"):
+        found(tmp_path, Asked(gateway="http://elsewhere"))
+    assert found(tmp_path, MOOT_URL="http://elsewhere").url == "http://127.0.0.1:8123"
+
+
+def test_whose_token_it_is_cannot_be_said_twice(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        found(tmp_path, Asked(name="a", token_file=tmp_path / "t"))
+
+
+def test_without_a_space_the_way_to_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="`moot init` makes one"):
+        found(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "two words", "a\nb", "\x00", "caf\u00e9"])
+def test_a_file_without_a_token_is_told(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "t"
+    file.write_text(text, "utf-8")
+    with pytest.raises(UsageError, match="holds no token"):
+        read_token(file)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_token(tmp_path / "none")
+
+
+def test_configurations_are_looked_for_in_order(tmp_path: Path) -> None:
+    assert find_config(tmp_path) is None
+    (tmp_path / ".mew").mkdir()
+    for name in (".mew/space.yaml", "space.yaml", "moot.yaml"):
+        (tmp_path / name).write_text("x")
+        assert find_config(tmp_path) == tmp_path / name
+
+
+def test_secrets_are_handed_only_to_who_asks(tmp_path: Path) -> None:
+    path = written(tmp_path, LAB)
+    secrets: dict[str, Secret] = {}
+    settings = load(path, environ=NO_ENVIRONMENT, secrets=secrets).spaces["lab"]
+    assert token_of(settings, "alice", secrets) == Secret("alice-token")
+    made = (tmp_path / ".moot/tokens/agent.token").read_text().strip()
+    assert token_of(settings, "agent", secrets) == Secret(made)
+    assert token_of(settings, "agent", {}) is None
+    assert set(secrets) == set(settings.tokens)
+    assert secrets[hash_token(made)].reveal() == made
+    assert made not in repr(secrets)
