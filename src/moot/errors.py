@@ -226,10 +226,9 @@ class ResourceLimit(Refused):
 #    │   ├── Rejected                somebody declined the proposal (MEW 3.3.2)
 #    │   ├── Withdrawn               the proposal was taken back (MEW 3.3.1)
 #    │   ├── Expired                 the proposal is too old (MEW 10.2)
-#    │   └── FulfilmentCancelled     whoever fulfilled the proposal called it off
-#    └── Refused
-#        ├── UnsupportedByRecipient  unsupported_by_recipient   told after the act was accepted (D-56)
-#        └── UnknownRefusal          a word that this version does not know
+#    │   ├── FulfilmentCancelled     whoever fulfilled the proposal called it off
+#    │   └── UnsupportedByRecipient  a control for somebody whose dialect has no such thing
+#    └── Refused                 the gateway said no; a word that we do not know is in `details`
 
 
 class Unreachable(MootError):
@@ -377,18 +376,8 @@ class FulfilmentCancelled(CallFailed):
         self.by = by
 
 
-class UnsupportedByRecipient(Refused):
-    """D-56: the addressee speaks a dialect without this; expect no answer."""
-
-    code = "unsupported_by_recipient"
-
-
-class UnknownRefusal(Refused):
-    """The gateway refused with a word that this version does not know; `word` is it."""
-
-    def __init__(self, word: str, message: str) -> None:
-        super().__init__(message)
-        self.word = word
+class UnsupportedByRecipient(CallFailed):
+    """D-56: accepted and delivered, but the addressee speaks a dialect without it: expect no answer."""
 
 
 # XProtocol: what `moot.identity` and `moot.xprotocol` raise.

@@ -1,7 +1,7 @@
 """MCP's own conformance suite and its Inspector, through the whole chain: face, gateway, bridge, server.
 
-What the suite finds wrong here it would have to find wrong with the server itself, and with the server it finds
-nothing but one header of the SDK's HTTP server, which is not in this chain.
+What the suite finds wrong here it would have to find wrong with the server itself, and with that it finds
+nothing but blanks around one header, which are a matter of the SDK's HTTP server and not of this chain.
 """
 
 from __future__ import annotations
@@ -111,7 +111,15 @@ async def test_the_inspector_lists_and_calls_in_every_era(tmp_path: Path) -> Non
     call = ["--method", "tools/call", "--tool-name", "test_simple_text"]
     async with chain(tmp_path) as shown:
         for era in ("legacy", "auto", "modern"):
-            common = [INSPECTOR, "--cli", shown.url, "--transport", "http", "--protocol-era", era]
+            common: list[str | Path] = [
+                INSPECTOR,
+                "--cli",
+                shown.url,
+                "--transport",
+                "http",
+                "--protocol-era",
+                era,
+            ]
             listed, called = await asyncio.gather(run(*common, "--method", "tools/list"), run(*common, *call))
             assert (listed[0], '"test_simple_text"' in listed[1]) == (0, True), listed[1]
             assert (called[0], words in called[1]) == (0, True), called[1]

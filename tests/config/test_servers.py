@@ -22,7 +22,7 @@ def test_a_server_is_a_participant_with_the_rights_of_a_tool_host(tmp_path: Path
           files:
             {command: npx, args: [-y, server, "${FOLDER}"], env: {K: "${K}", N: 1}, cwd: sub, pin: false}
           docs:
-            {url: "https://x/mcp", headers: {Authorization: "Bearer ${K}"}, transport: http, auto_start: false}
+            {url: "http://x/mcp", headers: {Authorization: "Bearer ${K}"}, transport: http, auto_start: false}
         """,
     )
     assert list(space.config.participants) == ["you", "files", "docs"]
@@ -32,7 +32,7 @@ def test_a_server_is_a_participant_with_the_rights_of_a_tool_host(tmp_path: Path
     assert files.mcp_server == McpServerConfig(
         command="npx",
         args=("-y", "server", "${FOLDER}"),
-        env={"KEY": "${KEY}", "N": "1"},
+        env={"K": "${K}", "N": "1"},
         cwd="sub",
         pin=False,
     )
@@ -40,7 +40,7 @@ def test_a_server_is_a_participant_with_the_rights_of_a_tool_host(tmp_path: Path
     docs = space.members["docs"].mcp_server
     assert docs is not None
     assert (docs.url, docs.headers, docs.transport, docs.pin) == (
-        "https://x/mcp",
+        "http://x/mcp",
         {"Authorization": "Bearer ${K}"},
         "http",
         True,

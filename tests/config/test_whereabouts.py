@@ -111,10 +111,8 @@ def test_what_is_said_outright_wins_over_the_environment(tmp_path: Path) -> None
     token, other = tmp_path / "t", tmp_path / "u"
     token.write_text("one\n")
     other.write_text("two")
-    environ = {"MOOT_URL": "http://env", "MOOT_SPACE": "s", "MOOT_TOKEN_FILE": str(token), "MOOT_TOKEN": "x"}
-    assert found(tmp_path, Asked(), **environ) == Whereabouts(
-        url="http://env", space="s", token=Secret("one")
-    )
+    environ = {"MOOT_URL": "http://e", "MOOT_SPACE": "s", "MOOT_TOKEN_FILE": str(token), "MOOT_TOKEN": "x"}
+    assert found(tmp_path, Asked(), **environ) == Whereabouts(url="http://e", space="s", token=Secret("one"))
     del environ["MOOT_TOKEN_FILE"]
     assert found(tmp_path, Asked(), **environ).token == Secret("x")
     asked = Asked(gateway="http://said", space="o", token_file=other)

@@ -362,6 +362,18 @@ async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_r
 
 
 @on_loop
+async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it() -> None:
+    async with http(FaceLimits(kept_events=5, unread_bytes=2_000)) as (shop, client):
+        headers = await opened(shop, client)
+        for _ in range(500):
+            shop.shop.tell(Changed("tools"))
+        shop.shop.tell(Changed("prompts"))
+        async with client.stream("GET", shop.url, headers=headers) as response:
+            heard = await events(response, 6)
+            assert "prompts/list_changed" in heard[-1]["data"]
+
+
+@on_loop
 async def test_what_is_no_message_is_answered_with_what_is_wrong() -> None:
     async with http() as (shop, client):
         for content, code in ((b"nonsense", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0"}', -32600)):

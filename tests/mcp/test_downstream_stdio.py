@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moot.mcp.downstream import stdio
 from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.limits import FaceLimits
+from moot.mcp.downstream.rpc import BadMessage, Message, read
 from tests.gateway.lab import on_loop
 from tests.mcp.shop import Shop
 
@@ -332,6 +335,35 @@ async def test_a_client_that_does_not_read_does_not_fill_our_memory() -> None:
             pass
         await asyncio.sleep(0.1)
         assert client.face.counts.requests < 200
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+_members = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": st.sampled_from(["2.0", "1.0", 2]),
+        "id": _json,
+        "method": st.sampled_from(["ping", "tools/call", "initialize", 7, ""]),
+        "params": _json,
+        "result": _json,
+        "error": _json,
+    },
+)
+
+
+@given(st.binary(max_size=200) | _members.map(lambda value: json.dumps(value).encode()))
+def test_whatever_bytes_come_they_are_a_message_or_a_bad_one(raw: bytes) -> None:
+    heard: Message | BadMessage
+    try:
+        heard = read(raw)
+    except BadMessage as fault:
+        heard = fault
+    if isinstance(heard, BadMessage):
+        assert heard.code in (-32700, -32600)
 
 
 # As a process

@@ -14,6 +14,7 @@ from moot.net.dial import DialLimits
 from moot.participant import Gap, JoinedSpace
 from moot.participant.listening import Feed, is_async
 from moot.participant.speaking import Counts
+from moot.protocol.dialects import MEW
 from moot.protocol.envelope import Envelope
 from tests.gateway.lab import on_loop
 from tests.participant.gathering import QUICK, Heard, gathering, settled, until
@@ -123,6 +124,37 @@ async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path
         await until(lambda: bool(got) and got[-1].payload["text"] == "299")
         assert len(got) <= 52
         assert alice.state == "joined"
+
+
+@on_loop
+async def test_a_few_huge_messages_do_not_fill_a_queue_either() -> None:
+    feed: Feed[Envelope] = Feed(1000, Counts(), most=3_000)
+    for n in range(5):
+        raw = b'{"id":"%d","kind":"chat","payload":{"text":"%b"}}' % (n, b"x" * 1_000)
+        feed.put(MEW.decode(raw))
+    feed.end()
+    items = [item async for item in feed]
+    assert items[0] == Gap("slow", 3)
+    assert [item.id for item in items if isinstance(item, Envelope)] == ["3", "4"]
+
+
+@on_loop
+async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        reader = alice.envelopes()
+        await bob.chat("before anybody iterates")
+        async for item in reader:
+            if isinstance(item, Envelope) and item.kind == "chat":
+                assert item.payload["text"] == "before anybody iterates"
+                break
+        # Letting go of it closes it.
+        assert len(alice._others._feeds) == 1
+        del reader
+        assert alice._others._feeds == []
+        other = alice.envelopes()
+        await other.aclose()
+        assert [each async for each in other] == []
 
 
 @on_loop

@@ -273,6 +273,20 @@ async def test_cancelling_a_proposed_call_withdraws_it(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_cancelling_while_it_is_being_proposed_leaves_no_orphan(tmp_path: Path) -> None:
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human = await party.join("agent"), await party.join("human")
+        heard = Heard(human)
+        proposing = asyncio.create_task(agent.propose("host", "tools/call", {"name": "write"}))
+        await asyncio.sleep(0)
+        proposing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await proposing
+        withdraw = await heard.wait("mcp/withdraw")
+        assert withdraw.correlation_id == [heard.of("mcp/proposal")[0].id]
+
+
+@on_loop
 async def test_fulfilling_twice_runs_once(tmp_path: Path) -> None:
     """D-28: one proposal, at most one execution; of two who fulfil at once, one is told."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -512,6 +526,37 @@ async def test_handlers_and_readers_are_shown_every_proposal(tmp_path: Path) -> 
             assert seen.request_id == outcome.request_id
             assert seen.fulfilled_by == "human"
         assert isinstance(await first, SeenProposal)
+
+
+@on_loop
+async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) -> None:
+    """D-40: the gateway's memory; nothing of it is taken for news."""
+    async with gathering(tmp_path, **PEOPLE) as party:
+        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+        await host_of(host)
+        kept = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
+        gone = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "b"}})
+        await gone.withdraw()
+        refused = await agent.propose(
+            "host", "tools/call", {"name": "write", "arguments": {"path": "c"}}, wait_for_others=True
+        )
+        await human.reject(refused.id, "policy")
+        chat = await human.chat("hello, whoever comes")
+        late = await party.join("other")
+        news: list[SeenProposal] = []
+        late.on_proposal(news.append)
+        assert late.proposals.open() == []
+        fresh = await late.recall()
+        assert chat.id in [envelope.id for envelope in fresh]
+        assert [seen.id for seen in late.proposals.open()] == [kept.id, refused.id]
+        assert [each.by for each in late.proposals.open()[1].rejections] == ["human"]
+        assert chat.id in [each.id for each in late.chats.waiting()]
+        assert news == []
+        assert await late.recall() == []
+        assert (await late.fulfil(kept.id)).text == "wrote a"
+        assert (await kept.outcome(timeout=5)).by == "other"
+        assert late.misbehaviour.total == 0
+        assert late.space == "lab"
 
 
 @on_loop

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moot.errors import ConnectionLost, Rejected, Unreachable
+from moot.errors import ConnectionClosed, ConnectionLost, Rejected, Unreachable
 from moot.participant import Gap, JoinedSpace, Request, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -119,6 +119,33 @@ async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp
         go.set()
         assert await call == {"answered": True}
         assert bob.counts.reconnects == 1
+
+
+@on_loop
+async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+        alice = await party.join("alice")
+        limits = msgspec.structs.replace(QUICK, backoff_first_seconds=1.0, held_answer_seconds=0.05)
+        bob = await party.join("bob", limits=limits)
+        go = asyncio.Event()
+
+        async def handler(request: Request) -> dict[str, Json]:
+            await go.wait()
+            return {}
+
+        bob.host(handler)
+        call = asyncio.create_task(alice.request("bob", "x/slow"))
+        await until(lambda: bob._host.running == 1)
+        bob._voice.line._drop()
+        await until(lambda: bob.state == "reconnecting")
+        go.set()
+        await until(lambda: bob._host.running == 0)
+        call.cancel()
+        await back(bob)
+        assert await alice.request("bob", "x/again") == {}
+        await bob.close()
+        with pytest.raises(ConnectionClosed):
+            await bob.ready(5)
 
 
 @on_loop

@@ -194,6 +194,21 @@ async def test_leaving_closes_own_streams_and_rights_are_asked_first(tmp_path: P
 
 
 @on_loop
+async def test_a_stream_that_nobody_waits_for_any_more_is_closed(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
+        alice, bob = await party.join("alice"), await party.join("bob")
+        heard = Heard(bob)
+        opening = asyncio.create_task(alice.streams.open())
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        close = await heard.wait("stream/close")
+        assert close.payload["reason"] == "cancelled"
+        await until(lambda: alice.streams.active == {})
+
+
+@on_loop
 async def test_a_frame_that_is_refused_is_told_by_the_next_write(tmp_path: Path) -> None:
     """D-36: refusals of frames have no correlation."""
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:

@@ -22,7 +22,7 @@ from moot.xprotocol.versions import save_registry
 from tests.xprotocol.tool_samples import sources
 
 # Every so many-th real source gets its grammars compiled.
-GRAMMAR_EVERY = 40
+GRAMMAR_EVERY = 100
 
 
 @dataclass(frozen=True, slots=True)

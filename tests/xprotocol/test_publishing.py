@@ -244,7 +244,7 @@ ODD_LISTS = st.lists(ODD_TOOLS | ODD_JSON, max_size=4)
 
 
 @given(ODD_LISTS, ODD_LISTS, ODD_LISTS, ODD_LISTS)
-@hypothesis_settings(deadline=None)
+@hypothesis_settings(deadline=None, max_examples=50)
 def test_nothing_that_a_server_lists_raises_and_what_is_published_can_be_sent(
     tools: list[Json], prompts: list[Json], resources: list[Json], templates: list[Json]
 ) -> None:

@@ -1,27 +1,27 @@
 """What an MCP server says unasked, on its way into a space: what matters of it, at a pace that nobody minds.
 
-A server may report progress a thousand times a second; a space is shared. So of progress only the latest
-counts, of changes that one happened, and log messages are handed on up to a number, the rest being counted.
-Everything goes out in ticks; the first thing after a silence goes at once.
+A server may report progress a thousand times a second; a space is shared. So each call has a purse: what it
+can pay for is handed on in order; beyond that only the latest progress counts, and log messages wait up to a
+number, the rest being counted. Of changes it counts that one happened. Everything goes out in ticks; the
+first thing after a silence goes at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from moot.mcp.eras import LIST_CHANGED, JsonObject
 
-log = logging.getLogger(__name__)
-
 # Ten a second: quicker than anyone reads, slower than anyone minds.
 TICK_SECONDS: Final = 0.1
-# Log messages of one call in one tick, and waiting.
-LOGS_PER_TICK: Final = 10
-LOGS_WAITING: Final = 100
+# What one call may say at once, and then in a second: a reader follows neither more nor quicker.
+CALL_BURST: Final = 20.0
+CALL_PER_SECOND: Final = 10.0
+# Messages of one call that wait for their turn.
+CALL_WAITING: Final = 100
 # Changed resources told in one tick; the others wait for the next.
 UPDATES_PER_TICK: Final = 20
 # At most so often is it told that a list changed.
@@ -49,37 +49,49 @@ class Relay:
     def __init__(self, caller: Caller, wake: Callable[[Relay], None]) -> None:
         self._caller = caller
         self._wake = wake
+        self._waiting: deque[tuple[str, JsonObject]] = deque()
+        # Progress beyond the purse: the latest says it all.
         self._latest: JsonObject | None = None
-        self._logs: deque[JsonObject] = deque()
         self._left_out = 0
+        self._purse = CALL_BURST
+        self._filled = _now()
 
     def heard(self, method: str, params: JsonObject) -> None:
         """What the server said about this call."""
-        if method == _PROGRESS:
+        self._fill()
+        if method == _PROGRESS and (self._latest is not None or len(self._waiting) >= self._purse):
             self._latest = params
-        elif len(self._logs) < LOGS_WAITING:
-            self._logs.append(params)
+        elif len(self._waiting) < CALL_WAITING:
+            self._waiting.append((method, params))
         else:
             self._left_out += 1
         self._wake(self)
 
-    async def tell(self, count: int = LOGS_PER_TICK) -> bool:
-        """Tell the caller what is waiting; True if something still is."""
-        for _ in range(min(count, len(self._logs))):
-            await self._caller.notify(_MESSAGE, self._logs.popleft())
-        if not self._logs and self._left_out:
+    async def tell(self, *, last: bool = False) -> bool:
+        """Tell the caller what it can pay for, or at last everything; True if something still waits."""
+        self._fill()
+        while self._waiting and (last or self._purse >= 1):
+            self._purse -= 1
+            await self._caller.notify(*self._waiting.popleft())
+        if not self._waiting and self._left_out:
             data = f"{self._left_out} log messages came too quickly and were left out"
             self._left_out = 0
             await self._caller.notify(_MESSAGE, {"level": "warning", "logger": "moot", "data": data})
-        if self._latest is not None:
+        if self._latest is not None and not self._waiting and (last or self._purse >= 1):
+            self._purse -= 1
             latest, self._latest = self._latest, None
             await self._caller.notify(_PROGRESS, latest)
-        return bool(self._logs)
+        return bool(self._waiting or self._latest)
 
     async def finish(self) -> None:
         """Tell what is left before the answer goes out: afterwards nobody listens."""
-        if self._latest is not None or self._logs:
-            await self.tell(LOGS_WAITING)
+        if self._waiting or self._latest is not None:
+            await self.tell(last=True)
+
+    def _fill(self) -> None:
+        now = _now()
+        self._purse = min(CALL_BURST, self._purse + (now - self._filled) * CALL_PER_SECOND)
+        self._filled = now
 
 
 class Announcements:
@@ -127,7 +139,7 @@ class Announcements:
         for relay in relays:
             if await relay.tell():
                 self._relays[relay] = None
-        now = asyncio.get_running_loop().time()
+        now = _now()
         for feature in list(self._changed):
             if now - self._told.get(feature, -CHANGE_SECONDS) >= CHANGE_SECONDS:
                 del self._changed[feature]
@@ -137,3 +149,7 @@ class Announcements:
             params, watchers = self._updated.pop(uri)
             await self._announce(_UPDATED, params, watchers)
         return bool(self._relays or self._changed or self._updated)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

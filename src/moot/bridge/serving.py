@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,8 +11,6 @@ from moot.bridge.settings import BridgeSettings
 from moot.mcp.pinning import Pins
 from moot.mcp.upstream import StartFailed, open_upstream
 from moot.participant import Ending, connect
-
-log = logging.getLogger(__name__)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """An MCP server as a child process (D-87): its lines in, its lines out, and its certain end.
 
 How it works. The child gets an argument list, never a shell; the variables that were listed for it and
-nine harmless ones, never our whole environment; and a session of its own, so that it and everything it
+a few harmless ones, never our whole environment; and a session of its own, so that it and everything it
 starts can be ended as one group. Whatever it does, somebody is told and nothing grows:
 
 - stdout is cut into lines. A line longer than `line_bytes` is dropped while it arrives; its first and

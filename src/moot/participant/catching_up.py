@@ -38,10 +38,32 @@ class _Past(msgspec.Struct):
 _pasts = msgspec.json.Decoder(_Past)
 
 
+async def past(door: Door, me: str, since: float, limits: ParticipantLimits) -> list[Envelope] | None:
+    """What was said since then (seconds since 1970), oldest first; None if the gateway does not tell."""
+    if door.token is None:
+        return None
+    try:
+        status, body = await fetch(
+            _address(door, me, since),
+            headers={"Authorization": f"Bearer {door.token}"},
+            within=limits.confirm_seconds,
+            most=limits.catch_up_bytes,
+        )
+        if status != 200:
+            log.debug("nothing is remembered", extra={"status": status})
+            return None
+        raws = _pasts.decode(body).messages
+    except (MootError, msgspec.DecodeError) as fault:
+        log.debug("nothing is remembered", extra={"why": str(fault)})
+        return None
+    decoded = [_decoded(door, bytes(raw)) for raw in raws]
+    return [envelope for envelope in decoded if envelope is not None]
+
+
 async def catch_up(
     door: Door,
     me: str,
-    since: float,
+    lost_at: float,
     *,
     heard_last: frozenset[str],
     limits: ParticipantLimits,
@@ -49,30 +71,13 @@ async def catch_up(
     inspector: Inspector,
     proposals: Proposals,
 ) -> None:
-    """Ask the gateway what was said since then (seconds since 1970); hear of it what concerns proposals."""
-    if door.token is None:
-        return
-    try:
-        status, body = await fetch(
-            _address(door, me, since - limits.catch_up_margin_seconds),
-            headers={"Authorization": f"Bearer {door.token}"},
-            within=limits.confirm_seconds,
-            most=limits.catch_up_bytes,
-        )
-        if status != 200:
-            log.debug("nothing to catch up with", extra={"status": status})
-            return
-        past = [_decoded(door, bytes(raw)) for raw in _pasts.decode(body).messages]
-    except (MootError, msgspec.DecodeError) as fault:
-        log.debug("nothing to catch up with", extra={"why": str(fault)})
-        return
-    messages = [envelope for envelope in past if envelope is not None]
+    """Hear of what was said since the connection was lost what concerns proposals."""
     reaches_back = False
-    for envelope in messages:
+    for envelope in await past(door, me, lost_at - limits.catch_up_margin_seconds, limits) or []:
         if envelope.id in heard_last:
             reaches_back = True
         elif lineage.get(envelope.id) is None and inspector.lets_in(envelope):
-            _hear(envelope, proposals)
+            hear_decision(envelope, proposals)
     if reaches_back:
         proposals.nothing_missed()
 
@@ -95,7 +100,8 @@ def _decoded(door: Door, raw: bytes) -> Envelope | None:
         return None
 
 
-def _hear(envelope: Envelope, proposals: Proposals) -> None:
+def hear_decision(envelope: Envelope, proposals: Proposals) -> None:
+    """What decides a proposal, told to the ledger."""
     match envelope.kind:
         case "mcp/request":
             proposals.request(envelope)

@@ -31,6 +31,8 @@ class Chats:
         self._waiting: dict[str, Envelope] = {}
         self._seen_by: dict[str, dict[str, str]] = {}
         self._kept = limits.chats_kept
+        self._most = limits.chats_bytes
+        self._bytes = 0
 
     def waiting(self) -> list[Envelope]:
         """Oldest first; at most `chats_kept`, the oldest are forgotten."""
@@ -45,28 +47,30 @@ class Chats:
     def chat(self, envelope: Envelope, *, me: str) -> None:
         if envelope.sender == me or (envelope.to and me not in envelope.to):
             return
-        _make_room(self._waiting, self._kept)
         self._waiting[envelope.id] = envelope
+        self._bytes += len(envelope.raw)
+        while len(self._waiting) > self._kept or (self._bytes > self._most and len(self._waiting) > 1):
+            self._done(next(iter(self._waiting)))
+
+    def _done(self, id: str) -> None:
+        chat = self._waiting.pop(id, None)
+        if chat is not None:
+            self._bytes -= len(chat.raw)
 
     def acknowledge(self, envelope: Envelope, *, me: str) -> None:
         status = envelope.payload.get("status")
         for id in envelope.correlation_id:
             if envelope.sender == me:
-                self._waiting.pop(id, None)
-            if id not in self._seen_by:
-                _make_room(self._seen_by, self._kept)
+                self._done(id)
+            if id not in self._seen_by and len(self._seen_by) >= self._kept:
+                del self._seen_by[next(iter(self._seen_by))]
             by_member = self._seen_by.setdefault(id, {})
             if len(by_member) < self._kept:
                 by_member[envelope.sender] = status if isinstance(status, str) else "received"
 
     def cancel(self, envelope: Envelope) -> None:
         for id in envelope.correlation_id:
-            self._waiting.pop(id, None)
-
-
-def _make_room(kept: dict[str, Json], most: int) -> None:
-    if len(kept) >= most:
-        del kept[next(iter(kept))]
+            self._done(id)
 
 
 class Chatting:

@@ -39,11 +39,21 @@ class Sequence:
     message: str
     about: tuple[str, ...]
     state: Literal["active", "concluded", "cancelled"] = "active"
-    # Thoughts, chats and anything else under its context, the latest `items_per_context` of them.
+    # Thoughts, chats and anything else under its context, the latest of them.
     items: deque[Envelope] = field(default_factory=deque)
+    size: int = 0
     conclusion: str | None = None
     cancelled_by: str | None = None
     reason: str | None = None
+
+    def keep(self, envelope: Envelope, most: int) -> None:
+        """File one more; the oldest make room for it, by number and by bytes."""
+        if len(self.items) == self.items.maxlen:
+            self.size -= len(self.items[0].raw)
+        self.items.append(envelope)
+        self.size += len(envelope.raw)
+        while self.size > most and len(self.items) > 1:
+            self.size -= len(self.items.popleft().raw)
 
     def thoughts(self) -> list[str]:
         return [item.payload["message"] for item in self.items if item.kind == "reasoning/thought"]
@@ -101,7 +111,7 @@ class Contexts:
                 return
             if sequence.state != "active":
                 return  # MEW 3.5.5: after its end nothing more is filed
-        sequence.items.append(envelope)
+        sequence.keep(envelope, self._limits.bytes_per_context)
         if kind == "reasoning/conclusion":
             sequence.state = "concluded"
             sequence.conclusion = envelope.payload["message"]

@@ -11,7 +11,15 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
-from moot.errors import CapabilityViolation, Expired, MootError, NotAllowed, ProposalSettled, UsageError
+from moot.errors import (
+    CapabilityViolation,
+    Expired,
+    MootError,
+    NotAllowed,
+    ProposalSettled,
+    TimedOut,
+    UsageError,
+)
 from moot.participant.listening import Spawn
 from moot.participant.outcome import Outcome, Sent
 from moot.participant.proposal import Proposal
@@ -139,9 +147,13 @@ class Desk:
         body, heard = self._requests.overheard(params, progress, log)
         ask = _Ask(addressees(to), method, body)
         deadline = asyncio.get_running_loop().time() + seconds
-        _, echo = await self.voice.confirmed(
-            "mcp/proposal", ask.payload(), to=ask.to, about=about, context=context
-        )
+        sent = self.voice.say("mcp/proposal", ask.payload(), to=ask.to, about=about, context=context)
+        try:
+            echo = await self.voice.echo(sent)
+        except (asyncio.CancelledError, TimedOut):
+            # It may be before everybody's eyes by now, and nobody would follow it.
+            self._take_back(sent.id)
+            raise
         seen = self._proposals.get(echo.id) or self._proposals.proposal(echo, own=True)
         proposal = Proposal(
             seen, self.voice, self.withdraw, deadline=deadline, wait_for_others=wait_for_others
@@ -157,23 +169,23 @@ class Desk:
                 if stop is not None:
                     stop()
 
-        self._spawn(follow())
+        if self._spawn(follow()) is None:
+            proposal.lose()
         return proposal
 
     def take_back(self, proposal: Proposal) -> None:
         """Best effort, without waiting: whoever waited has been cancelled."""
-        if proposal.seen.status != "pending":
-            return
+        if proposal.seen.status == "pending":
+            self._take_back(proposal.id)
+
+    def _take_back(self, id: str) -> None:
         try:
-            self._say_withdraw(proposal.seen, "no_longer_needed")
+            self.voice.say("mcp/withdraw", {"reason": "no_longer_needed"}, about=id)
         except MootError as fault:
-            log.debug("not withdrawn", extra={"proposal": proposal.id, "why": type(fault).__name__})
+            log.debug("not withdrawn", extra={"proposal": id, "why": type(fault).__name__})
 
     async def withdraw(self, seen: SeenProposal, reason: str) -> None:
-        await self.voice.echo(self._say_withdraw(seen, reason))
-
-    def _say_withdraw(self, seen: SeenProposal, reason: str) -> Sent:
-        return self.voice.say("mcp/withdraw", {"reason": reason}, about=seen.id)
+        await self.voice.confirmed("mcp/withdraw", {"reason": reason}, about=seen.id)
 
     # Deciding on those of others
 

@@ -250,9 +250,9 @@ class Host:
 
     async def _answer(self, request: Request, body: dict[str, Json]) -> None:
         voice = self._voice
-        if not voice.is_joined or voice.pause is not None:
-            await voice.ready(voice.limits.held_answer_seconds)
         try:
+            if not voice.is_joined or voice.pause is not None:
+                await voice.ready(voice.limits.held_answer_seconds)
             self._respond(request, body)
         except UsageError as fault:
             # Too large, or no JSON: the caller must not wait for it.
@@ -260,6 +260,8 @@ class Host:
                 "an answer cannot be sent", extra={"envelope": request.envelope.id, "why": str(fault)}
             )
             self._refuse(request, INTERNAL_ERROR, f"the answer cannot be sent: {fault}")
+        except MootError as fault:
+            log.info("an answer was not given", extra={"envelope": request.envelope.id, "why": str(fault)})
 
     def _respond(self, request: Request, body: dict[str, Json]) -> None:
         envelope = request.envelope

@@ -19,7 +19,8 @@ class ParticipantLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Coming back: an hour outlasts an upgrade and a lunch; after it somebody should look.
     reconnect_seconds: float = 3_600.0
     backoff_first_seconds: float = 0.25
-    backoff_most_seconds: float = 30.0
+    # A restarted gateway is found again within seconds; a thousand members are then some 250 tries a second.
+    backoff_most_seconds: float = 5.0
     # Leaving: last words (withdrawals, closed streams) and the closing handshake.
     leave_seconds: float = 2.0
 
@@ -42,15 +43,19 @@ class ParticipantLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Requests of our own that wait for an answer; the gateway's default is the same.
     open_requests: int = 1_024
 
-    # Items in one `envelopes()` or handler queue before the oldest is dropped and a Gap told.
+    # What one `envelopes()` or handler queue holds before the oldest is dropped and a Gap told.
     feed_items: int = 1_000
+    feed_bytes: int = 16 << 20
     # Envelopes whose sender, kind and parents are remembered for pairing answers with questions.
     lineage: int = 4_096
     # Proposals, chats and reasoning sequences of others that are kept.
     proposals_kept: int = 1_024
+    proposals_bytes: int = 32 << 20
     chats_kept: int = 512
+    chats_bytes: int = 8 << 20
     contexts_kept: int = 256
     items_per_context: int = 256
+    bytes_per_context: int = 256 << 10
     # Senders whose misbehaviour is counted, and misdeeds kept with their circumstances.
     misbehaving_senders: int = 1_024
     misdeeds_kept: int = 256

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from moot.participant.limits import DEFAULT_LIMITS
 from moot.participant.outcome import Gap
 from moot.participant.speaking import Counts
 from moot.protocol.envelope import Envelope
@@ -27,11 +28,13 @@ Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None]
 
 
 class Feed(Generic[T]):
-    """A queue of at most `size` items for one reader; iterate it. It ends when the connection has ended."""
+    """A queue for one reader, of at most `size` items and `most` bytes; it ends when the connection has."""
 
-    def __init__(self, size: int, counts: Counts) -> None:
+    def __init__(self, size: int, counts: Counts, most: int = DEFAULT_LIMITS.feed_bytes) -> None:
         self._items: deque[T | Gap] = deque()
         self._size = size
+        self._most = most
+        self._bytes = 0
         self._counts = counts
         self._missed = 0
         self._ended = False
@@ -40,12 +43,20 @@ class Feed(Generic[T]):
     def put(self, item: T | Gap) -> None:
         if self._ended:
             return
-        if len(self._items) >= self._size:
-            self._items.popleft()
+        if item.__class__ is Envelope:
+            self._bytes += len(item.raw)
+        self._items.append(item)
+        while len(self._items) > self._size or (self._bytes > self._most and len(self._items) > 1):
+            self._take()
             self._missed += 1
             self._counts.gaps += 1
-        self._items.append(item)
         self._news.set()
+
+    def _take(self) -> T | Gap:
+        item = self._items.popleft()
+        if item.__class__ is Envelope:
+            self._bytes -= len(item.raw)
+        return item
 
     def end(self) -> None:
         """Nothing more comes; what is there can still be read."""
@@ -64,7 +75,7 @@ class Feed(Generic[T]):
                 missed, self._missed = self._missed, 0
                 return Gap("slow", missed)
             if self._items:
-                return self._items.popleft()
+                return self._take()
             if self._ended:
                 raise StopAsyncIteration
             self._news.clear()
@@ -92,14 +103,9 @@ class Feeds(Generic[T]):
         if feed in self._feeds:
             self._feeds.remove(feed)
 
-    async def read(self, size: int) -> AsyncIterator[T | Gap]:
-        """A feed for the length of an iteration."""
-        feed = self.open(size)
-        try:
-            async for item in feed:
-                yield item
-        finally:
-            self.close(feed)
+    def read(self, size: int) -> Reader[T]:
+        """A feed from now on, for as long as somebody holds it."""
+        return Reader(self, self.open(size))
 
     def put(self, item: T | Gap) -> None:
         for feed in self._feeds:
@@ -109,6 +115,26 @@ class Feeds(Generic[T]):
         self._ended = True
         for feed in self._feeds:
             feed.end()
+
+
+class Reader(Generic[T]):
+    """An iteration over a feed; letting go of it closes the feed."""
+
+    def __init__(self, feeds: Feeds[T], feed: Feed[T]) -> None:
+        self._feeds = feeds
+        self._feed = feed
+
+    def __aiter__(self) -> Reader[T]:
+        return self
+
+    async def __anext__(self) -> T | Gap:
+        return await self._feed.__anext__()
+
+    async def aclose(self) -> None:
+        self._feeds.close(self._feed)
+
+    def __del__(self) -> None:
+        self._feeds.close(self._feed)
 
 
 Handler = Callable[[Envelope], Any]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from moot.errors import MootError, Refused, TimedOut
+from moot.errors import MootError, TimedOut
 from moot.participant.memory import Direction
 from moot.participant.outcome import Sent
 from moot.participant.roster import Roster
@@ -92,8 +92,9 @@ class Answers:
             except MootError as fault:
                 log.debug("a grant was not acknowledged", extra={"why": type(fault).__name__})
 
-    def refused(self, id: str, refusal: Refused) -> bool:
-        return any(self._replies.fail(f"{kind} {id}", refusal) for kind in (*_ANSWERS.values(), _TOLD))
+    def failed(self, id: str, fault: Exception) -> bool:
+        """Whether somebody was waiting for an answer that will not come."""
+        return any(self._replies.fail(f"{kind} {id}", fault) for kind in (*_ANSWERS.values(), _TOLD))
 
     def fail_all(self, fault: Callable[[], Exception]) -> None:
         self._replies.fail_all(fault)

@@ -21,7 +21,7 @@ from moot.errors import (
     MootError,
 )
 from moot.net.dial import Line
-from moot.participant.catching_up import HEARD_LAST, catch_up
+from moot.participant.catching_up import HEARD_LAST, catch_up, hear_decision
 from moot.participant.chat import Chats
 from moot.participant.checking import Inspector
 from moot.participant.contexts import Contexts
@@ -133,13 +133,15 @@ class Membership:
     # Tasks
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Run something until it ends or the member leaves; it must take care of its own errors."""
+        """Run something until it ends or the member leaves; what it raises is logged and harms nobody."""
         if self.ending is not None:
             work.close()
             return None
-        task = self._tasks.create_task(work)
+        task = self._tasks.create_task(_guarded(work))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        # Cancelled before its first step, the guard never came to await it.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     def _cancel_tasks(self) -> None:
@@ -181,6 +183,27 @@ class Membership:
             inspector=self._inspector,
             proposals=self.proposals,
         )
+
+    def _recall(self, past: list[Envelope]) -> list[Envelope]:
+        """Play what was said before we joined into the ledgers; nothing is handled, answered or shown."""
+        fresh: list[Envelope] = []
+        for envelope in past:
+            if self.lineage.get(envelope.id) is not None or not self._inspector.lets_in(envelope):
+                continue
+            self.lineage.note(envelope)
+            fresh.append(envelope)
+            if envelope.kind == "mcp/proposal":
+                self.proposals.recalled(envelope)
+            hear_decision(envelope, self.proposals)
+            if envelope.kind == "chat":
+                self.chats.chat(envelope, me=self._voice.me)
+            elif envelope.kind == "chat/acknowledge":
+                self.chats.acknowledge(envelope, me=self._voice.me)
+            elif envelope.kind == "chat/cancel":
+                self.chats.cancel(envelope)
+            if envelope.context is not None or envelope.kind == "reasoning/start":
+                self.contexts.hear(envelope)
+        return fresh
 
     def heard(self, envelope: Envelope) -> None:
         self.counts.received += 1
@@ -369,3 +392,11 @@ class Membership:
                 self._desk.take_back(proposal)
         except MootError as fault:
             log.debug("no last words", extra={"why": type(fault).__name__})
+
+
+async def _guarded(work: Coroutine[Any, Any, None]) -> None:
+    """A task of ours: an error in one must not end the group, and with it the whole block."""
+    try:
+        await work
+    except Exception:
+        log.exception("a task failed")

@@ -6,6 +6,7 @@ member always shows the same list. Registering or removing tells the space (`…
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import inspect
 import logging
@@ -58,6 +59,8 @@ class Offer:
         self.prompts: dict[str, Prompt] = {}
         # By resource, who wants to know when it changes.
         self.subscribers: dict[str, set[str]] = {}
+        # Lists that have changed and nobody was told of yet.
+        self._to_tell: dict[str, None] = {}
         self._host = host
         self._name = name
         self._version = version
@@ -130,7 +133,15 @@ class Offer:
         return self._host.notify(method, {"uri": uri}, to=to, about=(), owed=False)
 
     def _tell(self, what: str) -> None:
-        self._host.notify(f"notifications/{what}/list_changed", None, to=(), about=(), owed=False)
+        """Once for all that is registered in one go."""
+        if not self._to_tell:
+            asyncio.get_running_loop().call_soon(self._tell_now)
+        self._to_tell[what] = None
+
+    def _tell_now(self) -> None:
+        changed, self._to_tell = self._to_tell, {}
+        for what in changed:
+            self._host.notify(f"notifications/{what}/list_changed", None, to=(), about=(), owed=False)
 
     # Methods
 

@@ -135,15 +135,20 @@ class Proposal:
         except MootError as fault:
             self._fault = fault
         except asyncio.CancelledError:
-            ending = self._voice.ending
-            code, reason = (ending.code, ending.reason) if ending is not None else (1000, "left the space")
-            self._fault = ConnectionClosed(code, reason)
+            self.lose()
             raise
         finally:
             self.seen.watchers.remove(self._news)
             self._over.set()
             if self.on_change is not None:
                 self.on_change(self)
+
+    def lose(self) -> None:
+        """Nobody follows it any more: we have left."""
+        ending = self._voice.ending
+        code, reason = (ending.code, ending.reason) if ending is not None else (1000, "left the space")
+        self._fault = ConnectionClosed(code, reason)
+        self._over.set()
 
     async def _end(self) -> Outcome:
         loop = asyncio.get_running_loop()

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from moot.errors import BadAnswer, FulfilmentCancelled, McpError, MemberLeft
 from moot.participant.checking import Inspector
 from moot.participant.limits import ParticipantLimits
-from moot.participant.listening import Feed, Feeds, Spawn, called
+from moot.participant.listening import Feed, Feeds, Reader, Spawn, called
 from moot.participant.outcome import Gap, Rejection
 from moot.participant.roster import Roster
 from moot.participant.speaking import Counts
@@ -119,6 +121,7 @@ class Proposals:
         self._spawn = spawn
         self._counts = counts
         self._seen: dict[str, SeenProposal] = {}
+        self._bytes = 0
         # By the id of the request that fulfils one, and by the id of a rejection that may still be explained.
         self._fulfilments: dict[str, SeenProposal] = {}
         self._rejections: dict[str, Rejection] = {}
@@ -144,7 +147,7 @@ class Proposals:
         self._expire()
         return [seen for seen in self._seen.values() if seen.status == "pending"]
 
-    def arriving(self, *, size: int | None = None) -> AsyncIterator[SeenProposal | Gap]:
+    def arriving(self, *, size: int | None = None) -> Reader[SeenProposal]:
         """Every proposal from now on; a Gap tells of those that were missed."""
         return self._arriving.read(size or self._limits.feed_items)
 
@@ -166,6 +169,7 @@ class Proposals:
     # What is heard. Everything here has passed inspection.
 
     def proposal(self, envelope: Envelope, *, own: bool) -> SeenProposal:
+        self._bytes += len(envelope.raw)
         self._make_room()
         seen = SeenProposal(envelope, time.time() + self._limits.proposal_seconds)
         self._seen[envelope.id] = seen
@@ -174,6 +178,13 @@ class Proposals:
             for handler in self._handlers:
                 handler(seen)
         return seen
+
+    def recalled(self, envelope: Envelope) -> None:
+        """One from before we joined: known from now on, but no news. Its time began when it was made."""
+        seen = self.proposal(envelope, own=True)
+        with suppress(ValueError):
+            made = datetime.fromisoformat(envelope.ts).timestamp()
+            seen.expires = min(seen.expires, made + self._limits.proposal_seconds)
 
     def request(self, envelope: Envelope) -> None:
         """A request that refers to a proposal fulfils it: the gateway lets only the first one through."""
@@ -298,14 +309,20 @@ class Proposals:
                 seen.tell()
 
     def _make_room(self) -> None:
-        if len(self._seen) < self._limits.proposals_kept:
+        limits = self._limits
+        if len(self._seen) < limits.proposals_kept and self._bytes <= limits.proposals_bytes:
             return
         self._expire()
-        # Whoever is waiting for one keeps it: those are our own, and the gateway bounds them.
-        over = (id for id, seen in self._seen.items() if seen.is_over and not seen.watchers)
-        oldest = (id for id, seen in self._seen.items() if not seen.watchers)
-        gone = next(over, None) or next(oldest, None)
-        if gone is not None:
+        while self._seen and (
+            len(self._seen) >= limits.proposals_kept or self._bytes > limits.proposals_bytes
+        ):
+            # Whoever is waiting for one keeps it: those are our own, and the gateway bounds them.
+            over = (id for id, seen in self._seen.items() if seen.is_over and not seen.watchers)
+            oldest = (id for id, seen in self._seen.items() if not seen.watchers)
+            gone = next(over, None) or next(oldest, None)
+            if gone is None:
+                return
             forgotten = self._seen.pop(gone)
+            self._bytes -= len(forgotten.envelope.raw)
             if forgotten.request_id is not None:
                 self._fulfilments.pop(forgotten.request_id, None)

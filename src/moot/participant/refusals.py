@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from moot.errors import ParticipantPaused, Refused, UnknownRefusal
+from moot.errors import ParticipantPaused, Refused, UnsupportedByRecipient
 from moot.participant.controls import Controlled
 from moot.participant.managing import Answers
 from moot.participant.requests import Requests
@@ -31,16 +31,17 @@ _BY_CODE: Final[Mapping[str, type[Refused]]] = {
 
 
 def refusal_of(payload: Payload) -> Refused:
-    """The exception for a `system/error`; `details` holds all that it says beside code and message."""
+    """The exception for a `system/error`; `details` holds what it says beside code and message.
+
+    A word that this version does not know makes a plain `Refused`, and stands in its details as `error`.
+    """
     word = str(payload.get("error", ""))
     message = payload.get("message")
     text = message if isinstance(message, str) and message else word
     found = _BY_CODE.get(word)
-    if found is None:
-        refusal: Refused = UnknownRefusal(word, text)
-    else:
-        refusal = found(text)
-    refusal.details = {name: value for name, value in payload.items() if name not in ("error", "message")}
+    refusal = Refused(text) if found is None else found(text)
+    told = ("message",) if found is None else ("error", "message")
+    refusal.details = {name: value for name, value in payload.items() if name not in told}
     return refusal
 
 
@@ -75,10 +76,13 @@ class Refusals:
             log.info("refused", extra={"participant": voice.me, "code": code, "why": refusal.message})
 
     def _is_taken(self, id: str, refusal: Refused) -> bool:
+        if refusal.details.get("error") == "unsupported_by_recipient":
+            # D-56: not a refusal, but no answer will come.
+            return self._answers.failed(id, UnsupportedByRecipient(refusal.message))
         return (
             self._voice.hear_refusal(id, refusal)
             or self._requests.refused(id, refusal)
-            or self._answers.refused(id, refusal)
+            or self._answers.failed(id, refusal)
             or self._streams.refused(id, refusal)
             or self._answers.incomplete(id, refusal.details)
         )

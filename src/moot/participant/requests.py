@@ -130,8 +130,6 @@ class Requests:
         seconds = self._voice.limits.request_seconds if timeout is None else timeout
         loop = asyncio.get_running_loop()
         timer = loop.call_later(seconds, self._expire, pending, method, seconds)
-        if len(pending.asked) == 1 and not self._is_here(pending.asked[0]):
-            self.left(pending.asked[0])
         try:
             return await pending.future
         except (asyncio.CancelledError, TimedOut, MemberLeft) as ended:
@@ -246,8 +244,12 @@ class Requests:
     def echo(self, envelope: Envelope) -> None:
         """Our own request as the gateway passed it on: `to` holds runtime ids now (D-19)."""
         pending = self._pending.get(envelope.id)
-        if pending is not None:
-            pending.asked = envelope.to
+        if pending is None:
+            return
+        pending.asked = envelope.to
+        # In the one order of the space, whoever is not here now was sent nothing and never will be (D-41).
+        if envelope.to and not any(self._is_here(member) for member in envelope.to):
+            _fail(pending, MemberLeft(", ".join(envelope.to)))
 
     def response(self, envelope: Envelope) -> None:
         """An answer that has passed inspection; it may close several requests at once (MEW 3)."""
@@ -316,8 +318,7 @@ class Requests:
 
     def _stayed_away(self, waiting: Sequence[_Pending]) -> None:
         for pending in waiting:
-            # Asked again now: the echo may have turned a logical name into an id (D-19).
-            if len(pending.asked) == 1 and not self._is_here(pending.asked[0]):
+            if not self._is_here(pending.asked[0]):
                 _fail(pending, MemberLeft(pending.asked[0]))
 
     def _is_here(self, member: str) -> bool:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from moot.errors import ConnectionClosed, MootError
 from moot.participant.asking import Asking
+from moot.participant.catching_up import past
 from moot.participant.chat import Chatting
-from moot.participant.listening import called
+from moot.participant.listening import Reader, called
 from moot.participant.managing import Managing
 from moot.participant.membership import Membership
 from moot.participant.memory import Transcript
 from moot.participant.offers import Offers
-from moot.participant.outcome import Ending, Gap, Sent
+from moot.participant.outcome import Ending, Sent
 from moot.participant.reasoning import Reasoning
 from moot.participant.speaking import Addressees, Pause
 from moot.participant.stream import Opening
@@ -35,6 +36,11 @@ class JoinedSpace(Membership, Asking, Offers, Chatting, Managing):
     def me(self) -> str:
         """Our runtime id."""
         return self._voice.me
+
+    @property
+    def space(self) -> str:
+        """The name of the space as it was asked for; empty for the only one of a gateway."""
+        return self._door.space
 
     @property
     def name(self) -> str:
@@ -207,10 +213,24 @@ class JoinedSpace(Membership, Asking, Offers, Chatting, Managing):
         self._rejoined.append(called(chosen, self.spawn, self.counts, limits.feed_items, feeds))
         return handler
 
-    def envelopes(self, *, own: bool = False, size: int | None = None) -> AsyncIterator[Envelope | Gap]:
+    def envelopes(self, *, own: bool = False, size: int | None = None) -> Reader[Envelope]:
         """All that is said from now on, in order; a Gap where slowness or a lost connection missed some."""
         feeds = self._all if own else self._others
         return feeds.read(size or self.limits.feed_items)
+
+    async def past(self, since: float = 0.0) -> list[Envelope]:
+        """What the gateway remembers of what we were to hear since then (seconds since 1970), oldest first.
+
+        Its memory is bounded and may be turned off; nothing of it is handled or checked here.
+        """
+        return await past(self._door, self.me, since, self.limits) or []
+
+    async def recall(self, since: float = 0.0) -> list[Envelope]:
+        """Make known what was said before we joined: proposals, chats and thoughts; no handler sees it.
+
+        Returns what was new and passed the checks, oldest first.
+        """
+        return self._recall(await self.past(since))
 
     # The block
 

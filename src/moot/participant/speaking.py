@@ -111,7 +111,10 @@ class Voice:
     def detach(self, fault: Callable[[], Exception]) -> None:
         """The connection is away: whoever waits for an echo hears of it."""
         self._line = None
-        self._ready.clear()
+        if self.ending is None:
+            self._ready.clear()
+        else:
+            self._ready.set()  # whoever waits for it hears that it will not come
         self._echoes.fail_all(fault)
 
     def set_pause(self, pause: Pause | None) -> None:
@@ -124,13 +127,12 @@ class Voice:
             self._ready.set()
 
     async def ready(self, within: float) -> None:
-        """Wait until we are connected and not paused; raises TimedOut."""
+        """Wait until we are connected and not paused; raises TimedOut, ConnectionClosed."""
         try:
             async with asyncio.timeout(within):
-                while True:
-                    await self._ready.wait()
-                    if self.pause is None:
-                        return
+                await self._ready.wait()
+                if self.ending is not None:
+                    raise ConnectionClosed(self.ending.code, self.ending.reason)
         except TimeoutError:
             raise TimedOut(f"still away or paused after {within:g} s") from None
 

@@ -7,16 +7,20 @@ then opens it misses nothing; beyond that the oldest go, and the reader finds a 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from moot.errors import (
+    MootError,
     OutboxFull,
     ParticipantPaused,
     RateLimited,
     Refused,
     StreamNotFound,
+    TimedOut,
     UsageError,
 )
 from moot.participant.listening import Feed, Spawn, called
@@ -42,6 +46,8 @@ class Streams:
         self._readers: dict[str, Unread] = {}
         self._unread = 0
         self._requested: dict[str, Payload] = {}
+        # Requests of ours that nobody waits for any more.
+        self._unwanted: set[str] = set()
         self._handles: dict[str, StreamHandle] = {}
         # By the id of our stream/request, or of our stream/grant-write and so on.
         self._opening: Waiting[StreamInfo] = Waiting()
@@ -97,7 +103,12 @@ class Streams:
         payload = custom | {name: value for name, value in known.items() if value is not None}
         sent = self.voice.say("stream/request", payload, to=STREAM_GATEWAY, about=about)
         what = "the gateway's stream/open"
-        info = await self._opening.wait(sent.id, self.voice.limits.confirm_seconds, what)
+        try:
+            info = await self._opening.wait(sent.id, self.voice.limits.confirm_seconds, what)
+        except (asyncio.CancelledError, TimedOut):
+            # Should it open after all, nobody would ever close it.
+            self._unwanted.add(sent.id)
+            raise
         return self.writer(info.id)
 
     def writer(self, stream_id: str) -> StreamHandle:
@@ -222,6 +233,10 @@ class Streams:
         info.open_id = envelope.id
         self._active[info.id] = info
         self._opening.resolve(info.request_id, info)
+        if request_id in self._unwanted:
+            self._unwanted.discard(request_id)
+            with suppress(MootError):
+                self.writer(info.id).say_close("cancelled")
         for watcher in self._watchers:
             watcher(info)
 
@@ -262,6 +277,7 @@ class Streams:
                 self._forget(id)
 
     def refused(self, id: str, refusal: Refused) -> bool:
+        self._unwanted.discard(id)
         return self._opening.fail(id, refusal) or self._managing.fail(id, refusal)
 
     def frame_refused(self, refusal: Refused) -> bool:
@@ -276,6 +292,7 @@ class Streams:
         return handle is not None
 
     def lost(self, fault: Callable[[], Exception]) -> None:
+        self._unwanted.clear()
         self._opening.fail_all(fault)
         self._managing.fail_all(fault)
 

@@ -173,7 +173,7 @@ def _plain(value: Json) -> Json:
 
 def _canonical(value: Json) -> str:
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _quoted(value)
     if value is None or isinstance(value, bool | int):
         return json.dumps(value)
     if isinstance(value, float):
@@ -189,3 +189,7 @@ def _canonical(value: Json) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_canonical, value)) + "]"
     raise ContractRefused("malformed", f"{type(value).__name__} is not JSON")
+
+
+# Made once: `json.dumps` with an option makes a new encoder for every string.
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode

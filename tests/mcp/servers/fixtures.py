@@ -1,4 +1,4 @@
-"""A server with everything that MCP's own conformance suite asks of one, in both eras, made with the official SDK.
+"""A server with all that MCP's own conformance suite asks of one, in both eras, made with the official SDK.
 
     python -m tests.mcp.servers.fixtures                  over stdio
     python -m tests.mcp.servers.fixtures --http PORT      over Streamable HTTP
@@ -296,7 +296,7 @@ async def ask_what_can_be_asked(ctx: Context, _arguments: Any, call: Call) -> Re
 async def wants_sampling(ctx: Context, *_: Any) -> Result:
     can = ctx.session.client_capabilities
     if can is None or can.sampling is None:
-        data = {"requiredCapabilities": {"sampling": {}}}
+        data: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", data)
     return text("it can")
 
@@ -500,7 +500,7 @@ async def complete(_ctx: Context, _params: Any) -> Any:
 
 
 def finished(handler: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Context, Any], Awaitable[Any]]:
-    """The SDK wants plain results to say themselves that they are complete, in the era that knows the word."""
+    """The SDK wants plain results to say themselves that they are complete, in the era with that word."""
 
     async def handle(ctx: Context, params: Any) -> Any:
         result = await handler(ctx, params)

@@ -36,6 +36,8 @@ class Screen:
         self.as_json = as_json
         self.verbose = verbose
         self.is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+        # Whether somebody is being asked for a line, whose beginning has to stay in sight.
+        self.is_asking = False
         self._settings: list[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -91,7 +93,7 @@ class Screen:
         self.lines([f"… {missed} were missed: {gap.why}"])
 
     def _write(self, line: str) -> None:
-        if self.is_terminal:
+        if self.is_asking:
             sys.stdout.write(f"\r\x1b[K{line}\n{_PROMPT}{_typed_so_far()}")
         else:
             sys.stdout.write(f"{line}\n")
@@ -109,7 +111,7 @@ async def lines_from_stdin(screen: Screen) -> AsyncIterator[str]:
     lines: asyncio.Queue[str | None] = asyncio.Queue(_LINES_AHEAD)
 
     def read() -> None:
-        source = _typed_lines() if screen.is_terminal else _piped_lines(sys.stdin.fileno())
+        source = _typed_lines(screen) if screen.is_terminal else _piped_lines(sys.stdin.fileno())
         # The loop may be gone by now: then nobody carries anything out any more.
         with suppress(RuntimeError, asyncio.CancelledError):
             for line in source:
@@ -122,14 +124,16 @@ async def lines_from_stdin(screen: Screen) -> AsyncIterator[str]:
         yield line
 
 
-def _typed_lines() -> Iterator[str]:
+def _typed_lines(screen: Screen) -> Iterator[str]:
     # Loading it is what makes input() edit lines and remember them.
     import readline  # noqa: F401
 
+    screen.is_asking = True
     while True:
         try:
             yield input(_PROMPT)
         except (EOFError, OSError, ValueError):
+            screen.is_asking = False
             return
 
 

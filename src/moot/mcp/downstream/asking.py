@@ -204,8 +204,8 @@ class Asking:
 
 
 def _dialog(pending: Pending) -> JsonObject:
+    # No `mode`: a form is what it is without one, and clients before 2025-11-25 do not know the word.
     return {
-        "mode": "form",
         "message": f"{pending.headline}\n{pending.note[:1].upper()}{pending.note[1:]}.",
         "requestedSchema": {
             "type": "object",

@@ -276,8 +276,10 @@ class HttpFace:
         if request.method != "tools/call":
             return
         name, arguments = request.params.get("name"), request.params.get("arguments") or {}
-        tool = self._face.backend.tool(name) if isinstance(name, str) else None
-        if tool is None or not isinstance(arguments, dict) or not self._wants_headers(name, tool):
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            return
+        tool = self._face.backend.tool(name)
+        if tool is None or not self._wants_headers(name, tool):
             return
         # The SDK's own reading of a long list of rules. It takes a second to import, which few ever need.
         inbound = await asyncio.to_thread(import_module, "mcp.shared.inbound")

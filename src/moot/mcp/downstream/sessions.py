@@ -104,8 +104,7 @@ class Sessions:
     def open(self, *, one_stream: bool = False) -> HttpSession | None:
         """A new session; None when there are too many, even after those that nobody uses are gone."""
         limits = self._face.limits
-        if len(self._sessions) >= limits.sessions:
-            self.end_idle()
+        self.end_idle()
         if len(self._sessions) >= limits.sessions:
             return None
         session = HttpSession(self._face, one_stream=one_stream)

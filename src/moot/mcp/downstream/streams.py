@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from moot.mcp.downstream.limits import FaceLimits
@@ -63,6 +64,7 @@ class EventStream:
         self._unread = 0
         self._woken = asyncio.Event()
         self._reader = 0
+        self._reading = 0
         self.ended = False
         # The answer, if it came before anything else: then there is no need for a stream.
         self.only: JsonObject | None = None
@@ -76,8 +78,12 @@ class EventStream:
         self._last += 1
         self._events.append((self._last, data))
         self._unread += len(data)
-        if len(self._events) > self._limits.kept_events and self._events[0][0] <= self.taken:
-            self._events.popleft()
+        if len(self._events) > self._limits.kept_events:
+            if not self._reading:
+                # Nobody is there: what is old is forgotten, who comes back will look for itself.
+                self._unread -= len(self._events.popleft()[1])
+            elif self._events[0][0] <= self.taken:
+                self._events.popleft()
         self.ended = last or self._unread > self._limits.unread_bytes
         self._woken.set()
 
@@ -98,11 +104,16 @@ class EventStream:
         """Whether everything after this event is still here."""
         return not self._events or self._events[0][0] <= number + 1
 
-    def reader(self) -> int:
+    @contextmanager
+    def reading(self) -> Iterator[int]:
         """Become the one who reads; whoever did until now stops."""
         self._reader += 1
+        self._reading += 1
         self._woken.set()
-        return self._reader
+        try:
+            yield self._reader
+        finally:
+            self._reading -= 1
 
     async def read(self, reader: int, after: int) -> list[tuple[int, bytes]] | None:
         """What came after that event; an empty list after a silence; None when there will be nothing more."""
@@ -196,22 +207,22 @@ async def follow(
     opening: bytes = b"",
 ) -> None:
     """Write a stream's events until it ends, the client hangs up, or somebody else reads it."""
-    reader = stream.reader()
-    await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_HEADERS, *headers]})
-    if with_ids:
-        # MCP 2025-11-25: first an event without data, so that the client has an id to come back with.
-        opening = f"id: {stream.name}-{after}\nretry: {_RETRY_MS}\ndata: \n\n".encode() + opening
-    if opening:
-        await _more(send, opening)
-    while not hanging.up.is_set():
-        events = await _first_of(stream.read(reader, after), hanging)
-        if events is None:
-            break
-        if not events:
-            await _more(send, b": still here\n\n")
-            continue
-        after = events[-1][0]
-        await _more(send, b"".join(_event(stream.name, *event, with_ids=with_ids) for event in events))
+    with stream.reading() as reader:
+        await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_HEADERS, *headers]})
+        if with_ids:
+            # MCP 2025-11-25: first an event without data, so that the client has an id to come back with.
+            opening = f"id: {stream.name}-{after}\nretry: {_RETRY_MS}\ndata: \n\n".encode() + opening
+        if opening:
+            await _more(send, opening)
+        while not hanging.up.is_set():
+            events = await _first_of(stream.read(reader, after), hanging)
+            if events is None:
+                break
+            if not events:
+                await _more(send, b": still here\n\n")
+                continue
+            after = events[-1][0]
+            await _more(send, b"".join(_event(stream.name, *each, with_ids=with_ids) for each in events))
     if not hanging.up.is_set():
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -18,7 +18,6 @@ from typing import Any, Final, Protocol
 from moot.errors import McpError
 from moot.mcp.eras import (
     INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
     PARSE_ERROR,
     SUBSCRIPTION_ID_KEY,
     UNREACHABLE,
@@ -321,8 +320,3 @@ def _error_of(message: JsonObject) -> McpError:
             return McpError(code, text, error.get("data"))
         return McpError(INTERNAL_ERROR, "the MCP server answered with an error that cannot be read", error)
     return McpError(INTERNAL_ERROR, "the MCP server answered with neither a result object nor an error")
-
-
-def unknown_method(method: str) -> McpError:
-    """What a peer is told that asks for what is not there."""
-    return McpError(METHOD_NOT_FOUND, f"no such method: {method}")

@@ -31,7 +31,7 @@ _LISTENED: Final = {
 }
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _UPDATED: Final = "notifications/resources/updated"
-# Between two attempts to listen.
+# Between two attempts to listen: doubled each time, back to the first after a stream that lasted.
 _RELISTEN_SECONDS: Final = 1.0
 _RELISTEN_SECONDS_AT_MOST: Final = 60.0
 
@@ -144,6 +144,7 @@ class Watching:
         lists = {word: True for feature, word in _LISTENED.items() if greeting.tells(feature, "listChanged")}
         open_now: Exchange | None = None
         pause = _RELISTEN_SECONDS
+        loop = asyncio.get_running_loop()
         self._covered = frozenset()
         try:
             while not connection.ended.done():
@@ -162,9 +163,11 @@ class Watching:
                 open_now = stream
                 self._settle(wanted, honoured)
                 if honoured is not None:
-                    pause = _RELISTEN_SECONDS
+                    begun = loop.time()
                     if not await self._broken(stream):
                         continue
+                    if loop.time() - begun > _RELISTEN_SECONDS_AT_MOST:
+                        pause = _RELISTEN_SECONDS
                     self._tell_all(lists)
                     self._covered = frozenset()
                 elif _unknown(stream):

@@ -35,6 +35,7 @@ def array(
     contained = _contained(whole, low, high, note)
     ws = whitespace(book)
     if contained is not None:
+        book.overlapping = True
         each = value(whole.items, f"{hint}-item")
         wanted = value((*whole.items, contained), f"{hint}-contained")
         before = book.repeat(hint, book.rule(f"{hint}-before", seq(each, Lit(","), ws)), 0, None)

@@ -37,12 +37,11 @@ class Compiler:
         # Rules being written, and those of them that something inside already refers to.
         self._open: dict[tuple[SchemaId, ...], str] = {}
         self._recurs: set[str] = set()
-        self._overlapping = False
 
     def text(self) -> str:
         self.book.rules["root"] = NEVER
         root = self.value((self.library.root,), "root")
-        if isinstance(root, Ref) and root.name not in self._recurs | VOCABULARY and self._is_row(root):
+        if isinstance(root, Ref) and root.name not in self._recurs | VOCABULARY and self._is_object(root):
             # Nothing else leads there: the place of the root is met once.
             root = self.book.rules.pop(root.name)
         self.book.rules["root"] = root
@@ -50,14 +49,14 @@ class Compiler:
         live = pruned(self.book.rules)
         if live is None:
             raise GrammarRefused("no value satisfies the schema, so there is nothing to write a grammar of")
-        if self._overlapping and has_recursion(live):
+        if self.book.overlapping and has_recursion(live):
             unlexed_whitespace(live)
         return write(live)
 
-    def _is_row(self, ref: Ref) -> bool:
-        """Whether it is one object or array; strings and numbers stay rules."""
+    def _is_object(self, ref: Ref) -> bool:
+        """Whether it is one object; what engines with a lexer must see in one piece stays a rule."""
         body = self.book.rules[ref.name]
-        return isinstance(body, Seq) and body.items[0] in (Lit("{"), Lit("["))
+        return isinstance(body, Seq) and body.items[0] == Lit("{")
 
     def value(self, ids: tuple[SchemaId, ...], hint: str) -> Expr:
         """What may stand where all these schemas hold."""
@@ -91,7 +90,7 @@ class Compiler:
             for kind, expr in self._by_kind(shape, hint):
                 if expr != NEVER and expr not in found.setdefault(kind, []):
                     found[kind].append(expr)
-        self._overlapping |= any(len(found.get(kind, ())) > 1 for kind in ("object", "array"))
+        self.book.overlapping |= any(len(found.get(kind, ())) > 1 for kind in ("object", "array"))
         return alt(*(expr for exprs in found.values() for expr in exprs))
 
     def _by_kind(self, shape: Shape, hint: str) -> list[tuple[str, Expr]]:

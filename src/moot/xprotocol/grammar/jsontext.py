@@ -207,6 +207,10 @@ def _pieces(written: str) -> Iterator[str | Expr]:
         elif written[at] == "\\":
             yield written[at : at + 2]
             at += 2
+        elif written[at] == "\x7f":
+            # In a literal one engine takes it for a mistake, in a set none does.
+            yield Chars(chars("\x7f"))
+            at += 1
         else:
             yield written[at]
             at += 1

@@ -46,6 +46,8 @@ INTEGER_DIGITS: Final = 308
 # Zeros after the point before something else must come; smaller numbers are written with an exponent.
 LEADING_ZEROS: Final = 24
 LARGEST_DOUBLE: Final = "1.7976931348623157e308"
+# Where numbers without an upper bound end, but for the largest itself: fewer digits, a shorter rule.
+NEARLY_LARGEST_DOUBLE: Final = "1.797e308"
 SMALLEST_DOUBLE: Final = "5e-324"
 # A bounded range of multiples (multipleOf) with no more members than this is listed.
 LISTED_MULTIPLES: Final = 512

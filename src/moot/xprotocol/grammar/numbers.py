@@ -16,11 +16,18 @@ from itertools import count
 
 from moot.xprotocol.grammar.charsets import chars
 from moot.xprotocol.grammar.decimals import digit, exponents, plain_decimals, scientific, whole_numbers
-from moot.xprotocol.grammar.limits import INTEGER_DIGITS, LARGEST_DOUBLE, LISTED_MULTIPLES, SMALLEST_DOUBLE
+from moot.xprotocol.grammar.limits import (
+    INTEGER_DIGITS,
+    LARGEST_DOUBLE,
+    LISTED_MULTIPLES,
+    NEARLY_LARGEST_DOUBLE,
+    SMALLEST_DOUBLE,
+)
 from moot.xprotocol.grammar.rules import NEVER, Chars, Expr, Lit, Rep, RuleBook, alt, opt, seq
 from moot.xprotocol.grammar.strings import Note
 
 _LARGEST, _SMALLEST = Fraction(LARGEST_DOUBLE), Fraction(SMALLEST_DOUBLE)
+_NEARLY_LARGEST = Fraction(NEARLY_LARGEST_DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +197,13 @@ def _magnitudes(low: Fraction, high: Fraction | None) -> Expr:
     """More than 0, from `low` to `high`, in both notations."""
     if high is not None and high <= 0:
         return NEVER
-    most = _LARGEST if high is None else min(high, _LARGEST)
-    if max(low, _SMALLEST) > most:
+    least, most = max(low, _SMALLEST), _LARGEST if high is None else min(high, _LARGEST)
+    if least > most:
         return NEVER
     plain = plain_decimals(low, high) if low < 10**INTEGER_DIGITS else NEVER
-    return alt(plain, scientific(max(low, _SMALLEST), most))
+    if most == _LARGEST and least < _NEARLY_LARGEST:
+        return alt(plain, scientific(least, _NEARLY_LARGEST), scientific(_LARGEST, _LARGEST))
+    return alt(plain, scientific(least, most))
 
 
 def _closed_low(bounds: NumberBounds) -> Fraction | None:

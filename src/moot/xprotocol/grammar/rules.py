@@ -136,6 +136,8 @@ class RuleBook:
         self._by_body: dict[Expr, Ref] = {}
         self._counters: dict[str, int] = {}
         self.work = Work()
+        # Whether there are objects or arrays that begin alike and must be told apart later.
+        self.overlapping = False
 
     def name(self, hint: str) -> str:
         """A fresh rule name made of `hint`, in small letters, digits and dashes, starting with a letter."""

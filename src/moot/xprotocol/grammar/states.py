@@ -50,7 +50,7 @@ def _has_long_cycle(machine: Automaton) -> bool:
 
 
 def _folded(book: RuleBook, machine: Automaton, *, hint: str) -> Expr | None:
-    """One expression for the whole automaton: states are taken out, the cheapest first. `None`: too many ways."""
+    """One expression for the whole automaton: states are taken out, the cheapest first; or it is too much."""
     allowed = FOLDED_WAYS
     edges: dict[tuple[int, int], Expr] = {(_START, 0): EMPTY}
     for at in range(len(machine.table)):

@@ -2,8 +2,8 @@
 
 1. Terms of the question, each worth as much as it is rare. Numbers are worth little: they are values for a
    tool, not words about it. A word that no document has stands for those that look like it.
-2. BM25 over all fields picks a shortlist (`bm25`). On it, two neighbouring words of the question that stand side by side
-   in a document count once more, since "compound interest" is more than both words.
+2. BM25 over all fields picks a shortlist (`bm25`). On it, two words of the question that stand side by side
+   in a document, too, count once more: "compound interest" is more than both words.
 3. A request that asks for several things in turn is also searched clause by clause. The best document for
    the whole comes first; behind it, a document counts for half by the whole and for half by the clause that
    it answers best, so that each thing asked for shows up near the top.
@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from moot.errors import InvalidRequest, ResourceLimit
 from moot.xprotocol.search.bm25 import best
 from moot.xprotocol.search.documents import Document
 from moot.xprotocol.search.postings import Postings
 from moot.xprotocol.search.question import Question, read_question
+from moot.xprotocol.search.vectors import AskedVectors, DocumentVectors, WordVectors
 
 # Most documents that one answer can hold.
 MOST_HITS: Final = 100
@@ -36,9 +37,9 @@ MOST_DOCUMENTS: Final = 100_000
 # How much the best clause counts beside the whole, behind the first place.
 CLAUSE_SHARE: Final = 0.5
 # A clause that says less counts less, but not in proportion: a short request is a request.
-CLAUSE_POWER: Final = 0.5
+CLAUSE_POWER: Final = 0.25
 # How much meaning counts beside words.
-MEANING_SHARE: Final = 0.4
+MEANING_SHARE: Final = 1 / 3
 # Of a relevance. Sums differ from machine to machine only far behind these.
 DIGITS: Final = 6
 
@@ -51,30 +52,17 @@ class Hit:
     relevance: float
 
 
-class Meanings(Protocol):
-    """What `vectors.DocumentVectors` does: documents by slot, compared with texts by what they mean."""
-
-    def put(self, slot: int, document: Document) -> None: ...
-
-    def clear(self, slot: int) -> None: ...
-
-    def nearest(self, text: str, most: int, allowed: Callable[[int], bool] | None) -> list[int]:
-        """The slots of the documents closest to a text, in no order."""
-        ...
-
-    def likeness(self, texts: Sequence[str], slots: Sequence[int]) -> list[list[float]]:
-        """For each text, how close each document is: 0 to 1."""
-        ...
-
-
 class SearchIndex:
-    """Documents that come and go, and questions to them. The same documents give the same answers."""
+    """Documents that come and go, and questions to them. The same documents give the same answers.
+
+    `vectors` are those of `vectors.load_vectors`, for comparing meanings, too.
+    """
 
     __slots__ = ("_meanings", "_most_documents", "_postings")
 
-    def __init__(self, *, meanings: Meanings | None = None, most_documents: int = MOST_DOCUMENTS) -> None:
+    def __init__(self, *, vectors: WordVectors | None = None, most_documents: int = MOST_DOCUMENTS) -> None:
         self._postings = Postings()
-        self._meanings = meanings
+        self._meanings = None if vectors is None else DocumentVectors(vectors)
         self._most_documents = most_documents
 
     def __len__(self) -> int:
@@ -128,21 +116,28 @@ class SearchIndex:
         if not len(postings):
             return {}
         most = max(shortlist, SHORTLIST) * (1 if len(question.texts) == 1 else 2)
-        slots = self._shortlisted(question, most, only)
+        meanings = None if self._meanings is None else self._meanings.asked(question.texts)
+        slots = self._shortlisted(question, meanings, most, only)
         slots.update(slot for key in also if (slot := postings.slot_of(key)) is not None)
         keyed = sorted((postings.keys[slot], slot) for slot in slots)
-        values = self._judged(question, [slot for _, slot in keyed])
+        values = self._judged(question, meanings, [slot for _, slot in keyed])
         return {key: value for (key, _), value in zip(keyed, values, strict=True) if value > 0}
 
-    def _shortlisted(self, question: Question, most: int, only: Callable[[str], bool] | None) -> set[int]:
+    def _shortlisted(
+        self,
+        question: Question,
+        meanings: AskedVectors | None,
+        most: int,
+        only: Callable[[str], bool] | None,
+    ) -> set[int]:
         key_of = self._postings.keys.__getitem__
         allowed = None if only is None else lambda slot: only(key_of(slot))
         slots = set(best(question.evidence, most, key_of=key_of, allowed=allowed))
-        if self._meanings is not None:
-            slots.update(self._meanings.nearest(question.texts[0], most, allowed))
+        if meanings is not None:
+            slots.update(meanings.nearest(most, allowed))
         return slots
 
-    def _judged(self, question: Question, slots: Sequence[int]) -> list[float]:
+    def _judged(self, question: Question, meanings: AskedVectors | None, slots: Sequence[int]) -> list[float]:
         """The relevance of each of these documents, which come sorted by key."""
         if not slots:
             return []
@@ -151,8 +146,8 @@ class SearchIndex:
         possible = sum(each.weight for each in question.evidence)
         level = tops[0] / possible if possible else 0.0
         parts = [_relative(scores) for scores in parts]
-        if self._meanings is not None:
-            likeness = self._meanings.likeness(question.texts, slots)
+        if meanings is not None:
+            likeness = meanings.likeness(slots)
             level = (1 - MEANING_SHARE) * level + MEANING_SHARE * max(likeness[0])
             parts = [_mixed(*both) for both in zip(parts, map(_relative, likeness), strict=True)]
         whole = _with_clauses(parts, tops) if len(parts) > 1 else parts[0]
@@ -198,6 +193,8 @@ def _with_clauses(parts: Sequence[Sequence[float]], tops: Sequence[float]) -> li
     shares = [(top / most) ** CLAUSE_POWER for top in tops[1:]]
     scaled = ([share * value for value in part] for share, part in zip(shares, others, strict=True))
     clause = map(max, *scaled)
-    combined = [(1 - CLAUSE_SHARE) * one + CLAUSE_SHARE * other for one, other in zip(whole, clause, strict=True)]
+    combined = [
+        (1 - CLAUSE_SHARE) * one + CLAUSE_SHARE * other for one, other in zip(whole, clause, strict=True)
+    ]
     combined[max(range(len(whole)), key=whole.__getitem__)] = 1.0
     return combined

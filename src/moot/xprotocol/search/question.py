@@ -81,9 +81,7 @@ def read_question(text: str, postings: Postings) -> Question:
     return question
 
 
-def _gathered(
-    terms: Iterable[str], postings: Postings
-) -> tuple[list[Evidence], dict[str, Sequence[int]]]:
+def _gathered(terms: Iterable[str], postings: Postings) -> tuple[list[Evidence], dict[str, Sequence[int]]]:
     """The evidence, and where that of each term stands: its own, or that of terms which look like it."""
     wanted = dict.fromkeys(islice(terms, QUERY_TERMS))
     evidence: list[Evidence] = []

@@ -10,8 +10,9 @@ a bit of its source and parameters. So a document's vector depends on that docum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,23 +51,28 @@ class WordVectors:
     def dimensions(self) -> int:
         return int(self._pieces.shape[1])
 
-    def mean(self, text: str) -> Vector:
-        """What a text means: a vector of length 1, or of zeros when no word in it counts."""
+    def means(self, texts: Sequence[str]) -> Vector:
+        """What each text means: a row of length 1, or of zeros where no word counts."""
         import numpy
 
-        words = plain_words(text)[:WORDS]
-        pieces = self._tokenizer.encode(" ".join(words), add_special_tokens=False).ids if words else []
-        if not pieces:
-            return numpy.zeros(self.dimensions, dtype=numpy.float32)
-        return _unit(self._pieces[pieces].mean(axis=0))
+        found = [self._tokenizer.encode(" ".join(plain_words(text)[:WORDS])).ids for text in texts]
+        rows = numpy.zeros((len(texts), self.dimensions), dtype=numpy.float32)
+        filled = [number for number, pieces in enumerate(found) if pieces]
+        if filled:
+            # All at once: what costs is the number of calls, not of vectors.
+            starts = list(accumulate((len(found[number]) for number in filled[:-1]), initial=0))
+            pieces = [piece for number in filled for piece in found[number]]
+            rows[filled] = _units(numpy.add.reduceat(self._pieces[pieces], starts, axis=0))
+        return rows
 
     def of_document(self, document: Document) -> Vector:
+        """The vector of a document, of length 1 unless no word in it counts."""
         import numpy
 
-        total = numpy.zeros(self.dimensions, dtype=numpy.float32)
-        for text, weight in _texts(document):
-            total += weight * self.mean(text)
-        return _unit(total)
+        texts = (document.name, document.description, document.source)
+        means = self.means([*texts, document.parameter_names, document.parameters])
+        weights = numpy.array([MAIN_WEIGHT, MAIN_WEIGHT, OTHER_WEIGHT, OTHER_WEIGHT, OTHER_WEIGHT])
+        return _units(numpy.einsum("i,ij->j", weights.astype(numpy.float32), means)[None, :])[0]
 
 
 class DocumentVectors:
@@ -92,29 +98,40 @@ class DocumentVectors:
     def clear(self, slot: int) -> None:
         self._rows[slot] = 0.0
 
-    def nearest(self, text: str, most: int, allowed: Callable[[int], bool] | None) -> list[int]:
-        """The slots of the documents closest to a text, in no order; only those that are `allowed`."""
+    def asked(self, texts: Sequence[str]) -> AskedVectors:
+        """A question and its clauses, to be compared with the documents that are here now."""
+        return AskedVectors(self._words.means(texts), self._rows[: self._used])
+
+
+class AskedVectors:
+    """A question's vectors beside those of all documents.
+
+    Products are taken by einsum: `@` takes several threads for a matrix of this size, and that takes a
+    hundred times as long as one thread whenever something else wants the cores.
+    """
+
+    def __init__(self, asked: Vector, rows: Vector) -> None:
+        self._asked = asked
+        self._rows = rows
+
+    def nearest(self, most: int, allowed: Callable[[int], bool] | None) -> list[int]:
+        """The slots of the documents closest to the whole question; only those that are `allowed`."""
         import numpy
 
-        # Not `@`: that takes several threads for a matrix of this size, which takes a hundred times as long
-        # as one when other processes want the cores.
-        likeness = numpy.einsum("ij,j->i", self._rows[: self._used], self._words.mean(text))
+        likeness = numpy.einsum("ij,j->i", self._rows, self._asked[0])
         if allowed is None and most < len(likeness):
             found = numpy.argpartition(-likeness, most)[:most]
         else:
             found = numpy.argsort(-likeness, kind="stable")
         slots = (int(slot) for slot in found if likeness[slot] > 0)
-        chosen = slots if allowed is None else filter(allowed, slots)
-        return [slot for slot, _ in zip(chosen, range(most), strict=False)]
+        return list(islice(slots if allowed is None else filter(allowed, slots), most))
 
-    def likeness(self, texts: Sequence[str], slots: Sequence[int]) -> list[list[float]]:
-        """For each text, how close each document is: 0 to 1, 0 for those that point away."""
+    def likeness(self, slots: Sequence[int]) -> list[list[float]]:
+        """For each text, how close each document is: 0 to 1, and 0 for those that point away."""
         import numpy
 
-        asked = numpy.stack([self._words.mean(text) for text in texts])
-        found: list[list[float]] = numpy.clip(
-            numpy.einsum("ij,kj->ik", asked, self._rows[list(slots)]), 0.0, 1.0
-        ).tolist()
+        likeness = numpy.einsum("ij,kj->ik", self._asked, self._rows[list(slots)])
+        found: list[list[float]] = numpy.clip(likeness, 0.0, 1.0).tolist()
         return found
 
 
@@ -134,20 +151,15 @@ def load_vectors() -> WordVectors:
     tokenizer = Tokenizer.from_file(str(home / _TOKENIZER))
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    # The mark that models put before a text is no part of it.
+    tokenizer.post_processor = None
     return WordVectors(load_file(home / _WEIGHTS)[_TENSOR].astype(numpy.float32), tokenizer)
 
 
-def _texts(document: Document) -> Iterator[tuple[str, float]]:
-    yield document.name, MAIN_WEIGHT
-    yield document.description, MAIN_WEIGHT
-    yield document.source, OTHER_WEIGHT
-    yield document.parameter_names, OTHER_WEIGHT
-    yield document.parameters, OTHER_WEIGHT
-
-
-def _unit(vector: Vector) -> Vector:
+def _units(rows: Vector) -> Vector:
+    """Rows of length 1; those of length 0 stay."""
     import numpy
 
-    length = float(numpy.linalg.norm(vector))
-    unit: Vector = (vector / length if length > 0 else vector).astype(numpy.float32)
-    return unit
+    lengths = numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows))
+    units: Vector = rows / numpy.where(lengths > 0, lengths, 1.0)[:, None].astype(numpy.float32)
+    return units

@@ -53,9 +53,11 @@ _TOKEN: Final = re.compile(
 _PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # Only the marks of Latin, Greek and Cyrillic letters: in Japanese a mark makes another letter.
 _MARKS: Final = re.compile("[\u0300-\u036f]")
-# Sentences, items of a list, and what is to be done afterwards.
+# Sentences, and what is to be done afterwards or besides. Not commas and "and": those join the objects of one
+# request more often than they part two.
 _CLAUSE: Final = re.compile(
-    r"[.?!;:\n。？！；]+(?:\s|$)|[。？！；、，]|,\s+|\s+(?:and|then|also)\s+", re.IGNORECASE
+    r"[.?!;\n]+(?:\s|$)|[。？！；]+|,?\s+(?:and\s+)?(?:then|also|finally|afterwards|additionally)\b",
+    re.IGNORECASE,
 )
 
 

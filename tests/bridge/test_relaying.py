@@ -1,0 +1,121 @@
+"""What a server says unasked reaches a space at a pace that nobody minds; what matters is not lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from moot.bridge.relaying import CALL_BURST, CALL_WAITING, CHANGE_SECONDS, Announcements
+from moot.mcp.eras import JsonObject
+from tests.gateway.lab import on_loop, soon
+
+PROGRESS, MESSAGE = "notifications/progress", "notifications/message"
+
+
+@dataclass
+class Ear:
+    """A caller that remembers what it was told."""
+
+    told: list[tuple[str, JsonObject]] = field(default_factory=list)
+
+    async def notify(self, method: str, params: JsonObject) -> bool:
+        self.told.append((method, params))
+        return True
+
+
+@dataclass
+class Square:
+    """A space that remembers what was announced, and when."""
+
+    told: list[tuple[str, JsonObject | None, tuple[str, ...]]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    async def announce(self, method: str, params: JsonObject | None, to: tuple[str, ...]) -> bool:
+        self.told.append((method, params, to))
+        self.times.append(asyncio.get_running_loop().time())
+        return True
+
+
+@asynccontextmanager
+async def announcing(square: Square) -> AsyncIterator[Announcements]:
+    made = Announcements(square.announce)
+    work = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+
+
+@on_loop
+async def test_a_short_burst_arrives_whole_and_in_order() -> None:
+    ear = Ear()
+    async with announcing(Square()) as announcements:
+        relay = announcements.relay(ear)
+        said: list[tuple[str, JsonObject]] = [
+            (PROGRESS, {"progress": 1}),
+            (MESSAGE, {"level": "info"}),
+            (PROGRESS, {"progress": 2}),
+        ]
+        for method, params in said:
+            relay.heard(method, params)
+        await soon(lambda: len(ear.told) == 3)
+    assert ear.told == said
+
+
+@on_loop
+async def test_of_a_long_burst_the_beginning_and_the_last_word_arrive() -> None:
+    ear = Ear()
+    async with announcing(Square()) as announcements:
+        relay = announcements.relay(ear)
+        for step in range(1, 1_001):
+            relay.heard(PROGRESS, {"progress": step})
+        await relay.finish()
+    steps = [params["progress"] for _, params in ear.told]
+    assert steps[: int(CALL_BURST)] == list(range(1, int(CALL_BURST) + 1))
+    assert steps[-1] == 1_000
+    assert len(steps) <= CALL_BURST + 2
+
+
+@on_loop
+async def test_log_messages_beyond_a_number_are_counted_in_words() -> None:
+    ear = Ear()
+    async with announcing(Square()) as announcements:
+        relay = announcements.relay(ear)
+        for number in range(500):
+            relay.heard(MESSAGE, {"level": "info", "data": number})
+        await relay.finish()
+    *said, last = ear.told
+    assert [params["data"] for _, params in said] == list(range(CALL_WAITING))
+    assert last[1]["data"] == "400 log messages came too quickly and were left out"
+
+
+@on_loop
+async def test_that_a_list_changed_is_told_at_once_and_then_at_most_once_a_second() -> None:
+    square = Square()
+    async with announcing(square) as announcements:
+        for _ in range(50):
+            announcements.changed("tools")
+        announcements.changed("prompts")
+        await soon(lambda: len(square.told) == 2)
+        announcements.changed("tools")
+        await soon(lambda: len(square.told) == 3)
+    assert [method for method, _, _ in square.told] == [
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/tools/list_changed",
+    ]
+    assert square.times[2] - square.times[0] >= CHANGE_SECONDS
+
+
+@on_loop
+async def test_a_resource_that_changes_often_is_told_once_a_tick_to_who_watches_it() -> None:
+    square = Square()
+    async with announcing(square) as announcements:
+        announcements.updated({"uri": "a://nobody"}, ())
+        for number in range(100):
+            announcements.updated({"uri": "a://b", "n": number}, ("alice",))
+        await soon(lambda: bool(square.told))
+    assert square.told == [("notifications/resources/updated", {"uri": "a://b", "n": 99}, ("alice",))]

@@ -1,0 +1,147 @@
+"""`moot up` as people run it: in a process of its own, its status read as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+PATIENCE = 60.0
+MOOT = [sys.executable, "-m", "moot.cli"]
+
+
+def written(folder: Path, text: str, name: str = "moot.yaml") -> Path:
+    path = folder / name
+    path.write_text(dedent(text), "utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONUNBUFFERED": "1"} | more
+
+
+class Lifted:
+    """A running `moot up`: every change that it told of, and how each part stands now."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+        self.data = folder / ".moot"
+        self.told: list[dict[str, Any]] = []
+        self.now: dict[str, dict[str, Any]] = {}
+        self._news = asyncio.Condition()
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            row = json.loads(line)
+            async with self._news:
+                self.told.append(row)
+                if "name" in row:
+                    self.now[row["name"]] = row
+                self._news.notify_all()
+        async with self._news:
+            self._news.notify_all()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds of what was told."""
+        try:
+            async with asyncio.timeout(PATIENCE), self._news:
+                await self._news.wait_for(lambda: holds() or self._reader.done())
+        except TimeoutError:
+            raise AssertionError(f"never so: {self.told[-12:]}") from None
+        assert holds(), f"ended before it was so: {self.told[-12:]}"
+
+    async def stands(self, name: str, state: str, **facts: object) -> dict[str, Any]:
+        """Wait until a part stands so."""
+
+        def so() -> bool:
+            row = self.now.get(name, {})
+            return row.get("state") == state and all(row.get(key) == value for key, value in facts.items())
+
+        await self.until(so)
+        return self.now[name]
+
+    @property
+    def url(self) -> str:
+        return str(self.run_file()["url"])
+
+    def run_file(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.data / "run/up.json").read_text("utf-8"))
+        return found
+
+    def log(self, name: str) -> str:
+        return (self.data / "logs" / f"{name}.log").read_text("utf-8")
+
+    def token(self, name: str) -> str:
+        return (self.data / "tokens" / f"{name}.token").read_text("ascii").strip()
+
+    async def end(self, number: int = signal.SIGTERM) -> tuple[int, float]:
+        """Stop it; the exit code, and how long it took."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        async with asyncio.timeout(PATIENCE):
+            code = await self.process.wait()
+            await self._reader
+        return code, loop.time() - start
+
+
+@asynccontextmanager
+async def lifted(
+    folder: Path, *options: str, environ: Mapping[str, str] | None = None, ready: bool = True
+) -> AsyncIterator[Lifted]:
+    """`moot up` in a folder on any free port, stopped at the end and without a traceback in its log."""
+    with (folder / "up.err").open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *MOOT, "up", "--port", "0", "--json", *options,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            cwd=folder,
+            env=environ or environment(),
+        )  # fmt: skip
+    up = Lifted(process, folder)
+    try:
+        if ready:
+            await up.stands("gateway", "running")
+        yield up
+    finally:
+        await up.end()
+    assert (folder / "up.err").read_text("utf-8") == ""
+    log = up.data / "logs/gateway.log"
+    assert "Traceback" not in (log.read_text("utf-8") if log.exists() else "")
+
+
+async def typed(folder: Path, *words: str) -> tuple[int, str]:
+    """Run `moot …` in a folder to its end; its exit code and all that it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *MOOT, *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=folder,
+        env=environment(),
+    )  # fmt: skip
+    async with asyncio.timeout(PATIENCE):
+        output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,280 @@
+"""`moot up` with real processes: members that crash, hang, multiply and refuse to end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from moot.cli import main
+from moot.participant import connect
+from tests.gateway.lab import on_loop
+from tests.up.lifted import environment, is_running, lifted, typed, written
+
+YOU = 'you: {capabilities: [{kind: "*"}]}'
+# Members in shell: no interpreter to load.
+STEADY = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
+
+
+@on_loop
+async def test_one_that_crashes_is_started_again_and_harms_nobody(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        f"""
+        spaces:
+          lab:
+            participants:
+              {YOU}
+              {STEADY}
+              crasher: {{capabilities: [chat], command: sh, args: [-c, "echo on stdout; echo on stderr >&2; exit 3"]}}
+              missing: {{capabilities: [chat], command: no-such-program}}
+              done: {{capabilities: [chat], command: "true"}}
+              once: {{capabilities: [chat], command: "false", restart: never}}
+        """,
+    )
+    async with lifted(tmp_path) as up:
+        pid = (await up.stands("steady", "running"))["pid"]
+        await up.until(lambda: up.now.get("crasher", {}).get("restarts", 0) >= 2)
+        assert up.log("crasher").count("on stdout\n") >= 2
+        assert "on stderr\n" in up.log("crasher")
+        assert "-- ended with exit code 3\n" in up.log("crasher")
+        assert "no such program: 'no-such-program'" in (await up.stands("missing", "waiting"))["words"]
+        # Who ends well is not started again.
+        assert (await up.stands("done", "ended"))["words"] == "ended with exit code 0"
+        assert (await up.stands("once", "ended"))["words"] == "ended with exit code 1"
+        assert up.now["steady"]["pid"] == pid
+        assert is_running(pid)
+    assert not is_running(pid)
+
+
+@on_loop
+async def test_everything_that_members_started_is_gone_within_seconds(tmp_path: Path) -> None:
+    """One ignores SIGTERM, one has children of its own, one is stopped."""
+    script = tmp_path / "family.sh"
+    script.write_text("trap '' TERM\nsleep 1000 &\necho $! > child.pid\nsleep 1000\n")
+    written(
+        tmp_path,
+        f"""
+        spaces:
+          lab:
+            participants:
+              {YOU}
+              family: {{capabilities: [chat], command: sh, args: [family.sh]}}
+              polite: {{capabilities: [chat], command: sleep, args: ["1000"]}}
+              frozen: {{capabilities: [chat], command: sleep, args: ["1000"]}}
+        """,
+    )
+    async with lifted(tmp_path) as up:
+        pids = [(await up.stands(name, "running"))["pid"] for name in ("family", "polite", "frozen")]
+        os.kill(pids[2], signal.SIGSTOP)
+        child = tmp_path / "child.pid"
+        async with asyncio.timeout(10):
+            while not child.exists() or not child.read_text().strip():
+                await asyncio.sleep(0.01)
+        code, seconds = await up.end(signal.SIGINT)
+        assert code == 0
+        # Three for goodbyes, one for the gateway, and a busy machine.
+        assert seconds < 8
+        for pid in [*pids, int(child.read_text())]:
+            assert not is_running(pid)
+        assert not (up.data / "run/up.json").exists()
+
+
+@on_loop
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        f"""
+        spaces:
+          lab:
+            participants:
+              {YOU}
+              stubborn: {{capabilities: [chat], command: sh, args: [-c, "trap '' TERM; while :; do sleep 1; done"]}}
+        """,
+    )
+    async with lifted(tmp_path) as up:
+        pid = (await up.stands("stubborn", "running"))["pid"]
+        up.process.send_signal(signal.SIGTERM)
+        await up.stands("stubborn", "stopping")
+        code, seconds = await up.end(signal.SIGTERM)
+        assert (code, seconds < 2.5) == (0, True)
+        assert not is_running(pid)
+
+
+@on_loop
+async def test_a_member_gets_what_is_listed_for_it_and_no_log_holds_a_token(tmp_path: Path) -> None:
+    """D-87: not our environment; tokens stand in nobody's log."""
+    written(
+        tmp_path,
+        f"""
+        spaces:
+          lab:
+            participants:
+              {YOU}
+              open:
+                capabilities: [chat]
+                command: sh
+                args: [-c, 'env; echo args "$@"; pwd', sh, "${{TOKEN}}", "${{PORT}}", "${{SPACE}}", "$${{PORT}}"]
+                env: {{KEY: "${{SECRET_KEY}}", GONE: "${{NOT_SET}}", PLAIN: "1"}}
+                cwd: sub
+        """,
+    )
+    (tmp_path / "sub").mkdir()
+    environ = environment(SECRET_KEY="the-key", UNLISTED="private", MOOT_URL="wrong")
+    async with lifted(tmp_path, environ=environ) as up:
+        await up.stands("open", "ended")
+        token, port = up.token("open"), up.url.rpartition(":")[2]
+        log = up.log("open")
+        assert "KEY=the-key\n" in log
+        assert "PLAIN=1\n" in log
+        assert "MOOT_SPACE=lab\n" in log
+        assert f"MOOT_URL={up.url}\n" in log
+        assert f"args [redacted] {port} lab ${{PORT}}\n" in log
+        assert f"{tmp_path / 'sub'}\n" in log
+        assert "UNLISTED" not in log
+        assert "GONE" not in log
+        assert "MOOT_TOKEN=[redacted]\n" in log
+        for file in (up.data / "logs").iterdir():
+            assert token not in file.read_text("utf-8")
+        assert token not in str(up.told)
+
+
+@on_loop
+async def test_a_changed_file_is_taken_over_without_ending_anybody_else(tmp_path: Path) -> None:
+    before = f"""
+        spaces:
+          lab:
+            participants:
+              {YOU}
+              {STEADY}
+              old: {{capabilities: [chat], command: sleep, args: ["1000"]}}
+              other: {{capabilities: [chat], command: sleep, args: ["1000"]}}
+    """
+    written(tmp_path, before)
+    async with lifted(tmp_path) as up:
+        pids = {name: (await up.stands(name, "running"))["pid"] for name in ("steady", "old", "other")}
+        changed = before.replace("old:", "young:").replace(
+            'other: {capabilities: [chat], command: sleep, args: ["1000"]',
+            'other: {capabilities: [chat], command: sleep, args: ["2000"]',
+        )
+        written(tmp_path, changed)
+        up.process.send_signal(signal.SIGHUP)
+        await up.stands("young", "running")
+        await up.until(lambda: up.now["other"]["pid"] not in (None, pids["other"]))
+        await up.until(lambda: {"note": "reloaded"} in up.told)
+        assert up.now["steady"]["pid"] == pids["steady"]
+        assert is_running(pids["steady"])
+        assert not is_running(pids["old"])
+        assert not is_running(pids["other"])
+        written(tmp_path, "spaces: {lab: {participants: {a: {nonsense: 1}}}}")
+        up.process.send_signal(signal.SIGHUP)
+        await up.until(lambda: "nonsense: unknown key" in str(up.told[-1]))
+        assert is_running(pids["steady"])
+
+
+@on_loop
+async def test_what_a_killed_moot_up_left_behind_is_ended_by_the_next(tmp_path: Path) -> None:
+    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
+    async with lifted(tmp_path) as up:
+        pid = (await up.stands("steady", "running"))["pid"]
+        await up.end(signal.SIGKILL)
+        assert is_running(pid)
+    async with lifted(tmp_path) as up:
+        await up.stands("steady", "running")
+        assert not is_running(pid)
+        assert "lab/steady: ended, an earlier `moot up` had left it behind" in str(up.told)
+
+
+@on_loop
+async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
+    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}}}}}")
+    async with lifted(tmp_path) as up:
+        code, words = await typed(tmp_path, "up", "--port", "0")
+        assert (code, "another `moot up` runs on" in words) == (1, True)
+        async with connect(up.url, "lab", up.token("you")) as space:
+            await space.chat("still here")
+            await up.until(lambda: up.now.get("you", {}).get("joined") is True)
+        await up.until(lambda: up.now["you"]["state"] == "ended")
+
+
+@on_loop
+async def test_who_does_not_start_by_itself_starts_when_asked_for(tmp_path: Path) -> None:
+    lazy = "lazy: {capabilities: [chat], command: sleep, args: ['1000'], auto_start: false}"
+    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}, {lazy}}}}}}}")
+    async with lifted(tmp_path) as up:
+        assert "`moot up --start lazy`" in (await up.stands("lazy", "idle"))["words"]
+        await up.stands("steady", "running")
+    async with lifted(tmp_path, "--start", "lazy", "--without", "steady") as up:
+        await up.stands("lazy", "running")
+        await up.stands("steady", "idle")
+    code, words = await typed(tmp_path, "up", "--start", "nobody")
+    assert (code, "nothing to start is called nobody: there is lazy, steady" in words) == (1, True)
+
+
+@on_loop
+async def test_several_spaces_keep_their_members_apart(tmp_path: Path) -> None:
+    twin = "twin: {capabilities: [chat], command: sh, args: [-c, 'echo in $MOOT_SPACE; exec sleep 1000']}"
+    written(tmp_path, f"spaces: {{a: {{participants: {{{twin}}}}}, b: {{participants: {{{twin}}}}}}}")
+    async with lifted(tmp_path) as up:
+        await up.until(lambda: sum(row.get("state") == "running" for row in up.told) >= 3)
+        for space in ("a", "b"):
+            log = up.data / "logs" / space / "twin.log"
+            async with asyncio.timeout(10):
+                while not log.exists() or f"in {space}\n" not in log.read_text("utf-8"):
+                    await asyncio.sleep(0.01)
+        assert set(up.run_file()["members"]) == {"a/twin", "b/twin"}
+
+
+@on_loop
+async def test_a_reference_file_runs_as_it_is(tmp_path: Path) -> None:
+    """D-14: only what says auto_start, and the placeholders of the reference implementation."""
+    written(
+        tmp_path,
+        """
+        space: {id: workshop, default_participant: human}
+        participants:
+          human: {tokens: [h], capabilities: [{kind: "*"}]}
+          agent:
+            tokens: [agent-token]
+            command: sh
+            args: [-c, 'echo "$0 $1 $2"; exec sleep 1000', "${PORT}", "${SPACE}", "${TOKEN}"]
+            auto_start: true
+          manual: {command: sleep, args: [1000]}
+          recorder: {output_log: ./logs/all.log}
+        """,
+        "space.yaml",
+    )
+    async with lifted(tmp_path) as up:
+        await up.stands("agent", "running")
+        await up.stands("manual", "idle")
+        port = up.url.rpartition(":")[2]
+        async with asyncio.timeout(10):
+            while f"{port} workshop [redacted]" not in up.log("agent"):
+                await asyncio.sleep(0.01)
+        code, words = await typed(tmp_path, "send", "hello")
+        assert (code, words) == (0, "")
+        assert '"hello"' in (tmp_path / "logs/all.log").read_text("utf-8")
+
+
+def test_a_folder_without_a_space_says_what_to_do(tmp_path: Path, capsys: object) -> None:
+    from pytest import CaptureFixture
+
+    assert isinstance(capsys, CaptureFixture)
+    assert main(["up", str(tmp_path)]) == 1
+    assert "`moot init` makes one" in capsys.readouterr().err
+    assert main(["up", str(tmp_path / "nowhere")]) == 1
+    assert "no such folder or file" in capsys.readouterr().err
+
+
+@on_loop
+async def test_a_port_that_is_taken_is_told_and_leaves_nothing_running(tmp_path: Path) -> None:
+    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
+    other = tmp_path / "other"
+    other.mkdir()
+    written(other, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
+    async with lifted(tmp_path) as up:
+        port = up.url.rpartition(":")[2]
+        code, words = await typed(other, "up", "--port", port)
+        assert (code, f"cannot listen on 127.0.0.1 port {port}" in words) == (1, True)
+        assert not (other / ".moot/run/up.json").exists()

@@ -1,0 +1,110 @@
+"""Integers and numbers within bounds, in every notation that JSON writers use."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from moot.protocol.operation import Json
+from moot.xprotocol.grammar import compile_grammar
+from tests.xprotocol.grammar.checking import assert_exact, assert_noted
+from tests.xprotocol.grammar.derivations import Derivations
+from tests.xprotocol.grammar.judges import judges
+
+BOUNDS: list[dict[str, Any]] = [
+    {"minimum": 0},
+    {"minimum": 1, "maximum": 100},
+    {"maximum": -5},
+    {"minimum": -20, "maximum": 7},
+    {"exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    {"minimum": 10, "exclusiveMinimum": 10, "maximum": 1_999},
+    {"minimum": 0.5, "maximum": 0.75},
+    {"minimum": -90.25, "maximum": 90.125},
+    {"exclusiveMinimum": -1e-3, "maximum": 1e6},
+    {"minimum": 99, "maximum": 101},
+    {"minimum": 12_345, "maximum": 67_890},
+    {"minimum": 1e20},
+    {"exclusiveMaximum": 1e-9},
+    {"minimum": 3, "maximum": 3},
+    {"maximum": 0},
+    {"exclusiveMinimum": -1, "exclusiveMaximum": 1},
+    {"minimum": 0.1, "exclusiveMaximum": 0.3},
+]
+
+
+def numbers_near(bounds: dict[str, Any], generator: random.Random) -> list[float]:
+    found: list[float] = [0, -0.0, 1, -1, 0.5, 1e-7, 1e22, 5e-324, 1.7976931348623157e308]
+    for edge in bounds.values():
+        found += [edge, math.nextafter(edge, math.inf), math.nextafter(edge, -math.inf), -edge]
+        found += [edge + step * sign for step in (1, 0.1, 0.001, 10, 1e5) for sign in (1, -1)]
+        found += [edge * generator.uniform(0, 3) for _ in range(8)]
+        found += [round(edge * generator.uniform(0, 3), 2) for _ in range(8)]
+    return found
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=json.dumps)
+@pytest.mark.parametrize("kind", ["number", "integer"])
+def test_bounds_hold_on_both_sides(kind: str, bounds: dict[str, Any]) -> None:
+    schema: Json = {"type": kind, **bounds}
+    truth = jsonschema_rs.validator_for(schema)
+    if kind == "integer" and not any(truth.is_valid(n) for n in range(-100_000, 100_000, 1)) and "minimum" not in bounds:
+        pytest.skip("no integer lies within these bounds")
+    if kind == "integer" and bounds in ({"exclusiveMinimum": 0, "exclusiveMaximum": 1}, {"minimum": 0.5, "maximum": 0.75}, {"minimum": 0.1, "exclusiveMaximum": 0.3}):
+        pytest.skip("no integer lies within these bounds")
+    grammar = compile_grammar(schema)
+    assert grammar.exactness == "exact"
+    engines = judges(grammar.text)
+    for value in numbers_near(bounds, random.Random(5)):
+        whole = float(value).is_integer()
+        spelled = str(int(value)) if kind == "integer" and whole else json.dumps(value)
+        if kind == "integer" and not whole:
+            continue
+        for name, judge in engines.items():
+            assert judge.accepts(spelled) == truth.is_valid(value), (name, spelled)
+    derivations = Derivations(grammar.text, seed=9)
+    for _ in range(60):
+        text = derivations.text()
+        assert truth.is_valid(json.loads(text)), text
+
+
+def test_a_bound_that_is_out_stays_out_however_many_digits_come() -> None:
+    """To a reader of doubles, 0.99999999999999999 is 1."""
+    schema = {"type": "number", "exclusiveMaximum": 1, "minimum": 0}
+    assert_exact(schema, ["0.9999999999999999", "9.999999999999999e-1"], not_=["0.99999999999999999", "1", "1.0", "1e0"])
+    assert_exact({"type": "number", "exclusiveMinimum": 0}, ["5e-324", "0.0001"], not_=["0", "-0.0", "0.000", "-1"])
+
+
+def test_the_spellings_of_other_writers() -> None:
+    """Python writes 1e-05 and 1e+16, JavaScript 1e-7 and 1e+21, Rust 1e16."""
+    schema = {"type": "number", "minimum": -1e30, "maximum": 1e30}
+    texts = ["1e-05", "1e-7", "1e+16", "1e16", "1E5", "-2.5e-10", "0.00001", "12345.678", "-0.0", "1e+21", "9e29"]
+    assert_exact(schema, texts, not_=["1e31", "-1.5e30", "1e+030", "01", "1.e5", "10e400"])
+    assert_exact({"type": "number"}, texts, not_=["1e309", "Infinity", "1.8e308"])
+
+
+def test_multiples_that_can_be_said() -> None:
+    assert_exact({"type": "integer", "multipleOf": 5, "minimum": 0, "maximum": 20}, ["0", "15", "20"], not_=["3", "25"])
+    assert_exact({"type": "integer", "multipleOf": 25}, ["0", "25", "-175", "1000"], not_=["5", "110"])
+    assert_exact({"type": "integer", "multipleOf": 2, "minimum": 1}, ["2", "10", "128"], not_=["0", "3", "-2"])
+    assert_exact({"type": "number", "multipleOf": 1}, ["3", "3.0", "-7"], not_=["3.5"])
+    assert_exact({"type": "integer", "multipleOf": 0.5}, ["3", "4"], not_=["3.5"])
+    assert_exact({"type": "integer", "multipleOf": 1.5, "minimum": 0, "maximum": 10}, ["0", "3", "6", "9"], not_=["2", "4"])
+
+
+def test_multiples_that_cannot_are_noted() -> None:
+    assert_noted({"type": "integer", "multipleOf": 7}, "multipleOf", ["7", "8"], not_=["7.5"])
+    assert_noted({"type": "number", "multipleOf": 0.01}, "multipleOf", ["0.07", "0.075"], not_=['"x"'])
+
+
+def test_exclusive_bounds_as_draft_4_wrote_them() -> None:
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 3, "exclusiveMinimum": True}
+    assert_exact(schema, ["4"], not_=["3"])
+
+
+def test_integers_may_be_long_but_not_longer_than_a_double() -> None:
+    assert_exact({"type": "integer"}, ["9" * 308, "-" + "1" * 200], not_=["9" * 309])
