@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from moot.cli import main
 from moot.participant import connect
 from tests.gateway.lab import on_loop
@@ -27,7 +29,10 @@ async def test_one_that_crashes_is_started_again_and_harms_nobody(tmp_path: Path
             participants:
               {YOU}
               {STEADY}
-              crasher: {{capabilities: [chat], command: sh, args: [-c, "echo on stdout; echo on stderr >&2; exit 3"]}}
+              crasher:
+                capabilities: [chat]
+                command: sh
+                args: [-c, "echo on stdout; echo on stderr >&2; exit 3"]
               missing: {{capabilities: [chat], command: no-such-program}}
               done: {{capabilities: [chat], command: "true"}}
               once: {{capabilities: [chat], command: "false", restart: never}}
@@ -90,7 +95,10 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
           lab:
             participants:
               {YOU}
-              stubborn: {{capabilities: [chat], command: sh, args: [-c, "trap '' TERM; while :; do sleep 1; done"]}}
+              stubborn:
+                capabilities: [chat]
+                command: sh
+                args: [-c, "trap '' TERM; while :; do sleep 1; done"]
         """,
     )
     async with lifted(tmp_path) as up:
@@ -115,7 +123,7 @@ async def test_a_member_gets_what_is_listed_for_it_and_no_log_holds_a_token(tmp_
               open:
                 capabilities: [chat]
                 command: sh
-                args: [-c, 'env; echo args "$@"; pwd', sh, "${{TOKEN}}", "${{PORT}}", "${{SPACE}}", "$${{PORT}}"]
+                args: [-c, 'env; echo args "$@"; pwd', sh, "${{TOKEN}}", "${{PORT}}", "${{SPACE}}", "$${{X}}"]
                 env: {{KEY: "${{SECRET_KEY}}", GONE: "${{NOT_SET}}", PLAIN: "1"}}
                 cwd: sub
         """,
@@ -130,7 +138,7 @@ async def test_a_member_gets_what_is_listed_for_it_and_no_log_holds_a_token(tmp_
         assert "PLAIN=1\n" in log
         assert "MOOT_SPACE=lab\n" in log
         assert f"MOOT_URL={up.url}\n" in log
-        assert f"args [redacted] {port} lab ${{PORT}}\n" in log
+        assert f"args [redacted] {port} lab ${{X}}\n" in log
         assert f"{tmp_path / 'sub'}\n" in log
         assert "UNLISTED" not in log
         assert "GONE" not in log
@@ -257,10 +265,7 @@ async def test_a_reference_file_runs_as_it_is(tmp_path: Path) -> None:
         assert '"hello"' in (tmp_path / "logs/all.log").read_text("utf-8")
 
 
-def test_a_folder_without_a_space_says_what_to_do(tmp_path: Path, capsys: object) -> None:
-    from pytest import CaptureFixture
-
-    assert isinstance(capsys, CaptureFixture)
+def test_a_folder_without_a_space_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", str(tmp_path)]) == 1
     assert "`moot init` makes one" in capsys.readouterr().err
     assert main(["up", str(tmp_path / "nowhere")]) == 1

@@ -86,8 +86,10 @@ def config_in(place: Path) -> Path:
 
 async def _up(chosen: argparse.Namespace) -> None:
     from moot.config.loading import folder_of
+    from moot.up.processes import keep_open_files
     from moot.up.running import Up, Wishes
 
+    keep_open_files()
     path = config_in(chosen.place)
     configuration, secrets = _read(chosen, path)
     _log_to_file(configuration)

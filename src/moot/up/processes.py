@@ -107,6 +107,18 @@ class Running(asyncio.SubprocessProtocol):
         return True
 
 
+def keep_open_files() -> None:
+    """Let no process that is started from here inherit what we inherited ourselves beyond stdin and the like.
+
+    Our own files are closed to children anyway (PEP 446); those that came from whoever started us are not, and
+    uvloop leaves them open. A member would hold pipes and sockets of strangers.
+    """
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError, ValueError):
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
+
+
 def member_environment(listed: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
     """The variables of a member. Its PATH begins with this installation: its `python3` and its `moot`."""
     environment = child_environment(listed, inherited)

@@ -35,6 +35,8 @@ BOUNDS: list[dict[str, Any]] = [
     {"exclusiveMinimum": -1, "exclusiveMaximum": 1},
     {"minimum": 0.1, "exclusiveMaximum": 0.3},
 ]
+# Bounds with no integer between them.
+NO_INTEGER = [BOUNDS[4], BOUNDS[6], BOUNDS[16]]
 
 
 def numbers_near(bounds: dict[str, Any], generator: random.Random) -> list[float]:
@@ -47,22 +49,20 @@ def numbers_near(bounds: dict[str, Any], generator: random.Random) -> list[float
     return found
 
 
-@pytest.mark.parametrize("bounds", BOUNDS, ids=json.dumps)
-@pytest.mark.parametrize("kind", ["number", "integer"])
+CASES = [(kind, bounds) for kind in ("number", "integer") for bounds in BOUNDS if kind == "number" or bounds not in NO_INTEGER]
+
+
+@pytest.mark.parametrize(("kind", "bounds"), CASES, ids=json.dumps)
 def test_bounds_hold_on_both_sides(kind: str, bounds: dict[str, Any]) -> None:
     schema: Json = {"type": kind, **bounds}
     truth = jsonschema_rs.validator_for(schema)
-    if kind == "integer" and not any(truth.is_valid(n) for n in range(-100_000, 100_000, 1)) and "minimum" not in bounds:
-        pytest.skip("no integer lies within these bounds")
-    if kind == "integer" and bounds in ({"exclusiveMinimum": 0, "exclusiveMaximum": 1}, {"minimum": 0.5, "maximum": 0.75}, {"minimum": 0.1, "exclusiveMaximum": 0.3}):
-        pytest.skip("no integer lies within these bounds")
     grammar = compile_grammar(schema)
     assert grammar.exactness == "exact"
     engines = judges(grammar.text)
     for value in numbers_near(bounds, random.Random(5)):
         whole = float(value).is_integer()
         spelled = str(int(value)) if kind == "integer" and whole else json.dumps(value)
-        if kind == "integer" and not whole:
+        if kind == "integer" and (not whole or abs(value) > 1e300):
             continue
         for name, judge in engines.items():
             assert judge.accepts(spelled) == truth.is_valid(value), (name, spelled)

@@ -19,13 +19,13 @@ def quoted(*texts: str) -> list[str]:
     return [json.dumps(text, ensure_ascii=False) for text in texts]
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 0), (1, None), (0, 3), (2, 2), (3, 5), (1_000, 2_500), (0, 100_000)])
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (1, None), (0, 3), (2, 2), (3, 5), (1_000, 2_500), (0, 10_000)])
 def test_lengths_are_counted_in_characters(low: int, high: int | None) -> None:
     """JSON Schema counts code points: an emoji is one, and so is its pair of escapes."""
     schema: Json = {"type": "string", "minLength": low} | ({} if high is None else {"maxLength": high})
     ends = [low, low + 2 if high is None else high]
     texts = [text for n in ends for text in quoted("a" * n, "😀" * n)] + [json.dumps("é😀\n"[:n] * (n > 0)) for n in ends if n <= 3]
-    beyond = ([low - 1] if low else []) + ([high + 1] if high is not None and high < 10_000 else [])
+    beyond = ([low - 1] if low else []) + ([high + 1] if high is not None else [])
     assert_exact(schema, texts, not_=[text for n in beyond for text in quoted("a" * n, "\\" * n)])
 
 
@@ -88,7 +88,7 @@ def test_patterns_are_searched_in_the_text_and_never_break_out_of_it(
         assert truth.is_valid(text), text
 
 
-@pytest.mark.parametrize("pattern", [r"^(a)\1$", "(?i)abc", "^a++$", "(", "[", "a{3,1}", r"\q", "^(?<x>a)\\k<x>$", "x{100001}"])
+@pytest.mark.parametrize("pattern", [r"^(a)\1$", "(?i)abc", "^a++$", "(", "[", "a{3,1}", r"\q", "^(?<x>a)\\k<x>$", "x{10001}"])
 def test_patterns_that_no_grammar_says_are_noted_with_the_reason(pattern: str) -> None:
     assert_noted({"type": "string", "pattern": pattern}, pattern, quoted("anything", ""))
 

@@ -72,7 +72,9 @@ class WordVectors:
         texts = (document.name, document.description, document.source)
         means = self.means([*texts, document.parameter_names, document.parameters])
         weights = numpy.array([MAIN_WEIGHT, MAIN_WEIGHT, OTHER_WEIGHT, OTHER_WEIGHT, OTHER_WEIGHT])
-        return _units(numpy.einsum("i,ij->j", weights.astype(numpy.float32), means)[None, :])[0]
+        total: Vector = numpy.einsum("i,ij->j", weights.astype(numpy.float32), means)
+        unit: Vector = _units(total[None, :])[0]
+        return unit
 
 
 class DocumentVectors:
@@ -160,6 +162,7 @@ def _units(rows: Vector) -> Vector:
     """Rows of length 1; those of length 0 stay."""
     import numpy
 
-    lengths = numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows))
-    units: Vector = rows / numpy.where(lengths > 0, lengths, 1.0)[:, None].astype(numpy.float32)
+    squares: Vector = numpy.einsum("ij,ij->i", rows, rows)
+    lengths = numpy.sqrt(numpy.where(squares > 0, squares, numpy.float32(1)))
+    units: Vector = numpy.divide(rows, lengths[:, None], dtype=numpy.float32)
     return units
