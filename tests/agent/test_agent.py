@@ -70,10 +70,16 @@ async def scene(
 
         agent = Agent(client, settings)
         join = connect(
-            party.url, "lab", "t-agent", limits=QUICK, controls=agent.controls, memory=agent.memory
+            party.url,
+            "lab",
+            "t-agent",
+            limits=QUICK,
+            controls=agent.controls,
+            memory=agent.memory,
         )
         async with join as space:
             running = asyncio.create_task(agent.run(space))
+            await asyncio.sleep(0)  # it listens from here on
             try:
                 yield Scene(party, alice, agent, model)
             finally:

@@ -45,14 +45,7 @@ class FaceRoom:
     ) -> Shown:
         """Let an MCP face join under this name; it is served over HTTP."""
         space = await self.join(name, **(joining or {}))
-        backend = await self.stack.enter_async_context(SpaceBackend(space, settings, called="lab", **options))
-        face = await self.stack.enter_async_context(Face(backend, limits or FaceLimits()))
-        listening = bound("127.0.0.1", 0)
-        port = listening.getsockname()[1]
-        http = HttpFace(face, Doors.of(port))
-        self.stack.callback(http.close)
-        await self.stack.enter_async_context(served(http, listening))
-        return Shown(space, backend, face, f"http://127.0.0.1:{port}/mcp")
+        return await show(space, self.stack, limits, settings, **options)
 
 
 @dataclass
@@ -72,6 +65,24 @@ class Shown:
         async with asyncio.timeout(10):
             while not holds():
                 await asyncio.sleep(0.005)
+
+
+async def show(
+    space: JoinedSpace,
+    stack: AsyncExitStack,
+    limits: FaceLimits | None = None,
+    settings: BackendSettings | None = None,
+    **options: Any,
+) -> Shown:
+    """A face of this member, served over HTTP until the stack is left."""
+    backend = await stack.enter_async_context(SpaceBackend(space, settings, called="lab", **options))
+    face = await stack.enter_async_context(Face(backend, limits or FaceLimits()))
+    listening = bound("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    http = HttpFace(face, Doors.of(port))
+    stack.callback(http.close)
+    await stack.enter_async_context(served(http, listening))
+    return Shown(space, backend, face, f"http://127.0.0.1:{port}/mcp")
 
 
 @asynccontextmanager

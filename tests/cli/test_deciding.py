@@ -51,7 +51,6 @@ def test_proposals_made_before_one_came_are_listed_in_full(lab: Town, host: Join
     assert (row["status"], row["proposer"], row["target"]) == ("pending", "agent", ["host"])
 
 
-@pytest.mark.requirement("MEW-9.1-1")
 def test_approving_does_exactly_what_was_proposed_and_only_once(lab: Town, host: JoinedSpace) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)

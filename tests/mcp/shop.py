@@ -121,6 +121,9 @@ class Shop:
             case "prompts/get":
                 text = f"Hello {call.params.get('arguments', {}).get('who', 'you')}"
                 return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+            case "tasks/get" if call.params["taskId"] == "theirs":
+                task = {"taskId": "theirs", "status": "working", "createdAt": "2026-01-01T00:00:00Z"}
+                return task | {"lastUpdatedAt": "2026-01-01T00:00:00Z", "ttlMs": None}
             case "completion/complete":
                 return {"completion": {"values": [call.params["argument"]["value"] + "!"], "hasMore": False}}
         raise McpError(INVALID_PARAMS, "no such task")
@@ -200,6 +203,15 @@ class Shop:
                 return text_result(f"Hello {given.get('content', {}).get('name')}, {given['action']}")
             case "decide":
                 return Decision(self, call).pending
+            case "work_long":
+                made = {"resultType": "task", "taskId": "theirs", "status": "working", "ttlMs": None}
+                return made | {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"}
+            case "ask_for_ever":
+                return {
+                    "resultType": "input_required",
+                    "inputRequests": {"who": QUESTION},
+                    "requestState": "again",
+                }
             case "fail":
                 raise McpError(-32050, "the shop is closed", {"opens": "09:00"})
             case "hang":

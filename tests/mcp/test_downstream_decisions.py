@@ -7,17 +7,22 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import anyio
+import httpx
 import mcp_types as types
 import pytest
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from pydantic import Field
 
 from mcp import MCPError
+from moot.errors import McpError
 from moot.mcp.downstream.limits import FaceLimits
+from moot.mcp.downstream.rpc import Request
+from moot.mcp.downstream.stateless import Listening, OneRequest
 from tests.gateway.lab import on_loop
 from tests.mcp.http_shop import Open, open_shop
 from tests.mcp.shop import QUESTION
 from tests.mcp.test_downstream_clients import at, text_of
+from tests.mcp.test_downstream_http import stateless
 
 # Nothing is decided within this by itself, so that every way beyond waiting is taken.
 HASTY = FaceLimits(decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5, task_poll_seconds=0.05)
@@ -54,6 +59,16 @@ async def ask(session: Any, method: str, id: str, responses: dict[str, Any] | No
     params = TasksParams(taskId=id, inputResponses=responses)
     answer = await session.send_request(TasksRequest(method=method, params=params), AnyResult)
     made: dict[str, Any] = answer.model_dump(by_alias=True)
+    return made
+
+
+async def raw(shop: Open, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The result of a request as it came, whatever the SDK would make of it; from a client with tasks."""
+    post = stateless(method, params)
+    can: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
+    post["json"]["params"]["_meta"] |= can
+    async with httpx.AsyncClient() as client:
+        made: dict[str, Any] = (await client.post(shop.url, **post)).json()["result"]
     return made
 
 
@@ -187,6 +202,71 @@ async def test_a_task_takes_the_input_that_its_tool_wants_and_decides_again() ->
         assert (again["requestState"], again["arguments"]) == ("s1", {"text": "x"})
         assert extension.seen[:2] == ["working", "input_required"]
         assert extension.seen[-1] == "completed"
+
+
+@on_loop
+async def test_a_task_whose_call_fails_says_with_which_error() -> None:
+    async with open_shop(HASTY) as shop, at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
+        made = await raw(shop, "tools/call", {"name": "decide", "arguments": {}})
+        assert (made["resultType"], made["taskId"]) == ("task", "p-1")
+        shop.shop.decisions[0].pending.settle(McpError(-32077, "out of paper", {"tray": 2}), "no paper")
+        task = await ask(one.session, "tasks/get", "p-1")
+        assert (task["status"], task["statusMessage"]) == ("failed", "no paper")
+        assert task["error"] == {"code": -32077, "message": "out of paper", "data": {"tray": 2}}
+        # Too late and not asked for: both are no mistake.
+        assert (await ask(one.session, "tasks/update", "p-1", {"x": {}}))["resultType"] == "complete"
+        assert (await ask(one.session, "tasks/cancel", "p-1"))["resultType"] == "complete"
+
+
+@on_loop
+async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
+    async with open_shop(HASTY) as shop:
+        await raw(shop, "tools/call", {"name": "decide", "arguments": {}})
+        heard: list[tuple[str, Any]] = []
+        request = Request(7, "subscriptions/listen", {"notifications": {"taskIds": ["p-1", "p-9", 3]}})
+        client = OneRequest({"extensions": {TASKS: {}}}, None, lambda *told: heard.append(told))
+        listening = Listening(shop.face, request, client)
+        await listening.begin(request.params["notifications"])
+        telling = asyncio.create_task(listening.tell())
+        shop.shop.decisions[0].approve()
+        with anyio.fail_after(5):
+            while len(heard) < 2:
+                await asyncio.sleep(0.005)
+        telling.cancel()
+        await listening.end()
+        (acknowledged, about), (method, task) = heard
+        assert (acknowledged, about["notifications"]) == (
+            "notifications/subscriptions/acknowledged",
+            {"taskIds": ["p-1"]},
+        )
+        assert (method, task["status"], task["result"]["content"][0]["text"]) == (
+            "notifications/tasks",
+            "completed",
+            "done as agreed",
+        )
+        assert task["_meta"] == {"io.modelcontextprotocol/subscriptionId": 7}
+
+
+@on_loop
+async def test_a_task_that_a_tool_server_made_is_asked_for_behind_the_face() -> None:
+    async with open_shop(HASTY) as shop, at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
+        assert (await raw(shop, "tools/call", {"name": "work_long"}))["taskId"] == "theirs"
+        assert (await ask(one.session, "tasks/get", "theirs"))["status"] == "working"
+
+
+@on_loop
+async def test_a_tool_that_never_stops_asking_is_given_up_on() -> None:
+    """Handshake era: the loop is ours there."""
+    asked: list[str] = []
+
+    async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+    async with open_shop(HASTY) as shop, at(shop, "http", "legacy", elicitation_callback=answer) as one:
+        with pytest.raises(MCPError, match="asked for input 10 times"):
+            await one.call_tool("ask_for_ever", {})
+    assert len(asked) == HASTY.input_rounds
 
 
 @on_loop

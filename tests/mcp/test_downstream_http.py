@@ -34,7 +34,7 @@ def stateless(method: str, params: Any = None, /, **headers: str) -> dict[str, A
     named = params.get("name") or params.get("uri")
     if named:
         told["mcp-name"] = named
-    return {"json": body(method, {**params, "_meta": META}), "headers": TYPES | told | headers}
+    return {"json": body(method, {**params, "_meta": dict(META)}), "headers": TYPES | told | headers}
 
 
 @asynccontextmanager

@@ -33,6 +33,8 @@ class Rogue:
         self.kept: set[str] = set()
         self.protocol = "mew/v0.4"
         self.welcome = "system/welcome"
+        # How many chats, and then a call of our tool, come in the same breath as the welcome.
+        self.behind_the_welcome = 0
 
     async def serve(self, socket: ServerConnection) -> None:
         self.sockets.append(socket)
@@ -42,6 +44,11 @@ class Rogue:
                 {"you": {"id": "me", "capabilities": self.capabilities}, "participants": self.participants},
                 to=["me"],
             )
+        for _ in range(self.behind_the_welcome):
+            await self.say("chat", {"text": "already"}, sender="bob")
+        if self.behind_the_welcome:
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "hello"}}
+            await self.say("mcp/request", call, sender="bob", to=["me"])
         try:
             async for message in socket:
                 if isinstance(message, bytes) or message.startswith("#"):

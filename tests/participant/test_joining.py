@@ -13,6 +13,7 @@ from moot.participant import JoinedSpace, ParticipantLimits, connect, token_from
 from moot.participant.roster import PresenceEvent
 from tests.gateway.lab import on_loop, participants
 from tests.participant.gathering import QUICK, Heard, gathering, until
+from tests.participant.rogue import rogue
 
 
 @on_loop
@@ -202,6 +203,23 @@ async def test_two_connections_of_one_identity_and_a_passive_one_answers_nothing
             assert (await alice.call("bob", "hello")).text == "from the agent"
         assert len(heard.of("mcp/response")) == 5
         assert tail.counts.sent == 0
+
+
+@on_loop
+async def test_what_comes_right_behind_the_welcome_finds_the_handlers_of_the_block() -> None:
+    """Whatever stands before the first await of the block counts as registered from the start."""
+    async with rogue() as gateway:
+        gateway.behind_the_welcome = 3
+        async with connect(gateway.url, "lab", "t", limits=QUICK) as me:
+            heard = Heard(me)
+
+            @me.tool
+            def hello() -> str:
+                return "hi"
+
+            await heard.wait("chat", 3)
+            answer = await gateway.hear("mcp/response")
+            assert answer["payload"]["result"]["content"][0]["text"] == "hi"
 
 
 @on_loop

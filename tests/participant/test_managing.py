@@ -90,8 +90,8 @@ async def test_an_invitation_brings_a_token_to_the_inviter_alone(tmp_path: Path)
         assert invitation.status == "created"
         assert invitation.token
         assert invitation.token not in repr(invitation)
-        invited = await heard.wait("system/presence")
-        assert invited.payload["event"] == "invited"
+        invited = await heard.wait(lambda each: each.payload.get("event") == "invited")
+        assert invited.payload["participant"]["id"] == "newcomer"
         assert invitation.token.encode() not in b"".join(each.raw for each in heard.envelopes)
         async with connect(party.url, "lab", invitation.token, limits=QUICK) as newcomer:
             assert newcomer.me == "newcomer"

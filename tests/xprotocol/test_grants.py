@@ -135,6 +135,11 @@ def test_keys_above_have_no_say_when_the_endpoints_own_chain_does_not_hold() -> 
     assert allowed(access, ALICE, proofs=[given]) is None
 
 
+def test_the_endpoints_own_chain_must_end_at_its_own_key() -> None:
+    with pytest.raises(UsageError, match="another key"):
+        Access(own_key=CAROL.key.text, own_chain=placed())
+
+
 def test_proofs_that_do_not_verify_or_are_something_else_are_refused_with_a_reason() -> None:
     good = orjson.loads(grant(BOB, ALICE.key.text, [READ], ends=ENDS, now=NOW).raw)
     wider = good | {"payload": good["payload"] | {"capabilities": ["com.acme.*"]}}

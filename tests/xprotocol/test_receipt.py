@@ -273,6 +273,18 @@ def test_an_answer_counts_only_from_whom_the_request_was_for() -> None:
     assert (outcome.payload, outcome.event.in_reply_to) == ({"content": "yes"}, request.event.id)
 
 
+def test_answers_that_were_asked_for_are_not_too_many() -> None:
+    """Whoever asks a thousand things of one endpoint must hear a thousand answers."""
+    request = call()
+    alice = Office(identity=ALICE, waiting=[request.event], waits={BOB.key.text: 1.0})
+    answer = reply(BOB, request.event, KIND + ".result", {}, now=NOW)
+    assert isinstance(alice.receiver.receive(answer.raw, NOW), Accepted)
+    assert alice.counted == []
+    unasked = reply(BOB, call().event, KIND + ".result", {}, now=NOW)
+    assert reason_of(alice.receiver.receive(unasked.raw, NOW)) == "answer"
+    assert alice.counted == [BOB.key.text]
+
+
 def test_answers_are_never_answered() -> None:
     """Or two endpoints that disagree would go on for ever."""
     alice = Office(identity=ALICE, access=Access(own_key=ALICE.key.text))

@@ -57,27 +57,22 @@ class Agent:
         self._turns: asyncio.Queue[Envelope] = asyncio.Queue(limits.queued_turns)
         self._current: tuple[Envelope, asyncio.Task[None]] | None = None
         self._space: JoinedSpace | None = None
-        self._mention = re.compile("")
 
     @property
     def waiting(self) -> int:
         return self._turns.qsize()
 
     async def run(self, space: JoinedSpace) -> Ending:
-        """Listen and answer until the connection ends for good."""
+        """Listen and answer until the connection ends for good. Nothing is missed if this comes first."""
         self._space = space
-        names = {space.me, space.name}
-        self._mention = re.compile(
-            rf"(?<![\w@.-])@?({'|'.join(re.escape(name) for name in names)})(?![\w-])", re.IGNORECASE
-        )
+        space.on("chat")(self._hear)
+        space.on("chat/cancel")(self._hear_cancel)
         toolbox = Toolbox(space, self._offers, self.settings.limits)
 
         def changed(_: set[What]) -> None:
             """The model is told of tools anew in every step."""
 
         async with Learning(space, self._offers, changed) as learning:
-            space.on("chat")(self._hear)
-            space.on("chat/cancel")(self._hear_cancel)
             space.on("system/welcome")(lambda _: learning.rights_changed())
             worker = asyncio.ensure_future(self._work(space, toolbox, learning))
             try:
@@ -123,7 +118,7 @@ class Agent:
             return False
         if chat.to:
             return space.me in chat.to or space.name in chat.to
-        return self.settings.answers == "all" or self._mention.search(text) is not None
+        return self.settings.answers == "all" or any(_names(text, name) for name in (space.me, space.name))
 
     def _hear_cancel(self, envelope: Envelope) -> None:
         """MEW 3.4.2: a chat that needs no attention any more gets none."""
@@ -241,6 +236,11 @@ class Agent:
         return reply.text or f"({len(envelopes)} earlier messages were dropped)"
 
 
+def _names(text: str, name: str) -> bool:
+    """Whether somebody is named in a text, as a word of its own and with or without an @."""
+    return re.search(rf"(?<![\w@.-])@?{re.escape(name)}(?![\w-])", text, re.IGNORECASE) is not None
+
+
 def _drained(queue: asyncio.Queue[Envelope]) -> list[Envelope]:
     found = []
     while not queue.empty():
@@ -254,6 +254,7 @@ async def serve_agent(
     """Join a space as an agent and stay until it ends."""
     async with Model(model, settings.limits) as endpoint:
         agent = Agent(endpoint, settings)
-        async with connect(url, space, token, controls=agent.controls, memory=agent.memory) as joined:
+        joining = connect(url, space, token, controls=agent.controls, memory=agent.memory)
+        async with joining as joined:
             log.info("joined", extra={"space": space, "participant": joined.me})
             return await agent.run(joined)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
 
 from moot import __version__
-from moot.cli import agent, bridge, conformance, demo, init, journal, mcp, serve, talking, up
 from moot.errors import MootError
 
 _ABOUT = """\
@@ -18,6 +19,12 @@ Speaks the Multi-Entity Workspace Protocol (mew/v0.4), MCPx (mcpx/v0.1) and the 
 All three are experimental: nothing is promised to stay compatible before their v1.0, so pin a version.
 """
 
+# One module each, in the order of the help. All but `talking` are called as their one command.
+_GROUPS: Final = (
+    "serve", "demo", "conformance", "journal", "bridge", "init", "up",
+    "talking", "agent", "mcp", "relay", "store",
+)  # fmt: skip
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 is success, 1 a failure that was explained, 2 a mistake in the call."""
@@ -26,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"moot {__version__} (mew/v0.4, mcpx/v0.1)")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for group in (serve, demo, conformance, journal, bridge, init, up, talking, agent, mcp):
+    for group in _groups(sys.argv[1:] if arguments is None else arguments):
         group.add_commands(commands)
     chosen = parser.parse_args(arguments)
     try:
@@ -41,3 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _groups(words: Sequence[str]) -> list[Any]:
+    """The groups to load: the one that is called; loading them all takes longer than most commands do."""
+    called = next((word for word in words if not word.startswith("-")), "")
+    if called in _GROUPS:
+        return [_loaded(called)]
+    talking = _loaded("talking")
+    return [talking] if called in talking.COMMANDS else [_loaded(name) for name in _GROUPS]
+
+
+def _loaded(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")

@@ -110,12 +110,6 @@ class Line(Connection):
             self._is_closing = True
         super().on_ws_frame(transport, frame)
 
-    def on_ws_disconnected(self, transport: WSTransport) -> None:
-        # Whatever broke the connection is kept by picows until somebody asks, or logged as never asked for.
-        asked = asyncio.ensure_future(transport.wait_disconnected())
-        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
-        super().on_ws_disconnected(transport)
-
     def give_up(self) -> None:
         """Nobody wants this connection any more, open or still to come."""
         self._given_up = True

@@ -154,7 +154,10 @@ class Connection(WSListener):
         elif kind is _CLOSE:
             self._peer_closes(transport, frame)
 
-    def on_ws_disconnected(self, _transport: WSTransport) -> None:
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        # Whatever broke the connection is kept by picows until somebody asks, or logged as never asked for.
+        asked = asyncio.ensure_future(transport.wait_disconnected())
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._transport = None
         self._is_closing = True
         self.handler.closed()
@@ -212,6 +215,10 @@ class Connection(WSListener):
             self._message(b"".join(fragments), self._fragments_binary)
 
     def _message(self, data: bytes, binary: bool) -> None:
+        if len(data) > self.limits.message_bytes:
+            # picows has sent its close for that and hands the message over all the same.
+            self._is_closing = True
+            return
         if not binary and not data.isascii():
             try:
                 data.decode("utf-8")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, cast
 
 from moot.errors import (
     ConnectionClosed,
@@ -43,6 +43,7 @@ from moot.participant.requests import Requests
 from moot.participant.roster import Roster
 from moot.participant.speaking import Voice
 from moot.participant.streams import Streams
+from moot.participant.tasks import Tasks
 from moot.protocol.close_codes import SHUT_DOWN
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
@@ -90,10 +91,12 @@ class Membership:
         self._heard_last: frozenset[str] = frozenset()
         self.ending: Ending | None = None
         self._passive = passive
-        self._tasks = asyncio.TaskGroup()
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
+        self.spawn = self._tasks.spawn
         self._ended = asyncio.Event()
         self._shut_down_reason: str | None = None
+        # What comes right behind the first welcome, before anybody had time to say what to do with it.
+        self._held: list[Envelope | Frame] | None = []
         # Told when the first welcome is there, or why it never will be.
         self._arrived: asyncio.Future[None] | None = None
 
@@ -130,26 +133,6 @@ class Membership:
         self._routes = self._table()
         self.link = Link(door, limits, self, reconnect=reconnect)
 
-    # Tasks
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Run something until it ends or the member leaves; what it raises is logged and harms nobody."""
-        if self.ending is not None:
-            work.close()
-            return None
-        task = self._tasks.create_task(_guarded(work))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        # Cancelled before its first step, the guard never came to await it.
-        task.add_done_callback(lambda _: work.close())
-        return task
-
-    def _cancel_tasks(self) -> None:
-        current = asyncio.current_task()
-        for task in tuple(self._running):
-            if task is not current:
-                task.cancel()
-
     # What the link calls
 
     def joined(self, line: Line, welcome: Envelope) -> None:
@@ -157,7 +140,7 @@ class Membership:
         self._voice.attach(line)
         # Who we are is told by the first welcome of each connection; it may differ from last time (D-19).
         self._voice.me = welcome.payload["you"]["id"]
-        self.heard(welcome)
+        self._hear(welcome)
         if again:
             self.counts.reconnects += 1
             log.info("rejoined", extra={"participant": self._voice.me})
@@ -206,6 +189,21 @@ class Membership:
         return fresh
 
     def heard(self, envelope: Envelope) -> None:
+        if self._held is None:
+            self._hear(envelope)
+        else:
+            self._held.append(envelope)
+
+    def _begin(self) -> None:
+        """The block has had its first step, and with it a chance to register handlers and tools."""
+        held, self._held = self._held, None
+        for item in held or ():
+            if isinstance(item, Frame):
+                self.frame(item)
+            else:
+                self._hear(item)
+
+    def _hear(self, envelope: Envelope) -> None:
         self.counts.received += 1
         if not self._inspector.lets_in(envelope):
             self.counts.dropped += 1
@@ -228,6 +226,9 @@ class Membership:
             self._others.put(envelope)
 
     def frame(self, frame: Frame) -> None:
+        if self._held is not None:
+            self._held.append(frame)
+            return
         self.counts.received += 1
         self.streams.frame(frame)
 
@@ -257,7 +258,7 @@ class Membership:
         for feed in self._rejoined_feeds:
             feed.end()
         self._controlled.end()
-        self._cancel_tasks()
+        self._tasks.cancel()
         self._ended.set()
 
     def _fail_all(self, fault: Callable[[], Exception]) -> None:
@@ -392,11 +393,3 @@ class Membership:
                 self._desk.take_back(proposal)
         except MootError as fault:
             log.debug("no last words", extra={"why": type(fault).__name__})
-
-
-async def _guarded(work: Coroutine[Any, Any, None]) -> None:
-    """A task of ours: an error in one must not end the group, and with it the whole block."""
-    try:
-        await work
-    except Exception:
-        log.exception("a task failed")

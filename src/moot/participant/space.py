@@ -236,15 +236,16 @@ class JoinedSpace(Membership, Asking, Offers, Chatting, Managing):
 
     async def enter(self) -> None:
         """Come in; raises NotAdmitted or Unreachable."""
-        await self._tasks.__aenter__()
+        await self._tasks.enter()
         arrived = self._arrived = asyncio.get_running_loop().create_future()
         try:
             self.spawn(self._keep_up(arrived))
             await arrived
         except BaseException:
-            await self._stop_tasks()
+            await self._tasks.leave()
             raise
         self.spawn(self._controlled.work())
+        asyncio.get_running_loop().call_soon(self._begin)
 
     async def leave(self) -> None:
         """Go: last words, goodbye, and no task is left."""
@@ -254,11 +255,7 @@ class JoinedSpace(Membership, Asking, Offers, Chatting, Managing):
             pass
         finally:
             self.ended(Ending(1000, "left"))
-            await self._stop_tasks()
-
-    async def _stop_tasks(self) -> None:
-        self._cancel_tasks()
-        await self._tasks.__aexit__(None, None, None)
+            await self._tasks.leave()
 
     async def _keep_up(self, arrived: asyncio.Future[None]) -> None:
         try:

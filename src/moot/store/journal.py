@@ -268,8 +268,8 @@ class _Written(Journal):
         awaited = bool(self._waiting) and self._waiting[0][0] <= last
         seconds = self.settings.sync_seconds
         if not now and last - self.durable >= self.settings.sync_records:
-            # A disk that answers at once would be asked a thousand times a second, and each time costs a thread
-            # its turn: under load the second half of the group's time is used, too.
+            # A disk that answers at once would be asked a thousand times a second, and each time costs a
+            # thread its turn: under load the second half of the group's time is used, too.
             now = self._loop.time() >= self._sync_began + seconds / 2
         if now or awaited or self._state == "trying":
             if self._sync_timer is not None:

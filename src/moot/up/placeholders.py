@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from moot.config.gateway import Secret
@@ -43,7 +43,8 @@ class Words:
     folder: Path
     token: Secret
     token_file: Path | None
-    environ: Mapping[str, str]
+    # May hold anything: not shown.
+    environ: Mapping[str, str] = field(repr=False)
 
     def filled(self, text: str) -> str:
         """The text with every placeholder replaced; raises NotSet or another UsageError."""

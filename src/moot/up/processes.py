@@ -108,10 +108,10 @@ class Running(asyncio.SubprocessProtocol):
 
 
 def keep_open_files() -> None:
-    """Let no process that is started from here inherit what we inherited ourselves beyond stdin and the like.
+    """Let no process that is started from here inherit what we inherited ourselves, but stdin and the like.
 
-    Our own files are closed to children anyway (PEP 446); those that came from whoever started us are not, and
-    uvloop leaves them open. A member would hold pipes and sockets of strangers.
+    Our own files are closed to children anyway (PEP 446); those that came from whoever started us are not,
+    and uvloop leaves them open: a member would hold pipes and sockets of strangers.
     """
     for name in os.listdir("/dev/fd"):
         with suppress(OSError, ValueError):

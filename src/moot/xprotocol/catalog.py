@@ -1,7 +1,7 @@
 """The contracts that an endpoint publishes: found by kind, by tool, or by what somebody wants to do.
 
 `describe` answers `xp.schema.describe` (XP 4.6, D-77), the first thing that an agent sends to an endpoint
-that it knows nothing of. Whatever it gives is searched: an intent in its own words, verbs, subjects, a domain.
+that it knows nothing of. Whatever it gives is searched: an intent in its own words, verbs, subjects, domain.
 All published contracts are shown, and each says whether the sender may call it.
 """
 
@@ -189,20 +189,25 @@ class Catalog:
 
         `callable_by` says whether the sender may call a contract; it is asked for the matches alone.
         """
-        fitting = self._fitting(query)
-        fields = _weights(query)
-        relevance = {kind: worth / fields for kind, worth in fitting.items()}
+        relevance = self._fitting(query)
         if query.intent:
-            shortlist = SHORTLIST if fields > INTENT_WEIGHT else query.limit
-            found = self._index.relevance(query.intent, shortlist=shortlist, also=fitting)
+            fields = _weights(query)
+            alone = fields == INTENT_WEIGHT
+            found = self._index.relevance(
+                query.intent, shortlist=query.limit if alone else SHORTLIST, also=relevance
+            )
+            # Beside other fields the best of an intent counts in full: how much of its wording an endpoint
+            # happens to share says nothing about how much the others should count.
+            most = 1.0 if alone or not found else max(found.values())
             for kind, value in found.items():
-                relevance[kind] = relevance.get(kind, 0.0) + INTENT_WEIGHT * value / fields
+                relevance[kind] = relevance.get(kind, 0.0) + value / most * INTENT_WEIGHT / fields
         ranked = sorted((-round(value, DIGITS), kind) for kind, value in relevance.items())
         shown = [(kind, -negative) for negative, kind in ranked[: query.limit] if negative]
         return Described(tuple(_match(self._contracts[kind], value, callable_by) for kind, value in shown))
 
     def _fitting(self, query: DescribeQuery) -> dict[str, float]:
-        """What verbs, subjects and domain are worth for the contracts that they fit best."""
+        """What verbs, subjects and domain are worth, of 1, for the contracts that they fit best."""
+        fields = _weights(query)
         worth: defaultdict[str, float] = defaultdict(float)
         for table, weight, given in (
             (self._subjects, SUBJECTS_WEIGHT, query.data_subjects),
@@ -215,7 +220,7 @@ class Catalog:
         for kind in self._domains.get(_plain(query.domain or ""), ()):
             worth[kind] += DOMAIN_WEIGHT
         best = nsmallest(SHORTLIST, ((-round(value, DIGITS), kind) for kind, value in worth.items()))
-        return {kind: worth[kind] for _, kind in best}
+        return {kind: worth[kind] / fields for _, kind in best}
 
     def _tables(self, contract: Contract) -> list[tuple[dict[str, set[str]], set[str]]]:
         """Which words lead to a contract by its semantic block, or by its kind if it has none."""

@@ -80,6 +80,10 @@ class Access:
     known: Callable[[str], Delegation | None] = _nothing_known
     expand: Expand | None = None
 
+    def __post_init__(self) -> None:
+        if self.own_chain is not None and self.own_chain.holder != self.own_key:
+            raise UsageError("the chain of delegations ends at another key than this endpoint's own")
+
     def authorities(self, now: float) -> frozenset[str]:
         """Who may give rights at this endpoint: itself, and every key above it while its chain holds."""
         chain = self.own_chain

@@ -160,7 +160,9 @@ class Receiver:
             revoked = hooks.is_revoked(event.sender, now)
             if hooks.seen_ids.seen(event.id, until):
                 return Dropped("seen", "seen before")
-            wait = hooks.too_fast(event.sender, len(signed.raw), now)
+            expected = is_answer and hooks.is_expected(event)
+            # How many answers come is our own doing, if we asked for them.
+            wait = None if expected else hooks.too_fast(event.sender, len(signed.raw), now)
             if revoked:
                 # Counted like any other, so that answering a flood of a revoked key costs no more.
                 if wait is not None:
@@ -175,7 +177,7 @@ class Receiver:
                 raise expired
             payload = open_payload(signed, self._identity)
             if is_answer:
-                if not hooks.is_expected(event):
+                if not expected:
                     return Dropped("unexpected", "an answer that nobody waits for")
                 return Accepted(event, payload, Standing(event.sender))
             return self._admit(event, payload, now)

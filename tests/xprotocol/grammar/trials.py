@@ -17,6 +17,7 @@ from tests.xprotocol.grammar.judges import Judge, LlamaCpp, LlGuidance, NotLoade
 ENGINES: dict[str, type[LlamaCpp] | type[LlGuidance]] = {"llama.cpp": LlamaCpp, "llguidance": LlGuidance}
 
 
+CHOICES = ("oneOf", "anyOf", "not is", "if, then", "patternProperties")
 # The words by which notes name what they are about.
 KEYWORDS = {
     *("oneOf", "anyOf", "allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies"),
@@ -85,7 +86,9 @@ def _try_values(
         words: set[str] = set()
         for error in samples.truth.iter_errors(value):
             words |= {str(error.kind.name), *(str(step) for step in error.schema_path)}
-        # What the notes name is left to validation, by their own word.
+        # What the notes name is left to validation, by their own word; choices may be behind any of them.
+        if any(word in note for word in CHOICES for note in grammar.notes):
+            continue
         if any(word in note for word in words & KEYWORDS for note in grammar.notes):
             continue
         for name, engine in engines.items():

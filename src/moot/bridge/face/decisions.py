@@ -11,7 +11,7 @@ from typing import Final
 from moot.bridge.face.words import failed
 from moot.errors import McpError, MootError, Rejected, Withdrawn
 from moot.mcp.downstream.backend import Call, Pending, text_result
-from moot.mcp.eras import JsonObject
+from moot.mcp.eras import INTERNAL_ERROR, JsonObject
 from moot.participant import JoinedSpace, Proposal
 from moot.protocol import jsontext
 from moot.protocol.operation import Json
@@ -106,6 +106,10 @@ class Decisions:
             except McpError as error:
                 result = error
             pending.settle(result, str(fault), withdrawn=isinstance(fault, Withdrawn))
+        except Exception:
+            # A request's task: whoever waits is told that it is over, the log why.
+            log.exception("a proposal could not be followed", extra={"proposal": pending.handle})
+            pending.settle(McpError(INTERNAL_ERROR, "internal error; the log says why"), "internal error")
         else:
             pending.settle(outcome.result, f"approved by {outcome.by}, answered by {outcome.host}")
 

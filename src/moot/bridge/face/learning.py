@@ -150,6 +150,10 @@ class Learning:
             # Most members host nothing and say so, or say nothing; neither is worth a line.
             log.debug("no list", extra={"participant": member, "what": what, "why": type(fault).__name__})
             return
+        except Exception:
+            # A request's task: what one member sends must not end everybody's face.
+            log.exception("a list could not be learned", extra={"participant": member, "what": what})
+            return
         self._know(member, what, items, more=False)
 
     def _know(self, member: str, what: What, items: list[Json], *, more: bool) -> None:

@@ -21,6 +21,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *streaming.OPERATIONS,
 )
 
+# What is typed behind `moot`.
+COMMANDS: Final = frozenset(
+    {"join", "tail", *(operation.name for operation in OPERATIONS if not operation.only_joined)}
+)
+
 # A gateway that was started by the line before is there in a second or two.
 _ARRIVE_SECONDS: Final = 2.0
 
@@ -99,7 +104,6 @@ def run(chosen: argparse.Namespace) -> int:
 
 async def _perform(chosen: argparse.Namespace) -> int:
     from moot.cli.talking.operations import Seat, show
-    from moot.cli.talking.past import past_of, recall
     from moot.participant import ParticipantLimits, connect
 
     operation: Operation = chosen.operation
@@ -110,7 +114,7 @@ async def _perform(chosen: argparse.Namespace) -> int:
     async with connect(where.url, where.space, token, passive=True, reconnect=False, limits=limits) as space:
         seat = Seat(space, default_to=where.default_to, timeout=chosen.timeout)
         if operation.recalls:
-            recall(space, await past_of(where, space.me))
+            await space.recall()
         answer = await operation.run(seat, chosen)
     show(answer, as_json=chosen.json)
     return answer.code

@@ -13,7 +13,7 @@ import asyncio
 import base64
 import shlex
 import signal
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +23,7 @@ from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
     from moot.config.whereabouts import Whereabouts
-    from moot.participant import JoinedSpace, StreamInfo
-    from moot.participant.listening import Feed
+    from moot.participant import Gap, JoinedSpace, StreamInfo
     from moot.protocol.envelope import Envelope
 
 _ABOUT = """\
@@ -80,16 +79,14 @@ def run(chosen: argparse.Namespace) -> int:
 
 async def _join(chosen: argparse.Namespace) -> int:
     from moot.cli.talking import where_of
-    from moot.cli.talking.hearing import heard_in
     from moot.participant import connect
 
     where = where_of(chosen)
-    async with (
-        connect(where.url, where.space, where.token.reveal()) as space,
-        heard_in(space) as feed,
-    ):
+    async with connect(where.url, where.space, where.token.reveal()) as space:
+        # Before anything is waited for: from here on nothing is missed.
+        coming = space.envelopes(own=True)
         with Screen(as_json=chosen.json, verbose=chosen.all) as screen:
-            return await Person(space, where, screen, chosen).stay(feed)
+            return await Person(space, where, screen, chosen).stay(coming)
 
 
 class Person:
@@ -109,16 +106,16 @@ class Person:
         self._failed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def stay(self, feed: Feed[Envelope]) -> int:
+    async def stay(self, coming: AsyncIterator[Envelope | Gap]) -> int:
         """Until the input ends, /quit, Ctrl-C, or the gateway's own end; the exit code."""
         space = self.seat.space
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._is_leaving.set)
-        shown = await self._begin()
+        await self._begin()
         async with asyncio.TaskGroup() as group:
             self._group = group
-            hearing = self._beside(self._hear(feed, shown))
+            hearing = self._beside(self._hear(coming))
             leaving = self._beside(self._wait_for_end())
             self._beside(self._type())
             space.streams.on_open(self._stream_opened)
@@ -143,36 +140,30 @@ class Person:
     async def _wait_for_end(self) -> None:
         await self._is_leaving.wait()
 
-    async def _begin(self) -> list[Envelope]:
-        """What was said before, who is here, what waits for a decision, and what was said since we joined."""
+    async def _begin(self) -> None:
+        """What was said before, who is here, and what waits for a decision."""
         from moot.cli.talking.deciding import described
-        from moot.cli.talking.hearing import split
-        from moot.cli.talking.past import past_of, recall
 
         space, screen = self.seat.space, self._screen
-        before, since = split(space, await past_of(self._where, space.me))
-        recall(space, before)
-        if not screen.as_json:
-            for envelope in before[-self._chosen.n :] if self._chosen.n > 0 else []:
-                screen.envelope(envelope)
-            others = ", ".join(space.roster) or "nobody else"
-            where = self._where.space or "the space"
-            screen.lines([f"you are {space.me} in {where}; here: {others}. /help helps"])
-            known = {envelope.id for envelope in before}
-            for seen in space.proposals.open():
-                if seen.id in known:
-                    screen.lines([*described(self.seat, seen), *self._hint(seen.id)])
-        for envelope in since:
-            self._show(envelope)
-        return since
+        before = await space.recall()
+        if screen.as_json:
+            return
+        for envelope in before[-self._chosen.n :] if self._chosen.n > 0 else []:
+            screen.envelope(envelope)
+        others = ", ".join(space.roster) or "nobody else"
+        where = self._where.space or "the space"
+        screen.lines([f"you are {space.me} in {where}; here: {others}. /help helps"])
+        known = {envelope.id for envelope in before}
+        for seen in space.proposals.open():
+            if seen.id in known:
+                screen.lines([*described(self.seat, seen), *self._hint(seen.id)])
 
     # Hearing
 
-    async def _hear(self, feed: Feed[Envelope], shown: list[Envelope]) -> None:
-        from moot.cli.talking.hearing import without
+    async def _hear(self, coming: AsyncIterator[Envelope | Gap]) -> None:
         from moot.participant import Gap
 
-        async for item in without(feed, shown):
+        async for item in coming:
             if isinstance(item, Gap):
                 self._screen.gap(item)
             else:

@@ -14,7 +14,6 @@ from moot.protocol.envelope import Envelope
 
 if TYPE_CHECKING:
     from moot.participant import Gap
-    from moot.participant.listening import Feed
 
 _EXAMPLES = """\
 examples:
@@ -61,19 +60,16 @@ def run(chosen: argparse.Namespace) -> int:
 
 async def _tail(chosen: argparse.Namespace) -> int:
     from moot.cli.talking import where_of
-    from moot.cli.talking.hearing import heard_in, split
     from moot.cli.talking.operations import EXIT_OUTSIDE
-    from moot.cli.talking.past import past_of
     from moot.participant import Gap, connect
 
     where = where_of(chosen)
     shown = 0
-    async with (
-        connect(where.url, where.space, where.token.reveal(), passive=True) as space,
-        heard_in(space) as feed,
-    ):
-        before, since = split(space, await past_of(where, space.me))
-        async for item in _messages(before, since, feed, chosen):
+    async with connect(where.url, where.space, where.token.reveal(), passive=True) as space:
+        # Before anything is waited for: from here on nothing is missed.
+        coming = space.envelopes(own=True)
+        before = await space.recall() if chosen.n > 0 else []
+        async for item in _messages(before, coming, chosen):
             if isinstance(item, Gap):
                 _show_gap(item, chosen)
             elif _show(item, chosen):
@@ -86,18 +82,12 @@ async def _tail(chosen: argparse.Namespace) -> int:
 
 
 async def _messages(
-    before: list[Envelope], since: list[Envelope], feed: Feed[Envelope], chosen: argparse.Namespace
+    before: list[Envelope], coming: AsyncIterator[Envelope | Gap], chosen: argparse.Namespace
 ) -> AsyncIterator[Envelope | Gap]:
     """What is wanted of the latest ones that the gateway remembers, then of those that come."""
-    from moot.cli.talking.hearing import without
-
-    if chosen.n > 0:
-        for envelope in [each for each in before if _wanted(each, chosen)][-chosen.n :]:
-            yield envelope
-    for envelope in since:
-        if _wanted(envelope, chosen):
-            yield envelope
-    async for item in without(feed, since):
+    for envelope in [each for each in before if _wanted(each, chosen)][-chosen.n :]:
+        yield envelope
+    async for item in coming:
         if not isinstance(item, Envelope) or _wanted(item, chosen):
             yield item
 

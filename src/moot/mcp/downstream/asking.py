@@ -55,12 +55,7 @@ class Asking:
 
     async def decided(self, pending: Pending, client: Client) -> JsonObject:
         """What the client gets for a call that somebody has to decide on; raises McpError."""
-        try:
-            return await self._decided(pending, client, 0)
-        except asyncio.CancelledError:
-            # Nobody waits for it any more: whoever would decide should not have to.
-            await _withdrawn(pending, "cancelled by the client")
-            raise
+        return await self._waited(pending, client, 0)
 
     def resumed(self, request: Request, client: Client) -> Awaitable[JsonObject] | None:
         """If this request answers "wait or withdraw?": what comes of it. None: an ordinary request."""
@@ -82,7 +77,15 @@ class Asking:
             elif choice == "later":
                 self._counts.channel("pending")
                 return pending.pending_result()
-        return await self._decided(pending, client, round)
+        return await self._waited(pending, client, round)
+
+    async def _waited(self, pending: Pending, client: Client, round: int) -> JsonObject:
+        try:
+            return await self._decided(pending, client, round)
+        except asyncio.CancelledError:
+            # Nobody waits for it any more: whoever would decide should not have to.
+            await _withdrawn(pending, "cancelled by the client")
+            raise
 
     async def _decided(self, pending: Pending, client: Client, round: int) -> JsonObject:
         await self._wait(pending.decided, self._limits.decision_seconds, pending, client)

@@ -29,6 +29,7 @@ from moot.mcp.downstream.streams import STATUSES, EventStream, Hanging, Receive,
 from moot.mcp.eras import (
     HANDSHAKE_VERSIONS,
     HEADER_MISMATCH,
+    INTERNAL_ERROR,
     PROTOCOL_VERSION_KEY,
     JsonObject,
 )
@@ -79,6 +80,11 @@ class HttpFace:
             await respond(send, refusal.status, refusal.body, refusal.headers)
         except BadMessage as fault:
             await respond(send, 400, jsontext.encode(error_of(fault.id, fault)))
+        except Exception:
+            # A request's task: the client gets no detail.
+            log.exception("a request could not be handled")
+            hidden = McpError(INTERNAL_ERROR, "internal error; the log says why")
+            await respond(send, 500, jsontext.encode(error_of(None, hidden)))
 
     async def _route(
         self,

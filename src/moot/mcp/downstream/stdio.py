@@ -20,7 +20,6 @@ from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.handshake import HandshakeSession
 from moot.mcp.downstream.rpc import (
     BadMessage,
-    Notification,
     Request,
     RequestId,
     error_of,
@@ -61,13 +60,15 @@ class StdioConnection:
             self._face.counts.faults += 1
             self._write(error_of(fault.id, fault))
             return
-        if isinstance(message, Request) and stateless.is_stateless(message.params):
-            self._stateless(message)
-        elif isinstance(message, Notification) and message.method == "notifications/cancelled":
-            # Both eras cancel alike here, and share their ids.
-            self._session.receive(message)
-        else:
-            self._session.receive(message)
+        try:
+            if isinstance(message, Request) and stateless.is_stateless(message.params):
+                self._stateless(message)
+            else:
+                # Notifications too: both eras cancel alike here, and share their ids.
+                self._session.receive(message)
+        except Exception:
+            # A connection's task: one message must not end it.
+            log.exception("a message could not be taken")
 
     def close(self) -> None:
         self._session.close()

@@ -143,10 +143,10 @@ class Folder:
                 handle = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
             except OSError as fault:
                 raise Denied(f"{path} cannot be read: {_why(fault)}") from None
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise Denied(f"{path} is not a file")
         with open(handle, "rb") as opened:
-            facts = os.fstat(opened.fileno())
-            if not stat.S_ISREG(facts.st_mode):
-                raise Denied(f"{path} is not a file")
             data = opened.read(limit + 1)
         if len(data) > limit:
             raise Denied(f"{path} has more than {limit} bytes: read some of its lines (first_line, lines)")

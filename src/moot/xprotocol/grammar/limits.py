@@ -39,7 +39,8 @@ AUTOMATON_STEPS: Final = 6_000
 AUTOMATON_STATES: Final = 1_200
 # All automata of one grammar together, in elementary steps: some seconds.
 AUTOMATON_WORK: Final = 3_000_000
-# Rules that an automaton may cost when it is written without recursion.
+# States and rules of an automaton that is written without recursion.
+FOLDED_STATES: Final = 48
 FOLDED_WAYS: Final = 400
 
 # Numbers: 308 digits are the most that always fit a double, and 1e999 is no number to many JSON readers.

@@ -7,6 +7,7 @@ Expressions are values: two that look alike are one, so that the same shape neve
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -136,6 +137,8 @@ class RuleBook:
         self._by_body: dict[Expr, Ref] = {}
         self._counters: dict[str, int] = {}
         self.work = Work()
+        # What `strings` has made, with what it noted.
+        self.strings: dict[Hashable, tuple[Expr, tuple[str, ...]]] = {}
         # Whether there are objects or arrays that begin alike and must be told apart later.
         self.overlapping = False
 

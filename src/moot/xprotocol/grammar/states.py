@@ -9,7 +9,7 @@ from __future__ import annotations
 from moot.xprotocol.grammar.automata import Automaton
 from moot.xprotocol.grammar.charsets import NONE, CharSet
 from moot.xprotocol.grammar.jsontext import QUOTE, spelled
-from moot.xprotocol.grammar.limits import FOLDED_WAYS
+from moot.xprotocol.grammar.limits import FOLDED_STATES, FOLDED_WAYS
 from moot.xprotocol.grammar.rules import EMPTY, NEVER, Expr, Ref, RuleBook, alt, joined, seq
 
 _START, _END = -1, -2
@@ -19,7 +19,8 @@ def from_automaton(book: RuleBook, machine: Automaton, *, hint: str) -> Expr:
     """The texts of an automaton with their quotes."""
     if machine.is_empty():
         return NEVER
-    folded = _folded(book, machine, hint=hint) if _has_long_cycle(machine) else None
+    small = len(machine.table) <= FOLDED_STATES
+    folded = _folded(book, machine, hint=hint) if small and _has_long_cycle(machine) else None
     if folded is None:
         return _state_by_state(book, machine, hint=hint)
     return seq(QUOTE, folded, QUOTE)

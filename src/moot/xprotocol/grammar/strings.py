@@ -59,6 +59,20 @@ def string(
 
     What cannot be said is noted and left wider.
     """
+    key = (bounds, tuple(demands))
+    if key not in book.strings:
+        # The same string often stands in several ways of one schema, and automata cost time.
+        noted: list[str] = []
+        book.strings[key] = _string(book, bounds, demands, hint=hint, note=noted.append), tuple(noted)
+    expr, notes = book.strings[key]
+    for words in notes:
+        note(words)
+    return expr
+
+
+def _string(
+    book: RuleBook, bounds: StringBounds, demands: Sequence[Language], *, hint: str, note: Note
+) -> Expr:
     low, high = countable(bounds.low, bounds.high, "Length", note)
     if high is not None and high < low:
         return NEVER

@@ -9,7 +9,6 @@ average is looked up when somebody asks, so answers depend on the documents alon
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import log
 from typing import Final
 
@@ -29,18 +28,6 @@ SIGNAL: Final = 1 / 6
 _NOWHERE: Final[Mapping[int, float]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A document as it is indexed."""
-
-    length: float
-    terms: tuple[str, ...]
-    signals: tuple[str, ...]
-
-
-_NO_ENTRY: Final = _Entry(0.0, (), ())
-
-
 class Postings:
     """Documents by the terms in them. Each has a slot, which another gets when it has gone.
 
@@ -50,12 +37,13 @@ class Postings:
 
     __slots__ = (
         "_counts",
-        "_entries",
         "_free",
-        "_norms",
+        "_lengths",
         "_shares",
         "_signals",
+        "_signals_of",
         "_slots",
+        "_terms_of",
         "_total",
         "keys",
         "spelling",
@@ -66,14 +54,15 @@ class Postings:
         self.keys: list[str] = []
         self.texts: list[str] = []
         self._slots: dict[str, int] = {}
-        self._entries: list[_Entry] = []
+        self._lengths: list[float] = []
+        self._terms_of: list[tuple[str, ...]] = []
+        self._signals_of: list[tuple[str, ...]] = []
         self._free: list[int] = []
         self._counts: dict[str, dict[int, float]] = {}
         self._signals: dict[str, set[int]] = {}
         # A sum of whole numbers, so exact, whatever comes and goes.
         self._total = 0.0
         # What follows from all documents together. Found when asked for, and forgotten with every change.
-        self._norms: list[float] = []
         self._shares: dict[str, Mapping[int, float]] = {}
         self.spelling = Spelling()
 
@@ -97,7 +86,10 @@ class Postings:
                 counts[term] = counts.get(term, 0.0) + weight
         signals = dict.fromkeys(term for text in document.signals for term in prose_terms(text))
         others = tuple(term for term in signals if term not in counts)
-        slot = self._taken(document.key, f" {' | '.join(texts)} ", _Entry(length, tuple(counts), others))
+        slot = self._free.pop() if self._free else self._grown()
+        self._slots[document.key] = slot
+        self.keys[slot], self.texts[slot] = document.key, f" {' | '.join(texts)} "
+        self._lengths[slot], self._terms_of[slot], self._signals_of[slot] = length, tuple(counts), others
         for term, count in counts.items():
             found = self._counts.get(term)
             if found is None:
@@ -107,7 +99,7 @@ class Postings:
         for term in others:
             self._signals.setdefault(term, set()).add(slot)
         self._total += length
-        self._forget()
+        self._shares.clear()
         return slot
 
     def remove(self, key: str) -> int | None:
@@ -115,22 +107,22 @@ class Postings:
         slot = self._slots.pop(key, None)
         if slot is None:
             return None
-        entry = self._entries[slot]
-        for term in entry.terms:
+        for term in self._terms_of[slot]:
             counts = self._counts[term]
             del counts[slot]
             if not counts:
                 del self._counts[term]
                 self.spelling.discard(term)
-        for term in entry.signals:
+        for term in self._signals_of[slot]:
             signals = self._signals[term]
             signals.discard(slot)
             if not signals:
                 del self._signals[term]
-        self._entries[slot], self.keys[slot], self.texts[slot] = _NO_ENTRY, "", ""
+        self._total -= self._lengths[slot]
+        self.keys[slot], self.texts[slot] = "", ""
+        self._lengths[slot], self._terms_of[slot], self._signals_of[slot] = 0.0, (), ()
         self._free.append(slot)
-        self._total -= entry.length
-        self._forget()
+        self._shares.clear()
         return slot
 
     def knows(self, term: str) -> bool:
@@ -145,35 +137,22 @@ class Postings:
         """Where a term is, and how much it makes of each document there: 0 to 1."""
         found = self._shares.get(term)
         if found is None:
-            if not self._norms:
-                self._norms = self._measured()
-            norms = self._norms
-            signals = dict.fromkeys(self._signals.get(term, ()), SIGNAL)
-            counts = self._counts.get(term, _NOWHERE)
-            found = signals | {slot: count / (count + norms[slot]) for slot, count in counts.items()}
+            lengths, average = self._lengths, self._total / len(self._slots) if self._total else 1.0
+            flat, slope = K1 * (1 - B), K1 * B / average
+            found = dict.fromkeys(self._signals.get(term, ()), SIGNAL)
+            for slot, count in self._counts.get(term, _NOWHERE).items():
+                found[slot] = count / (count + flat + slope * lengths[slot])
             self._shares[term] = found
         return found
 
-    def _measured(self) -> list[float]:
-        """K1, times how much longer than the average a document is."""
-        average = self._total / len(self._slots) if self._total else 1.0
-        return [K1 * (1 - B + B * entry.length / average) for entry in self._entries]
-
-    def _forget(self) -> None:
-        self._norms = []
-        self._shares.clear()
-
-    def _taken(self, key: str, text: str, entry: _Entry) -> int:
-        if self._free:
-            slot = self._free.pop()
-            self.keys[slot], self.texts[slot], self._entries[slot] = key, text, entry
-        else:
-            slot = len(self._entries)
-            self.keys.append(key)
-            self.texts.append(text)
-            self._entries.append(entry)
-        self._slots[key] = slot
-        return slot
+    def _grown(self) -> int:
+        """One slot more."""
+        self.keys.append("")
+        self.texts.append("")
+        self._lengths.append(0.0)
+        self._terms_of.append(())
+        self._signals_of.append(())
+        return len(self.keys) - 1
 
 
 def _fields(document: Document) -> Iterator[tuple[list[str], float]]:

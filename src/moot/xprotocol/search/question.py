@@ -14,7 +14,8 @@ from moot.xprotocol.search.words import clauses, query_terms
 
 # Twice the longest question of the public benchmarks: a page of text.
 QUERY_CHARS: Final = 4_096
-# Distinct terms of one question; the first ones count.
+# The first words of a question, and the distinct terms among them, that are looked at.
+QUERY_WORDS: Final = 400
 QUERY_TERMS: Final = 128
 # Words that no document has are compared with those that look alike; so many of them in one question.
 UNKNOWN_TERMS: Final = 8
@@ -63,7 +64,11 @@ def read_question(text: str, postings: Postings) -> Question:
             "say what is to be done, without the data to do it with",
             limit="QUERY_CHARS",
         )
-    parts = [(part, query_terms(part, postings.knows)) for part in clauses(text)]
+    parts, left = [], QUERY_WORDS
+    for part in clauses(text):
+        its_terms = query_terms(part, left, postings.knows)
+        left -= len(its_terms)
+        parts.append((part, its_terms))
     terms = [term for _, its_terms in parts for term in its_terms]
     evidence, places = _gathered(dict.fromkeys(terms), postings)
     pairs = _paired(terms, evidence)

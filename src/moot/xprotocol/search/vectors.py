@@ -121,12 +121,13 @@ class AskedVectors:
         import numpy
 
         likeness = numpy.einsum("ij,j->i", self._rows, self._asked[0])
-        if allowed is None and most < len(likeness):
-            found = numpy.argpartition(-likeness, most)[:most]
-        else:
-            found = numpy.argsort(-likeness, kind="stable")
-        slots = (int(slot) for slot in found if likeness[slot] > 0)
-        return list(islice(slots if allowed is None else filter(allowed, slots), most))
+        if allowed is not None:
+            ordered = numpy.argsort(-likeness, kind="stable")
+            return list(islice((int(slot) for slot in ordered if likeness[slot] > 0 and allowed(slot)), most))
+        lowest = numpy.partition(likeness, -most)[-most] if most < len(likeness) else 0.0
+        # All that share the last place: which of them has which slot must not matter.
+        found: list[int] = numpy.flatnonzero((likeness >= lowest) & (likeness > 0)).tolist()
+        return found
 
     def likeness(self, slots: Sequence[int]) -> list[list[float]]:
         """For each text, how close each document is: 0 to 1, and 0 for those that point away."""

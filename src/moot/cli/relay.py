@@ -1,0 +1,123 @@
+"""`moot relay`: an event relay, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+_EXAMPLES = """\
+examples:
+  moot relay                                        on 127.0.0.1:8765, events in .moot/relay
+  moot relay --port 0 --data /tmp/events            a free port; the first line says which
+  moot relay --host 0.0.0.0 --url wss://relay.example.org --data /var/lib/moot-relay
+                                                    behind a proxy that ends TLS
+
+Clients prove their keys to the address that they dialled, so a relay that others reach under another name
+than it listens on has to be told that name with --url. Look inside with `moot store list DATA`.
+"""
+
+
+def add_commands(commands: Any) -> None:
+    parser = commands.add_parser(
+        "relay",
+        help="run an event relay for XProtocol endpoints",
+        description="Runs an XProtocol event relay (profile xp1). It takes signed events only, keeps them "
+        "until they expire, and hands them on, unread and unchanged, to whoever has proven to hold the key "
+        "that they are for. A sender is told OK when its event is on disk. Ctrl-C and SIGTERM stop it.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="listen on this address (default 127.0.0.1)")
+    add("--port", type=int, default=8765, help="listen on this port; 0 takes a free one (default 8765)")
+    add(
+        "--data",
+        type=Path,
+        default=Path(".moot/relay"),
+        metavar="DIR",
+        help="where events are kept (default .moot/relay)",
+    )
+    add(
+        "--url",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="ws:// or wss:// address under which clients reach this relay; may be given several times",
+    )
+    add("--max-events", type=int, metavar="N", help="keep at most so many events (default 1,000,000)")
+    add(
+        "--max-events-per-sender",
+        type=int,
+        metavar="N",
+        help="keep at most so many events of one key (default 100,000)",
+    )
+    add(
+        "--no-rate-limits",
+        action="store_true",
+        help="let connections and senders be as fast as they can; for closed networks and measurements",
+    )
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="default info")
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    import uvloop
+
+    uvloop.run(_serve(chosen))
+    return 0
+
+
+async def _serve(chosen: argparse.Namespace) -> None:
+    import asyncio
+    import logging
+    import signal
+
+    from moot import logs
+    from moot.relay.server import running_relay
+
+    settings = _settings(chosen)
+    logs.set_up(chosen.log_level, "text")
+    # uvicorn tells of its own starting and stopping; ours say it better.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with running_relay(settings) as relay:
+        print(f"moot relay listening on {relay.url}", flush=True)
+        await stop.wait()
+
+
+def _settings(chosen: argparse.Namespace) -> Any:
+    from dataclasses import replace
+
+    from moot.errors import UsageError
+    from moot.net.http import DoorLimits
+    from moot.relay.settings import RelayLimits, RelaySettings
+    from moot.store.events import StoreLimits
+
+    if not 0 <= chosen.port <= 65_535:
+        raise UsageError(f"--port {chosen.port}: a port is a number from 0 to 65535")
+    store = StoreLimits()
+    for name, value in (
+        ("events", chosen.max_events),
+        ("events_per_sender", chosen.max_events_per_sender),
+    ):
+        if value is None:
+            continue
+        if value < 1:
+            raise UsageError(f"--max-{name.replace('_', '-')} {value}: at least 1")
+        store = replace(store, **{name: value})
+    limits, door = RelayLimits(), DoorLimits(max_connections=10_000)
+    if chosen.no_rate_limits:
+        limits = replace(limits, events_per_second=0, sender_events_per_second=0, requests_per_second=0)
+    return RelaySettings(
+        data=chosen.data,
+        host=chosen.host,
+        port=chosen.port,
+        urls=tuple(chosen.url),
+        limits=limits,
+        store=store,
+        door=door,
+    )

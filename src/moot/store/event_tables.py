@@ -1,0 +1,155 @@
+"""The file of events, `DATA/events.sqlite`: its tables, how it is opened, and that one process writes it.
+
+    events       every event with its bytes as they came, and the members that are asked for
+    annotations  what somebody noted about an event; events themselves are never changed
+    seen         ids that a receiver has acted on (see `event_seen`)
+    facts        small numbers that must outlive a restart
+
+WAL lets others read while one writes; FULL makes every commit an fsync, because a sender that was told OK
+forgets the event.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from moot.errors import UsageError
+from moot.store.segments import make_folder
+
+FILE_NAME: Final = "events.sqlite"
+_LOCK_NAME: Final = "events.lock"
+_VERSION: Final = 1
+# Another reader's checkpoint may hold the file for a moment.
+_BUSY_SECONDS: Final = 5.0
+
+# `seq` is the order in which events were committed. `keep_until` is null for what is kept for good.
+# One index for each question, each with the time behind it: answers come in the order of time.
+_TABLES: Final = """
+CREATE TABLE events (seq INTEGER PRIMARY KEY, id BLOB NOT NULL, kind TEXT NOT NULL, sender TEXT NOT NULL,
+  recipient TEXT, correlation_id TEXT, timestamp INTEGER NOT NULL, expires_at INTEGER NOT NULL,
+  keep_until INTEGER, received_at INTEGER NOT NULL, raw BLOB NOT NULL);
+CREATE UNIQUE INDEX events_id ON events (id);
+CREATE INDEX events_recipient ON events (recipient, timestamp) WHERE recipient IS NOT NULL;
+CREATE INDEX events_sender ON events (sender, timestamp);
+CREATE INDEX events_kind ON events (kind, timestamp);
+CREATE INDEX events_correlation ON events (correlation_id, timestamp) WHERE correlation_id IS NOT NULL;
+CREATE INDEX events_announce ON events (sender) WHERE kind = 'xp.endpoint.announce';
+CREATE INDEX events_end ON events (keep_until) WHERE keep_until IS NOT NULL;
+CREATE TABLE annotations (event_id BLOB NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+  noted_at INTEGER NOT NULL, PRIMARY KEY (event_id, name)) WITHOUT ROWID;
+CREATE TABLE seen (id BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX seen_end ON seen (until);
+CREATE TABLE facts (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+def connect_writing(path: Path) -> sqlite3.Connection:
+    """The connection that writes; makes the file when there is none. Raises UsageError."""
+    try:
+        make_folder(path.parent)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+    except (OSError, sqlite3.Error) as fault:
+        raise _unusable(path, fault) from fault
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        version = _version_of(connection)
+        if version == 0:
+            connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
+        else:
+            _check_version(version)
+    except sqlite3.Error as fault:
+        connection.close()
+        raise _unusable(path, fault) from fault
+    return connection
+
+
+def connect_reading(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write; others may write meanwhile. Raises UsageError."""
+    if not path.is_file():
+        raise UsageError(
+            f"no events in {path.parent}: name the data folder of a relay, an adapter or a devserver"
+        )
+    try:
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode=ro",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+    except sqlite3.Error as fault:
+        raise _unusable(path, fault) from fault
+    try:
+        _check_version(_version_of(connection))
+    except sqlite3.Error as fault:
+        connection.close()
+        raise _unusable(path, fault) from fault
+    return connection
+
+
+def lock(folder: Path) -> int:
+    """Hold the folder's events for this process alone; give the descriptor to `os.close` at the end."""
+    try:
+        make_folder(folder)
+        held = os.open(folder / _LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise _unusable(folder, fault) from fault
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        raise UsageError(
+            f"another process writes the events in {folder}: stop it first, or name another folder"
+        ) from None
+    return held
+
+
+def ids_that_start(connection: sqlite3.Connection, start: str, most: int) -> list[str]:
+    """The ids of events that begin with these hexadecimal digits, at most so many."""
+    if not 0 < len(start) <= 64 or not set(start) <= set("0123456789abcdef"):
+        return []
+    low, high = bytes.fromhex(start.ljust(64, "0")), bytes.fromhex(start.ljust(64, "f"))
+    rows = connection.execute(
+        "SELECT id FROM events WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", (low, high, most)
+    )
+    return [id.hex() for (id,) in rows]
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing; on disk when the block is left."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version_of(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _check_version(version: int) -> None:
+    if version != _VERSION:
+        raise sqlite3.DatabaseError(f"it is of version {version}, this program knows version {_VERSION}")
+
+
+def _unusable(path: Path, fault: Exception) -> UsageError:
+    return UsageError(
+        f"cannot use {path}: {fault}. Free the disk or correct its rights, restore the file from a copy, "
+        "or move it away to begin with an empty one"
+    )

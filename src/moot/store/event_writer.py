@@ -1,0 +1,242 @@
+"""One thread that writes events, and commits that many share.
+
+Whatever was asked for while a commit was under way becomes the next one: a lone event is on disk at once, a
+flood is written by the hundred with one fsync. The loop hands over a list and gets it back; no event crosses
+between the threads alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, Literal, NamedTuple
+
+from moot.store.event_tables import transaction
+from moot.xprotocol.events import ANNOUNCE
+
+log = logging.getLogger(__name__)
+
+# stored: on disk. duplicate: it was there. superseded: an announce, and a newer one is there. full: no room.
+# failed: the disk does not take it.
+Added = Literal["stored", "duplicate", "superseded", "full", "failed"]
+
+# SQLite's own bound on values in one statement is 32,766 here, and 999 in old builds.
+_IDS_AT_ONCE: Final = 500
+# After a fault of the disk, before what must not be lost is tried again.
+_RETRY_SECONDS: Final = 0.5
+_REMEMBER: Final = "INSERT OR REPLACE INTO seen VALUES (?, ?)"
+_INSERT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class Row(NamedTuple):
+    """One event on its way to the table; the order is the table's."""
+
+    seq: int
+    id: bytes
+    kind: str
+    sender: str
+    recipient: str | None
+    correlation_id: str | None
+    timestamp: int
+    expires_at: int
+    keep_until: int | None
+    received_at: int
+    raw: bytes
+
+
+class Outcome(NamedTuple):
+    """What became of one row; `removed` counts announces of the same sender that gave way to it."""
+
+    added: Added
+    removed: int = 0
+
+
+# Called on the loop, once, after the commit.
+Settled = Callable[[Outcome], None]
+# Something else to do in the same commit, and what to do with its result on the loop.
+Work = Callable[[sqlite3.Connection], Any]
+Finished = Callable[[Any, sqlite3.Error | None], None]
+
+
+class _Group:
+    """What shares one commit: rows, seen ids, then other work in its order."""
+
+    __slots__ = ("rows", "seen", "waiting", "works")
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Row, Settled]] = []
+        self.seen: list[tuple[bytes, int]] = []
+        self.works: list[tuple[Work, Finished]] = []
+        self.waiting: list[asyncio.Future[None]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.seen or self.works)
+
+
+class EventWriter:
+    """Belongs to the loop that made it; all its calls are made from there."""
+
+    def __init__(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._loop = loop
+        self._groups: SimpleQueue[_Group | None] = SimpleQueue()
+        self._next = _Group()
+        # Being committed right now.
+        self._current: _Group | None = None
+        self._scheduled = False
+        self._closing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        # Daemon: a disk that hangs must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+
+    def add(self, row: Row, settled: Settled) -> None:
+        """Write one event with the next commit."""
+        self._next.rows.append((row, settled))
+        if self._current is None and not self._scheduled:
+            self._schedule()
+
+    def remember(self, id: bytes, until: int) -> None:
+        """Keep an id that was acted on; written again and again until the disk takes it."""
+        self._next.seen.append((id, until))
+        if self._current is None and not self._scheduled:
+            self._schedule()
+
+    async def committed(self) -> None:
+        """Wait until all that was asked for so far is on disk; raises sqlite3.Error when it is not."""
+        group = self._next or self._current
+        if group is not None and group:
+            waiter = self._loop.create_future()
+            group.waiting.append(waiter)
+            await waiter
+
+    def work(self, work: Work, finished: Finished) -> None:
+        """Do something else inside the next commit."""
+        self._next.works.append((work, finished))
+        if self._current is None and not self._scheduled:
+            self._schedule()
+
+    async def close(self) -> None:
+        """Write what was asked for, and let go of the file."""
+        self._closing = True
+        await self._idle.wait()
+        self._groups.put(None)
+        await self._loop.run_in_executor(None, self._thread.join)
+
+    def _schedule(self) -> None:
+        # At the end of this tick: what one read from a socket brings is committed together.
+        self._scheduled = True
+        self._idle.clear()
+        self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._scheduled = False
+        self._current, self._next = self._next, _Group()
+        self._groups.put(self._current)
+
+    def _committed(
+        self, group: _Group, outcomes: Sequence[Outcome], results: list[Any], fault: sqlite3.Error | None
+    ) -> None:
+        self._current = None
+        if fault is not None and group.seen:
+            self._next.seen[:0] = group.seen
+        if self._next and fault is None:
+            # Before the callbacks: the disk works while they run.
+            self._hand_over()
+        for (_, settled), outcome in zip(group.rows, outcomes, strict=True):
+            settled(outcome)
+        for (_, finished), result in zip(group.works, results, strict=True):
+            finished(result, fault)
+        for waiter in group.waiting:
+            if waiter.done():
+                continue
+            if fault is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(fault)
+        if self._current is not None or self._scheduled:
+            return
+        if self._next:
+            self._scheduled = True
+            self._loop.call_later(_RETRY_SECONDS, self._hand_over)
+        if not self._next or self._closing:
+            # When the disk takes nothing, an end must not wait for it.
+            self._idle.set()
+
+    # In the thread
+
+    def _run(self) -> None:
+        while (group := self._groups.get()) is not None:
+            outcomes: Sequence[Outcome]
+            fault: sqlite3.Error | None = None
+            try:
+                with transaction(self._connection):
+                    outcomes = insert(self._connection, [row for row, _ in group.rows])
+                    if group.seen:
+                        self._connection.executemany(_REMEMBER, group.seen)
+                    results = [work(self._connection) for work, _ in group.works]
+            except sqlite3.Error as error:
+                log.error("events cannot be written", extra={"fault": str(error), "events": len(group.rows)})
+                fault = error
+                outcomes = [Outcome("failed")] * len(group.rows)
+                results = [None] * len(group.works)
+            # The loop may have been closed by now: nobody is left to be told.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._committed, group, outcomes, results, fault)
+        self._connection.close()
+
+
+def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[Outcome]:
+    """Write those that are not there yet; one outcome for each row, in order."""
+    if not rows:
+        return []
+    known = _known(connection, rows)
+    outcomes: list[Outcome] = []
+    fresh: list[Row] = []
+    for row in rows:
+        if row.id in known:
+            outcomes.append(Outcome("duplicate"))
+            continue
+        known.add(row.id)
+        if row.kind == ANNOUNCE:
+            outcomes.append(_announce(connection, row))
+        else:
+            fresh.append(row)
+            outcomes.append(_STORED)
+    connection.executemany(_INSERT, fresh)
+    return outcomes
+
+
+_STORED: Final = Outcome("stored")
+
+
+def _known(connection: sqlite3.Connection, rows: Sequence[Row]) -> set[bytes]:
+    known: set[bytes] = set()
+    for start in range(0, len(rows), _IDS_AT_ONCE):
+        ids = [row.id for row in rows[start : start + _IDS_AT_ONCE]]
+        marks = ",".join("?" * len(ids))
+        found = connection.execute(f"SELECT id FROM events WHERE id IN ({marks})", ids)  # noqa: S608
+        known.update(id for (id,) in found)
+    return known
+
+
+def _announce(connection: sqlite3.Connection, row: Row) -> Outcome:
+    """xp1, Relay: of each sender the newest announce is kept; of two with one time the smaller id."""
+    others = connection.execute(
+        "SELECT seq, timestamp, id FROM events INDEXED BY events_announce "
+        "WHERE sender = ? AND kind = 'xp.endpoint.announce'",
+        (row.sender,),
+    ).fetchall()
+    if any((timestamp, row.id) > (row.timestamp, id) for _, timestamp, id in others):
+        return Outcome("superseded")
+    for seq, _, id in others:
+        connection.execute("DELETE FROM annotations WHERE event_id = ?", (id,))
+        connection.execute("DELETE FROM events WHERE seq = ?", (seq,))
+    connection.execute(_INSERT, row)
+    return Outcome("stored", len(others))

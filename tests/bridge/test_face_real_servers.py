@@ -1,0 +1,83 @@
+"""Servers of others in one space, used by the official SDK's client through the face in both eras."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+
+from moot.bridge.face.tools import OWN_NAMES
+from tests.bridge.face_room import show
+from tests.bridge.rooms import HOST, bridged_room
+from tests.bridge.test_real_servers import ERAS, EVERYTHING, MEMORY, TIME, Calls, filesystem, git, join_all
+from tests.gateway.lab import on_loop
+
+# Of 2025-11-25's experiment with tasks: runs only for clients that take part in it, and the SDK's does not.
+EXPERIMENT = "simulate-research-query"
+
+
+async def elicited(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    if getattr(params, "mode", "form") == "url":
+        return types.ElicitResult(action="accept")
+    return types.ElicitResult(action="accept", content={"name": "alice", "interpretation": "general"})
+
+
+async def sampled(_: Any, _params: Any) -> types.CreateMessageResult:
+    content = types.TextContent(type="text", text="sampled")
+    return types.CreateMessageResult(role="assistant", content=content, model="m", stop_reason="endTurn")
+
+
+async def rooted(_: Any) -> types.ListRootsResult:
+    return types.ListRootsResult.model_validate({"roots": [{"uri": "file:///srv", "name": "srv"}]})
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir()
+    for arguments in (
+        ("init", "-q", "-b", "main"),
+        ("config", "user.email", "a@example.org"),
+        ("config", "user.name", "A"),
+        ("commit", "-q", "--allow-empty", "-m", "first"),
+    ):
+        subprocess.run(["git", *arguments], cwd=folder, check=True)  # noqa: S603, S607
+    (folder / "b.txt").write_text("b")
+    return folder
+
+
+async def use(client: Any, calls: Calls) -> int:
+    for tool, (arguments, says) in calls.items():
+        result = await client.call_tool(tool, arguments)
+        shown = " ".join(block.model_dump_json(by_alias=True) for block in result.content)
+        assert not result.is_error, (tool, shown)
+        assert says in shown, (tool, shown)
+    return len(calls)
+
+
+@on_loop
+async def test_every_tool_of_five_servers_is_listed_and_called_in_both_eras(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    async with bridged_room(tmp_path, dict.fromkeys(ERAS, HOST)) as space:
+        await join_all(space, files)
+        shown = await show(await space.join("bob"), space.stack)
+        for mode in ("legacy", "2026-07-28"):
+            below = files / mode
+            below.mkdir()
+            calls: list[Calls] = [
+                EVERYTHING,
+                filesystem(below) | {"list_allowed_directories": ({}, str(files))},
+                MEMORY,
+                TIME,
+                git(repository(tmp_path / f"repository-{mode}")),
+            ]
+            asked = shown.client(
+                mode, elicitation_callback=elicited, sampling_callback=sampled, list_roots_callback=rooted
+            )
+            async with asked as client:
+                listed = {tool.name for tool in (await client.list_tools()).tools}
+                assert listed == {*OWN_NAMES, EXPERIMENT, *(tool for each in calls for tool in each)}
+                assert sum([await use(client, each) for each in calls]) == 53
+                assert (await client.list_resources()).resources
+                assert (await client.list_prompts()).prompts

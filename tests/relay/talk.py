@@ -1,0 +1,100 @@
+"""A client of a relay that says exactly what it is told to, for tests; and events made right now."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+
+from moot.identity.keys import Identity
+from moot.relay.server import RelayServer, running_relay
+from moot.relay.settings import RelaySettings
+from moot.xprotocol.composing import publish
+from moot.xprotocol.events import ANNOUNCE, SignedDirected, SignedPublic
+from moot.xprotocol.relay_auth import prove
+from tests.xprotocol.people import ALICE, BOB, call
+
+PATIENCE = 15.0
+
+
+def event(sender: Identity = ALICE, recipient: Identity = BOB, **more: Any) -> SignedDirected:
+    return call(sender, recipient, **({"now": time.time()} | more))
+
+
+def announce(sender: Identity = ALICE, *, now: float | None = None, **payload: Any) -> SignedPublic:
+    return publish(sender, ANNOUNCE, payload, now=time.time() if now is None else now)
+
+
+class Talk:
+    """One connection."""
+
+    def __init__(self, socket: ClientConnection, url: str) -> None:
+        self.socket = socket
+        self.url = url
+        self.challenge = ""
+
+    async def say(self, *message: Any) -> None:
+        await self.socket.send(orjson.dumps(message).decode())
+
+    async def say_raw(self, text: str | bytes) -> None:
+        await self.socket.send(text)
+
+    async def hear(self) -> list[Any]:
+        async with asyncio.timeout(PATIENCE):
+            said = await self.socket.recv(decode=False)
+        heard: list[Any] = orjson.loads(said)
+        return heard
+
+    async def hear_raw(self) -> bytes:
+        async with asyncio.timeout(PATIENCE):
+            said = await self.socket.recv(decode=False)
+        assert isinstance(said, bytes)
+        return said
+
+    async def publish(self, raw: bytes) -> list[Any]:
+        """The OK for an event, on a connection without subscriptions."""
+        await self.socket.send(b'["EVENT",' + raw + b"]", text=True)
+        return await self.hear()
+
+    async def prove(self, identity: Identity, **more: Any) -> list[Any]:
+        options: dict[str, Any] = {"relay": self.url, "challenge": self.challenge, "now": time.time()} | more
+        proof = prove(identity, options["relay"], options["challenge"], now=options["now"])
+        await self.socket.send(b'["AUTH",' + proof + b"]", text=True)
+        return await self.hear()
+
+    async def stored(self, name: str, *filters: dict[str, Any]) -> list[bytes]:
+        """The raw events up to EOSE."""
+        await self.say("REQ", name, *filters)
+        head = b'["EVENT",' + orjson.dumps(name) + b","
+        found: list[bytes] = []
+        while (said := await self.hear_raw()).startswith(head):
+            found.append(said[len(head) : -1])
+        assert orjson.loads(said) == ["EOSE", name]
+        return found
+
+    async def closed(self) -> tuple[int, str]:
+        async with asyncio.timeout(PATIENCE):
+            await self.socket.wait_closed()
+        return self.socket.close_code or 1006, self.socket.close_reason or ""
+
+
+@asynccontextmanager
+async def talking(url: str, **options: Any) -> AsyncIterator[Talk]:
+    async with connect(url, max_size=None, close_timeout=1, **options) as socket:
+        talk = Talk(socket, url)
+        word, talk.challenge = await talk.hear()
+        assert word == "AUTH"
+        yield talk
+
+
+@asynccontextmanager
+async def relay_in(folder: Path, **settings: Any) -> AsyncIterator[RelayServer]:
+    options: dict[str, Any] = {"data": folder, "port": 0} | settings
+    async with running_relay(RelaySettings(**options)) as relay:
+        yield relay

@@ -1,0 +1,95 @@
+"""Every example runs as its page says: `moot up` on its folder, and the story comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from moot.participant import connect
+from tests.gateway.lab import on_loop
+from tests.up.lifted import PATIENCE, Lifted, lifted
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, name: str, *options: str) -> AsyncIterator[Lifted]:
+    """A copy of an example, so that what it writes stays out of the repository."""
+    folder = tmp_path / name
+    shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns(".moot", "out", "__pycache__"))
+    async with lifted(folder, *options) as up:
+        yield up
+
+
+def journal_of(up: Lifted, space: str) -> str:
+    """Everything that was said in a space so far."""
+    return "".join(path.read_text("utf-8") for path in (up.data / "spaces" / space / "journal").iterdir())
+
+
+def test_the_readme_of_the_examples_lists_them_all() -> None:
+    folders = {path.name for path in EXAMPLES.iterdir() if (path / "moot.yaml").exists()}
+    page = (EXAMPLES / "README.md").read_text("utf-8")
+    assert len(folders) == 4
+    assert all(f"| [{name}](" in page for name in folders)
+
+
+def test_the_tool_member_has_ten_lines_of_code() -> None:
+    text = (EXAMPLES / "tool-member/adder.py").read_text("utf-8")
+    code = [line for line in text.splitlines() if line.strip() and not line.startswith(("import", "from"))]
+    assert len(code) <= 10
+
+
+@on_loop
+async def test_the_tool_member_adds(tmp_path: Path) -> None:
+    async with running(tmp_path, "tool-member") as up:
+        await up.stands("adder", "running", joined=True)
+        async with connect(up.url, "sums", up.token("you")) as you:
+            assert (await you.call("adder", "add", {"a": 1, "b": 2})).structured == {"result": 3}
+
+
+@pytest.mark.requirement("MEW-9.4-1")
+@on_loop
+async def test_delegated_fulfilment_plays_by_itself(tmp_path: Path) -> None:
+    """MEW 9.4: proposer, human, orchestrator, worker; the last proposals are fulfilled by a rule."""
+    async with running(tmp_path, "delegated-fulfilment") as up:
+        await up.stands("proposer", "ended", restarts=0)
+        out = up.folder / "out"
+        reports = sorted(path.name for path in (out / "reports").iterdir())
+        assert reports == ["monday.md", "tuesday.md", "wednesday.md"]
+        assert not (out / "secrets.txt").exists()
+        said = journal_of(up, "newsroom")
+        assert "secrets.txt: human said no (unsafe): nobody needs secrets.txt" in said
+        assert said.count("fulfilled, the human said so") == 1
+        assert said.count("fulfilled, the rule says so") == 2
+        assert "orchestrator had it done, worker said: 28 characters written for orchestrator" in said
+
+
+@pytest.mark.requirement("MEW-3.10.3-4")
+@on_loop
+async def test_the_aggregator_gets_every_frame_and_the_bystander_none(tmp_path: Path) -> None:
+    async with running(tmp_path, "stream-aggregator") as up:
+        for number in (1, 2, 3):
+            await up.stands(f"sensor-{number}", "ended", restarts=0)
+        wanted = ("3 streams, 300 readings, mean 22.0", "I saw 3 streams and 0 frames")
+        async with asyncio.timeout(PATIENCE):
+            while not all(words in journal_of(up, "plant") for words in wanted):
+                await asyncio.sleep(0.05)
+
+
+@on_loop
+async def test_mew_and_mcpx_members_work_together(tmp_path: Path) -> None:
+    async with running(tmp_path, "mixed-dialects") as up:
+        await up.stands("apprentice", "ended", restarts=0)
+        said = journal_of(up, "border")
+        assert "six times seven is 42" in said
+        assert "done for apprentice: 72" in said
+        assert "clerk let me know that eight times nine is 72" in said
+        # Both were spoken, each by whom the configuration says.
+        assert '"dialect":"mcpx"' in said
+        assert '"mcpx/v0.1"' in said
+        assert '"mew/v0.4"' in said

@@ -1,0 +1,149 @@
+"""The file server's folder: nothing outside of it can be reached, whatever the path or the links."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from moot.up.servers.folder import ENTRIES, MATCHES, READ_BYTES, WRITE_BYTES, Denied, Folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "secret.txt").write_text("outside")
+    root = tmp_path / "shared"
+    (root / "sub").mkdir(parents=True)
+    (root / "a.txt").write_text("one\ntwo\nthree\n")
+    (root / "sub" / "b.txt").write_text("two, too\n")
+    (root / ".moot" / "tokens").mkdir(parents=True)
+    (root / ".moot" / "tokens" / "you.token").write_text("the-token")
+    (root / "moot.yaml").write_text("tokens: [the-token]")
+    return root
+
+
+def test_files_are_listed_read_written_edited_and_searched(root: Path) -> None:
+    folder = Folder(root)
+    assert folder.entries() == ["a.txt", "sub/"]
+    assert folder.entries("sub/") == ["b.txt"]
+    assert folder.read("a.txt") == "one\ntwo\nthree\n"
+    assert folder.read("./sub//b.txt") == "two, too\n"
+    assert folder.read("a.txt", 2, 1) == "two"
+    assert folder.search("two") == ["a.txt:2: two", "sub/b.txt:1: two, too"]
+    assert folder.search("two", "sub") == ["sub/b.txt:1: two, too"]
+    assert folder.write("new/deep/c.txt", "text") == "made new/deep/c.txt: 4 bytes"
+    assert (root / "new/deep/c.txt").read_text() == "text"
+    assert folder.write("a.txt", "é") == "replaced a.txt: 2 bytes"
+    assert folder.edit("sub/b.txt", "two,", "three,") == "replaced sub/b.txt: 11 bytes"
+    assert (root / "sub/b.txt").read_text() == "three, too\n"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret.txt", "sub/../../secret.txt", "/etc/passwd", "~/x", "sub/..", "..", "a\0b", "..\\secret",
+        ".moot/tokens/you.token", "sub/.hidden", "moot.yaml", "./moot.yaml", "space.yaml",
+    ],
+)  # fmt: skip
+def test_no_path_leads_out_or_to_what_is_not_shared(root: Path, path: str) -> None:
+    folder = Folder(root)
+    for act in (
+        lambda: folder.read(path),
+        lambda: folder.write(path, "x"),
+        lambda: folder.edit(path, "o", "x"),
+        lambda: folder.entries(path),
+        lambda: folder.search("o", path),
+    ):
+        with pytest.raises(Denied):
+            act()
+    assert (root.parent / "secret.txt").read_text() == "outside"
+    assert (root / ".moot/tokens/you.token").read_text() == "the-token"
+
+
+def test_links_are_neither_shown_nor_followed(root: Path) -> None:
+    (root / "link").symlink_to(root.parent / "secret.txt")
+    (root / "way-out").symlink_to(root.parent)
+    (root / "inner").symlink_to("a.txt")
+    folder = Folder(root)
+    assert folder.entries() == ["a.txt", "sub/"]
+    for path in ("link", "way-out/secret.txt", "inner"):
+        with pytest.raises(Denied, match="symbolic link"):
+            folder.read(path)
+        with pytest.raises(Denied, match="symbolic link"):
+            folder.write(path, "overwritten")
+    with pytest.raises(Denied):
+        folder.entries("way-out")
+    with pytest.raises(Denied):
+        folder.write("way-out/new/file.txt", "x")
+    assert folder.search("outside") == []
+    assert (root.parent / "secret.txt").read_text() == "outside"
+    assert sorted(os.listdir(root.parent)) == ["secret.txt", "shared"]
+
+
+def test_a_link_that_appears_between_two_steps_is_not_followed(root: Path) -> None:
+    """The folder was checked, then swapped: each step is opened by itself, so it does not matter."""
+    folder = Folder(root)
+    assert folder.read("sub/b.txt")
+    (root / "sub" / "b.txt").unlink()
+    (root / "sub").rmdir()
+    (root / "sub").symlink_to(root.parent)
+    with pytest.raises(Denied):
+        folder.read("sub/secret.txt")
+
+
+def test_devices_folders_and_pipes_are_no_files(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    folder = Folder(root)
+    for path in ("pipe", "sub"):
+        with pytest.raises(Denied):
+            folder.read(path)
+        with pytest.raises(Denied):
+            folder.write(path, "x")
+    with pytest.raises(Denied):
+        folder.read("none.txt")
+
+
+def test_everything_has_a_bound(root: Path) -> None:
+    folder = Folder(root)
+    (root / "long.txt").write_text("x" * (READ_BYTES + 1))
+    with pytest.raises(Denied, match="read some of its lines"):
+        folder.read("long.txt")
+    with pytest.raises(Denied, match="ask for fewer"):
+        folder.read("long.txt", 1, 1)
+    with pytest.raises(Denied, match=f"at most {WRITE_BYTES} bytes"):
+        folder.write("more.txt", "x" * (WRITE_BYTES + 1))
+    (root / "binary").write_bytes(b"\0\1")
+    (root / "latin").write_bytes(b"caf\xe9")
+    for path in ("binary", "latin"):
+        with pytest.raises(Denied, match="not text"):
+            folder.read(path)
+    (root / "many.txt").write_text("needle\n" * (MATCHES + 5))
+    assert len(folder.search("needle")) == MATCHES + 1
+    (root / "crowd").mkdir()
+    for number in range(ENTRIES + 3):
+        (root / "crowd" / str(number)).touch()
+    assert folder.entries("crowd")[-1] == "… and 3 more"
+
+
+def test_a_passage_is_edited_only_where_it_is_clear_which(root: Path) -> None:
+    folder = Folder(root)
+    (root / "t").write_text("a a")
+    for old, words in (("a", "stands 2 times"), ("b", "does not stand"), ("", "is empty")):
+        with pytest.raises(Denied, match=words):
+            folder.edit("t", old, "c")
+    assert (root / "t").read_text() == "a a"
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_mode(root: Path) -> None:
+    (root / "run.sh").write_text("old")
+    (root / "run.sh").chmod(0o750)
+    Folder(root).write("run.sh", "new")
+    assert stat.S_IMODE((root / "run.sh").stat().st_mode) == 0o750
+    assert [name for name in os.listdir(root) if name.endswith(".new")] == []
+
+
+def test_what_is_no_folder_cannot_be_shared(tmp_path: Path) -> None:
+    with pytest.raises(Denied):
+        Folder(tmp_path / "none")

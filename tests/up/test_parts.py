@@ -1,0 +1,223 @@
+"""Placeholders, logs, back-off and the environment of members."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from moot.config.gateway import Secret
+from moot.errors import UsageError
+from moot.up.leftovers import RunFile, began, end_leftovers, only_one
+from moot.up.logbook import Logbook
+from moot.up.placeholders import NotSet, Words
+from moot.up.processes import argument_list, member_environment, start
+from moot.up.servers.commands import OUTPUT_BYTES, run_program
+from moot.up.standing import BackOff, Patience
+from tests.gateway.lab import on_loop, soon
+from tests.up.lifted import is_running
+
+TOKEN = "t0ken-of-agent"
+
+
+def words(**more: object) -> Words:
+    facts: dict[str, object] = {
+        "gateway": "http://127.0.0.1:8080", "port": 8080, "space": "lab", "name": "agent",
+        "folder": Path("/srv/lab"), "token": Secret(TOKEN), "token_file": Path("/t/agent.token"),
+        "environ": {"KEY": "value", "EMPTY": ""},
+    }  # fmt: skip
+    return Words(**(facts | more))  # type: ignore[arg-type]  # facts of a test
+
+
+# Placeholders
+
+
+def test_placeholders_are_filled_in() -> None:
+    text = "${GATEWAY} ${PORT} ${SPACE} ${NAME} ${FOLDER} ${TOKEN} ${TOKEN_FILE} ${KEY}${EMPTY}"
+    filled = words().filled(text)
+    assert filled == f"http://127.0.0.1:8080 8080 lab agent /srv/lab {TOKEN} /t/agent.token value"
+    assert words().filled("$PORT $$ ${ $(x) {PORT} $${PORT}") == "$PORT $$ ${ $(x) {PORT} ${PORT}"
+
+
+def test_what_a_variable_holds_is_not_looked_into_again() -> None:
+    assert words(environ={"A": "${TOKEN}"}).filled("${A}") == "${TOKEN}"
+
+
+def test_what_is_not_set_is_told_or_left_out() -> None:
+    with pytest.raises(NotSet, match="the environment variable NOPE is not set"):
+        words().filled("x ${NOPE}")
+    assert words().variables({"A": "${KEY}", "B": "${NOPE}", "C": "1"}) == ({"A": "value", "C": "1"}, ["B"])
+    with pytest.raises(UsageError, match=r"use \$\{TOKEN\}"):
+        words(token_file=None).filled("${TOKEN_FILE}")
+    with pytest.raises(UsageError, match="one word"):
+        words().filled("${a b}")
+
+
+def test_words_show_no_token() -> None:
+    shown = repr(words(environ={"OTHER": "hush"}))
+    assert TOKEN not in shown
+    assert "hush" not in shown
+
+
+# Logs
+
+
+def test_a_token_is_blotted_out_however_it_arrives(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "agent.log"
+    book = Logbook(file, Secret(TOKEN))
+    for part in ("a ", TOKEN, " b\nsplit ", TOKEN[:5], TOKEN[5:], " end\n", "no newline ", TOKEN):
+        book.feed(part.encode())
+    book.close()
+    assert file.read_text() == "a [redacted] b\nsplit [redacted] end\nno newline [redacted]\n"
+    assert book.last_line == "no newline [redacted]"
+
+
+@pytest.mark.parametrize("size", [100, 4096, 65_530, 65_536])
+def test_a_token_in_a_line_without_end_is_blotted_out_too(tmp_path: Path, size: int) -> None:
+    book = Logbook(tmp_path / "log", Secret(TOKEN))
+    data = (b"x" * 65_530 + TOKEN.encode()) * 4
+    for place in range(0, len(data), size):
+        book.feed(data[place : place + size])
+    book.close()
+    text = (tmp_path / "log").read_text()
+    assert TOKEN not in text
+    assert text.count("[redacted]") == 4
+    assert text.count("x") == 4 * 65_530
+
+
+def test_a_log_is_bounded(tmp_path: Path) -> None:
+    book = Logbook(tmp_path / "log", Secret(TOKEN), file_bytes=1_000)
+    for number in range(500):
+        book.feed(f"line {number}\n".encode())
+    book.note("ended")
+    book.close()
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["log", "log.1"]
+    assert sum(file.stat().st_size for file in files) <= 2_000
+    assert files[0].read_text().endswith("line 499\n-- ended\n")
+
+
+# Back-off
+
+
+def test_pauses_double_and_begin_anew_after_steady_work() -> None:
+    back_off = BackOff(Patience(first_seconds=1, most_seconds=5, steady_seconds=60), draw=lambda: 1.0)
+    assert [back_off.after(0.1) for _ in range(5)] == [1, 2, 4, 5, 5]
+    assert [back_off.after(seconds) for seconds in (61, 1)] == [1, 2]
+    half = BackOff(Patience(first_seconds=1), draw=lambda: 0.0)
+    assert half.after(0) == 0.5
+
+
+# Processes
+
+
+def test_a_member_inherits_little_and_finds_this_installation_first() -> None:
+    here = str(Path(sys.executable).parent)
+    inherited = {"PATH": "/usr/bin:/bin", "HOME": "/h", "AWS_SECRET": "x", "LANG": "() { :; }"}
+    assert member_environment({"A": "1"}, inherited) == {
+        "PATH": f"{here}:/usr/bin:/bin",
+        "HOME": "/h",
+        "A": "1",
+    }
+    assert member_environment({"PATH": "/mine"}, inherited)["PATH"] == "/mine"
+
+
+def test_moot_is_this_installation_and_paths_are_from_where_it_runs(tmp_path: Path) -> None:
+    environment = {"PATH": "/usr/bin:/bin"}
+    assert argument_list("moot", ("x",), environment, tmp_path) == [sys.executable, "-m", "moot.cli", "x"]
+    tool = tmp_path / "tool.sh"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    assert argument_list("./tool.sh", (), environment, tmp_path) == [f"{tmp_path}/tool.sh"]
+    for command in ("tool.sh", "./none"):
+        with pytest.raises(UsageError, match="no such program"):
+            argument_list(command, (), environment, tmp_path)
+    with pytest.raises(UsageError, match="NUL"):
+        argument_list("sh", ("a\0",), environment, tmp_path)
+
+
+@on_loop
+async def test_a_group_ends_with_its_leader(tmp_path: Path) -> None:
+    """What a crashed member had started does not go on without it."""
+    output: list[bytes] = []
+    argv = ["/bin/sh", "-c", "sleep 1000 & echo $!; exit 7"]
+    running = await start(argv, environment={"PATH": "/bin:/usr/bin"}, cwd=tmp_path, on_output=output.append)
+    ended = await asyncio.wait_for(asyncio.shield(running.ended), 10)
+    assert str(ended) == "ended with exit code 7"
+    child = int(b"".join(output))
+    assert is_running(child)
+    running.kill()
+    await soon(lambda: not is_running(child))
+    # Its number may be somebody else's by now.
+    running.kill()
+    await running.stop()
+
+
+@on_loop
+async def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"folder .* is not there"):
+        await start(["/bin/sh"], environment={}, cwd=tmp_path / "none", on_output=print)
+    script = tmp_path / "bad"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    with pytest.raises(UsageError, match="cannot start"):
+        await start([str(script)], environment={}, cwd=tmp_path, on_output=print)
+
+
+# Leftovers
+
+
+def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
+    with only_one(tmp_path), pytest.raises(UsageError, match="another `moot up` runs"), only_one(tmp_path):
+        pass
+    with only_one(tmp_path):
+        pass
+
+
+@on_loop
+async def test_only_the_very_process_that_was_left_is_ended(tmp_path: Path) -> None:
+    """A number that is somebody else's by now is left alone, and so is whatever cannot be read."""
+    bystander = await asyncio.create_subprocess_exec("sleep", "1000", start_new_session=True)
+    left = await asyncio.create_subprocess_exec("sleep", "1000", start_new_session=True)
+    try:
+        with only_one(tmp_path):
+            run_file = RunFile(tmp_path, {"url": "x"})
+            run_file.write({"lab/left": left.pid, "lab/other": bystander.pid})
+            file = tmp_path / "run/up.json"
+            file.write_text(file.read_text().replace(str(began(bystander.pid)), "1 tick after boot x"))
+            assert await end_leftovers(tmp_path) == ["lab/left"]
+            assert await asyncio.wait_for(left.wait(), 10) == -15
+            assert is_running(bystander.pid)
+            for text in ("", "[]", '{"members": {"a": 3}}', '{"members": {"a": {"pid": 1, "began": "x"}}}'):
+                file.write_text(text)
+                assert await end_leftovers(tmp_path) == []
+    finally:
+        bystander.kill()
+        await bystander.wait()
+    assert began(os.getpid()) == began(os.getpid())
+    assert began(-1) is None
+
+
+# The command server
+
+
+@on_loop
+async def test_a_command_gives_its_code_and_the_end_of_its_output(tmp_path: Path) -> None:
+    assert await run_program(["sh", "-c", "pwd; exit 4"], tmp_path, 10) == (
+        f"ended with exit code 4\n{tmp_path}\n"
+    )
+    told = await run_program(["sh", "-c", "yes | head -c 200000; echo last"], tmp_path, 10)
+    assert told.endswith("last\n")
+    assert f"… {200_005 - OUTPUT_BYTES} bytes before this" in told
+
+
+@on_loop
+async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    script = "trap '' TERM; sleep 1000 & echo $! > child; wait"
+    told = await run_program(["sh", "-c", script], tmp_path, 0.5)
+    assert told.startswith("was ended after 0.5 s with exit code -9")
+    child = int((tmp_path / "child").read_text())
+    await soon(lambda: not is_running(child))

@@ -1,0 +1,119 @@
+"""`moot init`: templates that are complete, overwrite nothing, and can be loaded as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from moot.cli import main
+from moot.config import load
+from moot.errors import UsageError
+from moot.up.scaffold import Values, make, space_name, template_named, templates
+
+NAMES = ["filesystem", "coder", "empty", "research-team"]
+
+
+def test_there_are_these_templates() -> None:
+    assert [template.name for template in templates()] == NAMES
+    with pytest.raises(UsageError, match="there is filesystem, coder, empty, research-team"):
+        template_named("no-such")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_made_can_be_loaded_without_a_note(tmp_path: Path, name: str) -> None:
+    template = template_named(name)
+    values = Values(space="lab", base_url="http://localhost:1/v1", model="m-1", key_env="THE_KEY")
+    made = make(template, tmp_path, values)
+    assert Path("moot.yaml") in made
+    configuration = load(tmp_path / "moot.yaml", environ={})
+    assert configuration.notes == ()
+    assert configuration.spaces["lab"].default_participant == "you"
+    for path in made:
+        text = (tmp_path / path).read_text("utf-8")
+        assert "@" not in text.replace("@space.", ""), path
+    agents = [
+        member.args for member in configuration.spaces["lab"].members.values() if member.command == "moot"
+    ]
+    for args in agents:
+        given = dict(zip(args[1::2], args[2::2], strict=False))
+        assert (given["--base-url"], given["--model"]) == ("http://localhost:1/v1", "m-1")
+        assert given["--api-key-env"] == "THE_KEY"
+        # What it is told to read is there.
+        assert Path(given["--instructions"]) in made
+
+
+@pytest.mark.parametrize("name", ["coder", "research-team", "filesystem"])
+def test_agents_of_templates_cannot_change_anything_by_themselves(tmp_path: Path, name: str) -> None:
+    """Whoever is new proposes (MEW 7.3); only the lead of a team may write, and only to the notes."""
+    make(template_named(name), tmp_path, Values(space="lab"))
+    space = load(tmp_path / "moot.yaml", environ={}).spaces["lab"]
+    for participant, settings in space.config.participants.items():
+        if participant in ("you", "lead") or participant not in space.members:
+            continue
+        for tool in ("write_file", "edit_file", "run"):
+            call = {"method": "tools/call", "params": {"name": tool, "arguments": {}}}
+            allowed = [
+                right for right in settings.capabilities if right.matches("mcp/request", call, to=["files"])
+            ]
+            assert not allowed, (participant, tool)
+        assert not any(right.matches("capability/grant", {}) for right in settings.capabilities)
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    template = template_named("filesystem")
+    (tmp_path / "agent.py").write_text("mine")
+    with pytest.raises(UsageError, match=r"would be overwritten: agent\.py"):
+        make(template, tmp_path, Values(space="lab"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.py"]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "space.yaml").write_text("x")
+    with pytest.raises(UsageError, match="this folder has a space"):
+        make(template, other, Values(space="lab"))
+
+
+def test_what_a_project_ignores_stays_ignored(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("dist/\n.moot/")
+    make(template_named("empty"), tmp_path, Values(space="lab"))
+    assert (tmp_path / ".gitignore").read_text() == "dist/\n.moot/\n__pycache__/\n"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        Values(space="a b"),
+        Values(space=""),
+        Values(space="lab", base_url='http://x"'),
+        Values(space="lab", model="${TOKEN}"),
+        Values(space="lab", model="a\nb"),
+        Values(space="lab", key_env="sk-the-key-itself"),
+    ],
+)
+def test_values_that_would_break_the_file_are_refused(tmp_path: Path, values: Values) -> None:
+    with pytest.raises(UsageError):
+        make(template_named("coder"), tmp_path, values)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_space_is_called_as_its_folder_where_that_works(tmp_path: Path) -> None:
+    assert space_name(Path("/srv/my lab!")) == "my-lab"
+    assert space_name(Path("/srv/…")) == "lab"
+    assert space_name(Path("/")) == "lab"
+
+
+def test_the_command_says_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "team"
+    assert main(["init", "research-team", str(folder), "--model", "m"]) == 0
+    told = capsys.readouterr().out
+    assert f"cd {folder}" in told
+    assert "export OPENAI_API_KEY=…" in told
+    assert "moot up" in told
+    assert main(["init", "--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == NAMES
+    assert main(["init", "empty", str(tmp_path / "e"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == ["moot.yaml"]
+    assert main(["init", "nonsense", str(tmp_path / "n")]) == 1
+    assert main(["init", "--list", "--json"]) == 0
+    assert "no template is called nonsense" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""From nothing to an approved change: `moot init`, `moot up`, and the commands that a person types."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from moot.cli import main
+from moot.participant import Gap, connect
+from moot.protocol.envelope import Envelope
+from tests.gateway.lab import on_loop
+from tests.up.lifted import PATIENCE, lifted, typed, written
+
+
+async def answer(coming: AsyncIterator[Envelope | Gap]) -> str:
+    """What the agent says to it."""
+    async with asyncio.timeout(PATIENCE):
+        async for item in coming:
+            if isinstance(item, Envelope) and (item.sender, item.kind) == ("agent", "chat"):
+                text = str(item.payload["text"])
+                if "too tidy" in text:
+                    return text
+    raise AssertionError("the connection ended")
+
+
+@on_loop
+async def test_the_filesystem_template_works_without_a_language_model(tmp_path: Path) -> None:
+    """An agent proposes, you approve: the file is there. You reject: it is not."""
+    assert main(["init", "filesystem", str(tmp_path), "--space", "lab"]) == 0
+    async with lifted(tmp_path) as up:
+        await up.stands("agent", "running", joined=True)
+        await up.stands("files", "running", joined=True)
+        await up.until(lambda: {"open_proposals": 1} in up.told)
+        code, told = await typed(tmp_path, "proposals", "--json")
+        (proposal,) = json.loads(told)
+        assert proposal["params"]["arguments"]["path"] == "hello.md"
+        assert not (tmp_path / "shared/hello.md").exists()
+        code, told = await typed(tmp_path, "approve", proposal["proposalId"][:8])
+        assert (code, "made hello.md: 53 bytes" in told) == (0, True)
+        assert "because you agreed to it" in (tmp_path / "shared/hello.md").read_text()
+        # The next one is not wanted.
+        async with connect(up.url, "lab", up.token("you")) as you:
+            coming = you.envelopes()
+            wanted = ("--kind", "mcp/proposal", "--count", "2", "--json")
+            code, told = await typed(tmp_path, "tail", "-n", "9", *wanted)
+            second = json.loads(told.splitlines()[-1])
+            assert second["payload"]["params"]["arguments"]["path"] == "todo.md"
+            await you.reject(second["id"], "unsafe", explanation="too tidy")
+            assert await answer(coming) == "All right, no todo.md. You said: too tidy"
+        assert not (tmp_path / "shared/todo.md").exists()
+        # The agent reads by itself, and nobody gets out of the folder.
+        code, told = await typed(tmp_path, "call", "files", "read_file", "path=../moot.yaml")
+        assert (code, "leads out of the shared folder" in told) == (1, True)
+
+
+@on_loop
+async def test_the_servers_of_the_coder_template_work_and_share_no_token(tmp_path: Path) -> None:
+    """Without a key for the model: the agent is left out, the rest runs."""
+    assert main(["init", "coder", str(tmp_path), "--space", "lab"]) == 0
+    (tmp_path / "main.py").write_text("print('hello')\n")
+    async with lifted(tmp_path, "--without", "coder") as up:
+        await up.stands("files", "running", joined=True)
+        await up.stands("commands", "running", joined=True)
+        async with connect(up.url, "lab", up.token("you")) as you:
+            listed = (await you.call("files", "list_files")).text.split("\n")
+            assert listed == ["coder.md", "main.py", "up.err"]
+            ran = await you.call("commands", "run", {"command": ["python3", "main.py"]})
+            assert ran.text == "ended with exit code 0\nhello\n"
+            outcome = await you.perform(
+                "files", "tools/call", {"name": "read_file", "arguments": {"path": ".moot/tokens/you.token"}}
+            )
+            assert outcome.is_error
+            assert up.token("you") not in outcome.text
+
+
+@on_loop
+async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "flaky.sh").write_text(
+        "test -e mended && exec python3 -m moot.up.servers.files shared\nexit 9\n"
+    )
+    written(
+        tmp_path,
+        """
+        spaces:
+          lab:
+            participants:
+              you: {capabilities: [{kind: "*"}]}
+              steady: {capabilities: [chat], command: sleep, args: ["1000"]}
+            mcp_servers:
+              flaky: {command: sh, args: [flaky.sh]}
+        """,
+    )
+    async with lifted(tmp_path) as up:
+        pid = (await up.stands("steady", "running"))["pid"]
+        await up.until(lambda: up.now.get("flaky", {}).get("state") == "waiting")
+        (tmp_path / "mended").touch()
+        await up.stands("flaky", "running", joined=True)
+        async with connect(up.url, "lab", up.token("you")) as you:
+            assert (await you.call("flaky", "list_files", timeout=30)).text == "(empty)"
+        assert up.now["steady"]["pid"] == pid
