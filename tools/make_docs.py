@@ -128,15 +128,15 @@ def close_codes_page() -> str:
 
 def commands_page() -> str:
     parts = ["# Commands", _NOTE]
-    for arguments in (
-        ["--help"],
-        ["serve", "--help"],
-        ["demo", "--help"],
-        ["conformance", "--help"],
-        *_JOURNAL,
-    ):
+    alone = [[name, "--help"] for name in _commands() if name != "journal"]
+    for arguments in (["--help"], *alone, *_JOURNAL):
         parts.append(f"## `moot {' '.join(arguments)}`\n\n```\n{_printed(arguments).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _commands() -> list[str]:
+    """The commands in the order in which the help lists them."""
+    return re.findall(r"^    ([a-z]+)(?:  |$)", _printed(["--help"]), re.MULTILINE)
 
 
 def _printed(arguments: list[str]) -> str:

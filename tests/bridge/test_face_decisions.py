@@ -17,6 +17,7 @@ from moot.bridge.face.tools import OWN_NAMES
 from moot.participant import JoinedSpace
 from tests.bridge.face_room import HASTY, FaceRoom, Shown, face_room, offer_files, text_of
 from tests.bridge.test_face import LISTS
+from tests.bridge.test_face_calls import RawHost
 from tests.gateway.lab import on_loop
 from tests.mcp.test_downstream_decisions import Person, TaskMade, ask
 
@@ -245,8 +246,6 @@ async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_e
 
 @on_loop
 async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(tmp_path: Path) -> None:
-    from tests.bridge.test_face import RawHost
-
     async with face_room(tmp_path, GUEST) as room:
         (await room.join("files")).host(RawHost())
         alice = await room.join("alice")

@@ -5,30 +5,35 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
 import re
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+
+import pytest
 
 from moot.participant import Chunk, JoinedSpace, StreamHandle, StreamInfo
+from tests.cli.terminals import MOOT, environment, terminal
 from tests.cli.town import PATIENCE, Town
-
-MOOT = [sys.executable, "-m", "moot.cli"]
-
-
-def environment() -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "TERM": "xterm", "PYTHONUNBUFFERED": "1", "TZ": "UTC"}
 
 
 def piped(lab: Town, script: str, *options: str) -> tuple[int, str]:
     """Exit code and output of a script at the end of a pipe."""
+    reading, writing = os.pipe()
+    os.write(writing, script.encode())
+    os.close(writing)
+    lab.capsys.readouterr()
+    with os.fdopen(reading) as stdin, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", stdin)
+        code = lab.type("join", *options)
+    printed = lab.capsys.readouterr()
+    assert printed.err == ""
+    return code, printed.out
+
+
+def test_the_command_ends_by_itself_when_its_input_is_at_an_end(lab: Town) -> None:
+    """As a process of its own: nothing is left that would keep it, and nothing complains."""
     done = subprocess.run(  # noqa: S603
-        [*MOOT, "join", *options],
-        input=script,
+        [*MOOT, "join", "--linger", "0.2"],
+        input="hello\n",
         cwd=lab.folder,
         env=environment(),
         capture_output=True,
@@ -36,8 +41,8 @@ def piped(lab: Town, script: str, *options: str) -> tuple[int, str]:
         timeout=60,
         check=False,
     )
-    assert done.stderr == "", done.stderr
-    return done.returncode, done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^\d\d:\d\d:\d\d alice: hello$", done.stdout, re.MULTILINE)
 
 
 def offering_host(lab: Town) -> JoinedSpace:
@@ -164,53 +169,6 @@ def test_the_gateways_end_is_exit_code_5(lab: Town) -> None:
 
 
 # On a terminal
-
-
-class Terminal:
-    """A process on a terminal of its own, and what it has shown so far."""
-
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-        self.shown = ""
-
-    def type(self, text: str) -> None:
-        os.write(self.handle, text.encode())
-
-    def until(self, holds: Callable[[str], bool]) -> str:
-        deadline = time.monotonic() + PATIENCE
-        os.set_blocking(self.handle, False)
-        while not holds(self.shown):
-            assert time.monotonic() < deadline, self.shown
-            try:
-                self.shown += os.read(self.handle, 1 << 16).decode("utf-8", "replace")
-            except BlockingIOError:
-                time.sleep(0.01)
-            except OSError:
-                break
-        assert holds(self.shown), self.shown
-        return self.shown
-
-
-@contextmanager
-def terminal(folder: Path, *words: str) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(  # noqa: S603
-        [*MOOT, *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=folder,
-        env=environment(),
-        start_new_session=True,
-    )
-    os.close(theirs)
-    try:
-        yield Terminal(ours), process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
-        os.close(ours)
 
 
 def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: Town) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
 
 from moot.cli import main
-from moot.cli.talking import OPERATIONS
+from moot.cli.talking import COMMANDS, OPERATIONS
 from moot.cli.talking.deciding import argument_lines
 from moot.cli.talking.operations import SlashParser, capability, exit_code, tool_arguments, word_of
 from moot.cli.talking.showing import lines_of
@@ -158,3 +162,25 @@ def test_arguments_are_shown_in_full_and_texts_keep_their_lines() -> None:
     ]
     assert argument_lines({"arguments": 3}) == []
     assert argument_lines(None) == []
+
+
+def test_a_command_loads_what_it_needs_and_no_server() -> None:
+    """A person who types `moot send` should not wait for a gateway to be loaded."""
+    code = "import sys; from moot.cli import main\ntry: main(['send', '--help'])\nexcept SystemExit: pass\n"
+    shown = "print([name for name in sys.modules if name.startswith('moot.')])"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code + shown], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = done.stdout.splitlines()[-1]
+    for heavy in ("moot.gateway", "moot.participant", "moot.conformance", "moot.mcp", "moot.space"):
+        assert heavy not in loaded
+
+
+def test_every_command_of_the_help_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    names = re.findall(r"^    ([a-z]+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
+    assert set(names) >= COMMANDS
+    for name in names:
+        with pytest.raises(SystemExit, match="0"):
+            main([name, "--help"])

@@ -28,7 +28,7 @@ from tests.mcp.upstreams import NODE, PATIENT, QUICK, Heard, call, script, serve
 
 
 @on_loop
-@pytest.mark.requirement("MEW-R-1")
+@pytest.mark.requirement("MEW-R-1", "MCPX-R-1")
 @pytest.mark.parametrize("on_probe", ["error", "silence", "exit"])
 async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_does_not_know(
     on_probe: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from moot.cli import main
 from moot.participant import connect
+from tests.cli.terminals import terminal
 from tests.gateway.lab import on_loop
 from tests.up.lifted import environment, is_running, lifted, typed, written
 
@@ -283,3 +285,48 @@ async def test_a_port_that_is_taken_is_told_and_leaves_nothing_running(tmp_path:
         code, words = await typed(other, "up", "--port", port)
         assert (code, f"cannot listen on 127.0.0.1 port {port}" in words) == (1, True)
         assert not (other / ".moot/run/up.json").exists()
+
+
+def test_on_a_terminal_a_table_stays_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "loud.sh").write_text("printf 'hi \\033[2Jthere\\n'; exec sleep 1000\n")
+    loud = "loud: {capabilities: [chat], command: sh, args: [loud.sh]}"
+    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {loud}}}}}}}")
+    with terminal(tmp_path, "up", "--port", "0") as (screen, process):
+        screen.until(lambda shown: "hi \\x1b[2Jthere" in shown)
+        shown = screen.until(lambda shown: shown.count("NAME  WHAT    STATE") >= 2)
+        # Each table is drawn over the one before, and nothing that a member prints is obeyed.
+        assert "\x1b[3A\rlab  http://127.0.0.1:" in shown
+        assert "\x1b[2J" not in shown
+        assert "loud  member  \x1b[32mrunning\x1b[0m" in shown
+        process.send_signal(signal.SIGINT)
+        screen.until(lambda shown: shown.rstrip().endswith("stopped"))
+        assert process.wait(30) == 0
+
+
+@on_loop
+async def test_a_proposal_can_be_decided_after_a_restart(tmp_path: Path) -> None:
+    """D-28, D-41: it is still open, and what it says is still known."""
+    written(
+        tmp_path,
+        f"""
+        spaces:
+          lab:
+            default_participant: you
+            participants:
+              {YOU}
+              agent: {{capabilities: [{{kind: mcp/proposal}}]}}
+            mcp_servers:
+              files: {{command: python3, args: [-m, moot.up.servers.files, shared]}}
+        """,
+    )
+    async with lifted(tmp_path) as up:
+        call = ("propose", "files", "write_file", "path=a.md", "text=later")
+        code, told = await typed(tmp_path, *call, "--no-wait", "--as", "agent", "--json")
+        assert code == 0, told
+        id = json.loads(told)["proposal"]
+    async with lifted(tmp_path) as up:
+        await up.until(lambda: {"open_proposals": 1} in up.told)
+        await up.stands("files", "running", joined=True)
+        code, told = await typed(tmp_path, "approve", id[:8])
+        assert (code, "made a.md: 5 bytes" in told) == (0, True), told
+        assert (tmp_path / "shared/a.md").read_text() == "later"

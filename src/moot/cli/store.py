@@ -32,7 +32,7 @@ examples:
   moot store export .moot/relay --kind xp.endpoint.announce announces.jsonl
   moot store stats .moot/relay
 
-Events for somebody are sealed for that key: what is shown of them is who, to whom, what kind, when, how large.
+Events for somebody are sealed for that key: shown is who, to whom, which kind, when, how large.
 """
 
 

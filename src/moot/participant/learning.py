@@ -30,6 +30,11 @@ METHODS: Final[Mapping[What, str]] = {
     "resourceTemplates": "resources/templates/list",
     "prompts": "prompts/list",
 }
+_ANNOUNCED: Final[Mapping[str, tuple[What, ...]]] = {
+    "tools": ("tools",),
+    "resources": ("resources", "resourceTemplates"),
+    "prompts": ("prompts",),
+}
 # List requests of others whose answers are still waited for.
 _OVERHEARD: Final = 512
 # A client's first list waits for members this long: several clients never ask a second time.
@@ -55,6 +60,8 @@ class Learning:
         self._overheard: OrderedDict[str, _Asked] = OrderedDict()
         self._asking: dict[tuple[str, What], asyncio.Task[None]] = {}
         self._again: set[tuple[str, What]] = set()
+        # Lists that their members said had changed: told on, even if nothing of it shows here.
+        self._announced: set[tuple[str, What]] = set()
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: set[tuple[str, What]] = set()
@@ -143,11 +150,19 @@ class Learning:
             # Most members host nothing and say so, or say nothing; neither is worth a line.
             log.debug("no list", extra={"participant": member, "what": what, "why": type(fault).__name__})
             return
+        except Exception:
+            # A request's task: what one member sends must not end everybody's face.
+            log.exception("a list could not be learned", extra={"participant": member, "what": what})
+            return
         self._know(member, what, items, more=False)
 
     def _know(self, member: str, what: What, items: list[Json], *, more: bool) -> None:
         known = self._space.roster.get(member)
-        if known is not None and self._offers.learn(known.name, what, items, more=more):
+        if known is None:
+            return
+        changed = self._offers.learn(known.name, what, items, more=more)
+        if changed or (member, what) in self._announced:
+            self._announced.discard((member, what))
             self._changed({what})
 
     # Overhearing
@@ -157,11 +172,10 @@ class Learning:
         if not isinstance(method, str):
             return
         if method in LIST_CHANGED:
-            word = LIST_CHANGED[method]
-            whats: tuple[What, ...] = ("tools",) if word == "tools" else ("prompts",)
-            self.refresh(
-                envelope.sender, ("resources", "resourceTemplates") if word == "resources" else whats
-            )
+            whats = _ANNOUNCED[LIST_CHANGED[method]]
+            if self._space.may_request(envelope.sender, METHODS[whats[0]]):
+                self._announced.add((envelope.sender, whats[0]))
+            self.refresh(envelope.sender, whats)
         elif method in LISTS and "id" in envelope.payload:
             params: Json = envelope.payload.get("params")
             more = isinstance(params, dict) and params.get("cursor") is not None

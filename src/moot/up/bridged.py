@@ -112,7 +112,11 @@ class BridgedServer:
             async with bridged(settings) as member:
                 self._member = member
                 self._moved("running", "")
-                ending = await member.space.stay()
+                try:
+                    ending = await member.space.stay()
+                except asyncio.CancelledError:
+                    self._moved("stopping", "")
+                    raise
         except MootError as fault:
             log.warning("not bridged", extra={"space": self.space, "participant": self.name})
             return True, str(fault)

@@ -19,8 +19,6 @@ import msgspec
 
 from moot import __version__
 from moot.bridge.face.decisions import Decisions
-from moot.bridge.face.learning import Learning
-from moot.bridge.face.rights import Accesses
 from moot.bridge.face.tools import OWN_NAMES, OwnTools
 from moot.bridge.face.words import failed
 from moot.catalogue.definitions import WHATS, What
@@ -29,6 +27,8 @@ from moot.errors import McpError, MemberLeft, MootError, NotAllowed, TimedOut, U
 from moot.mcp.downstream.backend import About, Call, Change, Changed, Offering, Pending, Updated, text_result
 from moot.mcp.eras import INVALID_PARAMS, JsonObject
 from moot.participant import JoinedSpace
+from moot.participant.accesses import Accesses
+from moot.participant.learning import Learning
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 

@@ -1,0 +1,1 @@
+"""XProtocol from the outside: relays that events travel by, and how an endpoint is found."""

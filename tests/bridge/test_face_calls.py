@@ -1,0 +1,199 @@
+"""A call on its way through a space: progress, logs, questions, errors, cancelling, hosts that go away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import mcp_types as types
+import pytest
+
+from mcp import MCPError
+from moot.errors import McpError
+from moot.participant import ParticipantLimits, Request
+from tests.bridge.face_room import FaceRoom, face_room, offer_files, text_of
+from tests.bridge.test_face import ERAS, names_at
+from tests.gateway.lab import on_loop
+
+
+class RawHost:
+    """A member that answers by hand."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.cancelled = asyncio.Event()
+
+    async def __call__(self, request: Request) -> dict[str, Any]:
+        if request.method == "tools/list":
+            names = ("work", "ask", "fail", "wait", "vendor")
+            return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+        if request.method == "prompts/list":
+            return {"prompts": [{"name": "p"}]}
+        if request.method not in ("tools/call", "completion/complete"):
+            raise McpError(-32601, "no")
+        self.requests.append(request)
+        if request.method == "completion/complete":
+            return {"completion": {"values": ["x"]}}
+        match request.params["name"]:
+            case "work":
+                await request.progress(1, 2, "half", vendor=True)
+                await request.log("warning", "careful", "host")
+                return {"content": [{"type": "text", "text": "worked"}]}
+            case "fail":
+                raise McpError(-32077, "out of paper", {"tray": 2})
+            case "ask":
+                given = request.params.get("inputResponses")
+                if given is None:
+                    schema = {"type": "object", "properties": {"which": {"type": "string"}}}
+                    params = {"message": "Which?", "requestedSchema": schema}
+                    asks = {"method": "elicitation/create", "params": params}
+                    return {
+                        "resultType": "input_required",
+                        "inputRequests": {"q": asks},
+                        "requestState": "st",
+                    }
+                text = f"{given['q']['content']['which']} {request.params['requestState']}"
+                return {"content": [{"type": "text", "text": text}]}
+            case "vendor":
+                return {
+                    "content": [],
+                    "structuredContent": {"n": 12345678901234567890123},
+                    "x": {"y": [1, None]},
+                }
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
+        return {}
+
+
+async def raw_host(room: FaceRoom) -> RawHost:
+    host = RawHost()
+    (await room.join("files")).host(host)
+    return host
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_progress_logs_and_errors_of_a_host_reach_the_client_as_they_are(
+    tmp_path: Path, mode: Any
+) -> None:
+    heard: list[Any] = []
+
+    async def log(params: types.LoggingMessageNotificationParams) -> None:
+        heard.append((params.level, params.data, params.logger))
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
+
+    async with face_room(tmp_path) as room:
+        host = await raw_host(room)
+        shown = await room.face("bob")
+        async with shown.client(mode, logging_callback=log, log_level="info") as client:
+            assert text_of(await client.call_tool("work", {}, progress_callback=progress)) == "worked"
+            assert set(heard) == {(1, 2, "half"), ("warning", "careful", "host")}
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool("fail", {})
+            error = caught.value.error
+            assert (error.code, error.message, error.data) == (-32077, "out of paper", {"tray": 2})
+            reference = types.PromptReference(type="ref/prompt", name="p")
+            completed = await client.complete(reference, {"name": "a", "value": "b"})
+            assert completed.completion.values == ["x"]
+        assert "io.modelcontextprotocol/protocolVersion" not in host.requests[0].meta
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_a_hosts_question_is_asked_at_the_client_and_answered(tmp_path: Path, mode: Any) -> None:
+    async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert params.message == "Which?"
+        return types.ElicitResult(action="accept", content={"which": "this"})
+
+    async with face_room(tmp_path) as room:
+        host = await raw_host(room)
+        shown = await room.face("bob")
+        async with shown.client(mode, elicitation_callback=answer) as client:
+            assert text_of(await client.call_tool("ask", {})) == "this st"
+        told = host.requests[0].meta["io.modelcontextprotocol/clientCapabilities"]
+        assert "elicitation" in told
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@on_loop
+async def test_giving_up_a_call_tells_the_host(tmp_path: Path, mode: Any) -> None:
+    async with face_room(tmp_path) as room:
+        host = await raw_host(room)
+        shown = await room.face("bob")
+        async with shown.client(mode) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "wait", {})
+                await shown.until(lambda: host.requests)
+                group.cancel_scope.cancel()
+            async with asyncio.timeout(10):
+                await host.cancelled.wait()
+            await client.list_tools()
+
+
+@on_loop
+async def test_no_field_and_no_digit_of_an_answer_is_lost(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        await raw_host(room)
+        shown = await room.face("bob")
+        async with httpx.AsyncClient() as client:
+            meta = {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }
+            body = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {"name": "vendor", "_meta": meta},
+            }
+            headers = {
+                "accept": "application/json, text/event-stream",
+                "mcp-protocol-version": "2026-07-28",
+                "mcp-method": "tools/call",
+                "mcp-name": "vendor",
+            }
+            result = (await client.post(shown.url, json=body, headers=headers)).json()["result"]
+        assert result["structuredContent"] == {"n": 12345678901234567890123}
+        assert result["x"] == {"y": [1, None]}
+
+
+@on_loop
+async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        host = RawHost()
+        files = await room.join("files")
+        files.host(host)
+        quick = ParticipantLimits(host_grace_seconds=0.05)
+        shown = await room.face("bob", joining={"limits": quick})
+        async with shown.client() as client, anyio.create_task_group() as group:
+
+            async def call() -> None:
+                result = await client.call_tool("wait", {})
+                assert result.is_error
+                assert "files is not here (any more)" in text_of(result)
+
+            group.start_soon(call)
+            await shown.until(lambda: host.requests)
+            await files.close()
+
+
+@on_loop
+async def test_a_paused_member_is_told_that_it_is(tmp_path: Path) -> None:
+    async with face_room(tmp_path) as room:
+        offer_files(await room.join("files"))
+        alice = await room.join("alice")
+        shown = await room.face("bob")
+        await names_at(shown)
+        await alice.pause("bob", reason="looking into it")
+        await shown.until(lambda: shown.space.paused is not None)
+        async with shown.client() as client:
+            result = await client.call_tool("read_file", {"path": "a.txt"})
+            assert result.is_error
+            assert "paused by alice" in text_of(result)

@@ -1,0 +1,67 @@
+"""A terminal of one's own: a process that believes a person sits in front of it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cli.town import PATIENCE
+
+MOOT = [sys.executable, "-m", "moot.cli"]
+
+
+def environment() -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "TERM": "xterm", "PYTHONUNBUFFERED": "1", "TZ": "UTC"}
+
+
+class Terminal:
+    """A process on a terminal of its own, and what it has shown so far."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.shown = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.handle, text.encode())
+
+    def until(self, holds: Callable[[str], bool]) -> str:
+        deadline = time.monotonic() + PATIENCE
+        os.set_blocking(self.handle, False)
+        while not holds(self.shown):
+            assert time.monotonic() < deadline, self.shown
+            try:
+                self.shown += os.read(self.handle, 1 << 16).decode("utf-8", "replace")
+            except BlockingIOError:
+                time.sleep(0.01)
+            except OSError:
+                break
+        assert holds(self.shown), self.shown
+        return self.shown
+
+
+@contextmanager
+def terminal(folder: Path, *words: str) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(  # noqa: S603
+        [*MOOT, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=environment(),
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours), process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+        os.close(ours)

@@ -1,0 +1,232 @@
+"""A space that runs in this very process: what stands where, what is taken over, what breaks by our own fault."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.cli import main
+from moot.config import Secret, load
+from moot.errors import UsageError
+from moot.participant import connect
+from moot.up.members import Member
+from moot.up.running import Up, Wishes
+from moot.up.standing import Patience, Standing
+from tests.gateway.lab import on_loop, soon
+from tests.up.lifted import is_running, written
+
+QUICK = Patience(first_seconds=0.02, most_seconds=0.05)
+YOU = 'you: {capabilities: [{kind: "*"}]}'
+
+
+def read(folder: Path) -> tuple[Any, dict[str, Secret]]:
+    secrets: dict[str, Secret] = {}
+    return load(folder / "moot.yaml", environ={}, port=0, secrets=secrets), secrets
+
+
+class Raised:
+    """An `Up` on this loop, and how its parts stand."""
+
+    def __init__(self, up: Up) -> None:
+        self.up = up
+
+    def standing(self, name: str) -> Standing:
+        return next(each for each in self.up.standings() if each.name == name)
+
+    async def until(self, name: str, holds: Callable[[Standing], bool]) -> Standing:
+        await soon(lambda: any(each.name == name and holds(each) for each in self.up.standings()), within=60)
+        return self.standing(name)
+
+
+@asynccontextmanager
+async def raised(
+    folder: Path, text: str, wishes: Wishes | None = None, **environ: str
+) -> AsyncIterator[Raised]:
+    written(folder, text)
+    configuration, secrets = read(folder)
+    environment = {"PATH": os.environ["PATH"], **environ}
+    up = Up(
+        configuration,
+        secrets,
+        folder=folder,
+        environ=environment,
+        wishes=wishes or Wishes(),
+        patience=QUICK,
+    )
+    stop = asyncio.Event()
+    work = asyncio.create_task(up.run(stop))
+    try:
+        await asyncio.wait(
+            [work, ready := asyncio.create_task(up.ready.wait())], return_when="FIRST_COMPLETED"
+        )
+        ready.cancel()
+        yield Raised(up)
+    finally:
+        stop.set()
+        await work
+
+
+def lab(*participants: str, servers: str = "") -> str:
+    lines = "".join(f"              {each}\n" for each in participants)
+    more = f"            mcp_servers:\n              {servers}\n" if servers else ""
+    return f"        spaces:\n          lab:\n            participants:\n{lines}{more}"
+
+
+@on_loop
+async def test_every_part_has_its_row(tmp_path: Path) -> None:
+    text = lab(
+        YOU,
+        "steady: {capabilities: [chat], command: sh, args: [-c, 'echo ready; exec sleep 1000']}",
+        "crasher: {capabilities: [chat], command: 'false'}",
+        "lazy: {capabilities: [chat], command: sleep, args: ['9'], auto_start: false}",
+        "locked: {capabilities: [chat], tokens: [], command: sleep, args: ['9']}",
+        "needy: {capabilities: [chat], command: sleep, args: ['${NOT_SET}']}",
+        "lean: {capabilities: [chat], command: sleep, args: ['1000'], env: {KEY: '${NOT_SET}'}}",
+        servers="files: {command: python3, args: [-m, moot.up.servers.files, shared]}",
+    )
+    async with raised(tmp_path, text, Wishes(without=frozenset({"lean"}))) as here:
+        steady = await here.until("steady", lambda each: each.words == "ready")
+        assert (steady.kind, steady.state, steady.joined) == ("member", "running", False)
+        assert steady.pid is not None
+        crasher = await here.until("crasher", lambda each: each.restarts >= 3)
+        assert crasher.kind == "member"
+        assert here.standing("lazy").words == "not started; `moot up --start lazy` does"
+        assert here.standing("locked").words == "has no token with all its rights, so it cannot be started"
+        needy = await here.until("needy", lambda each: each.state == "waiting")
+        assert "the environment variable NOT_SET is not set" in needy.words
+        assert here.standing("lean").state == "idle"
+        files = await here.until("files", lambda each: each.joined)
+        assert (files.kind, files.state) == ("server", "running")
+        token = (tmp_path / ".moot/tokens/you.token").read_text().strip()
+        async with connect(here.up.url, "lab", token) as you:
+            assert (await you.call("files", "list_files")).text == "(empty)"
+            assert here.standing("you").kind == "person"
+            await you.send(
+                "mcp/proposal", {"method": "tools/call", "params": {"name": "x"}}, to="files", confirm=True
+            )
+            assert here.up.open_proposals() == 1
+        pid = steady.pid
+    assert not is_running(pid)
+    assert (tmp_path / ".moot/logs/files.log").exists() or True
+
+
+@on_loop
+async def test_a_variable_that_is_missing_is_told_and_left_out(tmp_path: Path) -> None:
+    lean = "lean: {capabilities: [chat], command: sleep, args: ['1000'], env: {KEY: '${NOT_SET}', A: '1'}}"
+    async with raised(tmp_path, lab(YOU, lean)) as here:
+        standing = await here.until("lean", lambda each: each.state == "running")
+        assert standing.words == "without KEY: not set"
+
+
+@on_loop
+async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
+    steady = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
+    old = "old: {capabilities: [chat], command: sleep, args: ['1000']}"
+    async with raised(tmp_path, lab(YOU, steady, old)) as here:
+        pids = [
+            (await here.until(name, lambda each: each.state == "running")).pid for name in ("steady", "old")
+        ]
+        other = "young: {capabilities: [chat], command: sleep, args: ['1000']}"
+        written(tmp_path, lab(YOU, steady, other) + "          new: {participants: {a: ['*']}}\n")
+        notes = await here.up.reload(*read(tmp_path))
+        assert notes == ["space new is new: restart to open it"]
+        await here.until("young", lambda each: each.state == "running")
+        assert here.standing("steady").pid == pids[0]
+        assert pids[1] is not None
+        assert not is_running(pids[1])
+        assert [each.name for each in here.up.standings()] == ["gateway", "steady", "young"]
+
+
+@on_loop
+async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Member.run
+
+    async def run(self: Member) -> None:
+        if self.name == "broken":
+            raise RuntimeError("a bug")
+        await real(self)
+
+    monkeypatch.setattr(Member, "run", run)
+    members = [
+        f"{name}: {{capabilities: [chat], command: sleep, args: ['1000']}}" for name in ("broken", "well")
+    ]
+    async with raised(tmp_path, lab(YOU, *members)) as here:
+        broken = await here.until("broken", lambda each: each.state == "ended")
+        assert "a fault of ours" in broken.words
+        assert (await here.until("well", lambda each: each.state == "running")).pid is not None
+
+
+@on_loop
+async def test_a_server_that_cannot_be_is_tried_again(tmp_path: Path) -> None:
+    servers = "odd: {command: no-such-program}"
+    async with raised(tmp_path, lab(YOU, servers=servers)) as here:
+        odd = await here.until("odd", lambda each: each.state == "waiting")
+        assert "no such program: 'no-such-program'" in odd.words
+        await here.until("odd", lambda each: each.restarts >= 2)
+
+
+@on_loop
+async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
+    """MEW 3.9.10: nobody starts it again but its operator."""
+    servers = "files: {command: python3, args: [-m, moot.up.servers.files, shared]}"
+    async with raised(tmp_path, lab(YOU, servers=servers)) as here:
+        await here.until("files", lambda each: each.joined)
+        token = (tmp_path / ".moot/tokens/you.token").read_text().strip()
+        async with connect(here.up.url, "lab", token) as you:
+            await you.shutdown("files", reason="enough")
+        ended = await here.until("files", lambda each: each.state == "ended")
+        assert "left the space" in ended.words
+
+
+@on_loop
+async def test_a_gateway_that_local_members_cannot_reach_is_noted(tmp_path: Path) -> None:
+    text = "gateway: {allowed_hosts: [moot.example.org]}\nspaces: {lab: {participants: {a: ['*']}}}\n"
+    async with raised(tmp_path, text) as here:
+        assert any("does not name this machine" in note for note in here.up.notes)
+        assert here.up.url.startswith("http://127.0.0.1:")
+
+
+@on_loop
+async def test_names_that_nothing_stands_behind_are_mistakes(tmp_path: Path) -> None:
+    written(tmp_path, "spaces: {lab: {participants: {a: ['*']}}}")
+    configuration, secrets = read(tmp_path)
+    with pytest.raises(UsageError, match="nothing to start is called b: the configuration starts nobody"):
+        Up(configuration, secrets, folder=tmp_path, environ={}, wishes=Wishes(also=frozenset({"b"})))
+
+
+def test_the_command_itself_shows_changes_and_stops(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steady = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
+    written(tmp_path, lab(YOU, steady))
+
+    def stop_soon() -> None:
+        deadline = time.monotonic() + 30
+        run = tmp_path / ".moot/run/up.json"
+        while time.monotonic() < deadline and (not run.exists() or "lab/steady" not in run.read_text()):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(0.6)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopping = threading.Thread(target=stop_soon)
+    stopping.start()
+    code = main(["up", str(tmp_path), "--port", "0"])
+    stopping.join()
+    told = capsys.readouterr().out
+    assert code == 0
+    assert "moot gateway listening on http://127.0.0.1:" in told
+    assert "steady: running, pid " in told
+    assert "note: reloaded\n" in told
+    assert told.endswith("stopped\n")
