@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -78,7 +79,7 @@ def catalog() -> Catalog:
 @pytest.mark.parametrize(
     "query",
     [
-        {"intent": "what does notes.txt contain?"},
+        {"intent": "which contents does the file notes.txt have?"},
         {"domain": "filesystem"},
         {"domain": "File-System"},
         {"domain": "com.acme.filesystem"},
@@ -314,7 +315,12 @@ def test_what_was_removed_is_gone_everywhere(catalog: Catalog) -> None:
     assert not catalog.remove(kind)
     assert kind not in catalog
     assert catalog.kind_of(origin) is None
-    assert kinds(catalog, intent="create a contact", data_subjects=["contact"], intent_verbs=["create"]) == []
+    for query in (
+        {"intent": "contact"},
+        {"data_subjects": ["contact"]},
+        {"domain": "crm", "intent": "address"},
+    ):
+        assert kind not in kinds(catalog, **query)
     catalog.add(next(contract for contract in CONTRACTS if contract.kind == kind))
     assert kinds(catalog, data_subjects=["contact"]) == [kind]
 
@@ -332,7 +338,7 @@ def test_answers_do_not_depend_on_the_order_of_arrival() -> None:
 SCRIPT = """
 from tests.xprotocol.test_catalog import CONTRACTS, Catalog, ask
 catalog = Catalog(CONTRACTS)
-print(ask(catalog, intent="list or read files", data_subjects=["file", "opportunity"], intent_verbs=["list", "get"]))
+print(ask(catalog, intent="list or read", data_subjects=["file", "opportunity"], intent_verbs=["list", "get"]))
 """
 
 
@@ -352,7 +358,8 @@ def test_answers_are_the_same_in_processes_with_other_hash_seeds() -> None:
 
 
 def test_ten_thousand_contracts_are_searched_in_milliseconds() -> None:
-    """Some 2 ms on a quiet machine; the bound leaves room for a busy one and none for a scan of everything."""
+    """Some 4 ms on a quiet machine; the bound leaves room for a busy one, and none for reading them all."""
+    verbs = ["get", "put", "list", "drop", "scan"]
     things = [
         "invoice",
         "customer",
@@ -361,7 +368,7 @@ def test_ten_thousand_contracts_are_searched_in_milliseconds() -> None:
         "route",
         "sensor",
         "account",
-        "playlist",
+        "album",
         "server",
         "page",
     ]
@@ -373,17 +380,13 @@ def test_ten_thousand_contracts_are_searched_in_milliseconds() -> None:
             payload={"type": "object", "properties": {"path": {"description": f"where the {thing} is"}}},
             auth=Auth("com.acme.x"),
         )
-        for n, (verb, thing) in enumerate(
-            (v, t) for _ in range(200) for v in ("get", "put", "list", "drop", "scan") for t in things
-        )
+        for n, (verb, thing) in enumerate(list(product(verbs, things)) * 200)
     )
     assert len(catalog) == 10_000
     times = []
-    for number in range(30):
+    for number in range(0, 1_500, 50):
         start = time.process_time()
-        found = kinds(
-            catalog, intent=f"get the invoice number {number * 50} of that site", data_subjects=["invoice"]
-        )
+        found = kinds(catalog, intent=f"get the invoice number {number}", data_subjects=["invoice"])
         times.append(time.process_time() - start)
-        assert found[0].endswith(f"get_invoice_{number * 50}")
+        assert found[0].endswith(f"get_invoice_{number}")
     assert sorted(times)[15] < 0.1

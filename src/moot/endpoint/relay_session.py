@@ -14,7 +14,7 @@ from typing import Protocol
 from moot.endpoint import relay_messages
 from moot.endpoint.relay_messages import Challenge, Closed, EndOfStored, Event, NotARelay, Notice, Ok
 from moot.endpoint.relay_settings import RelaysSettings
-from moot.errors import ConnectionLost, OutboxFull, TimedOut
+from moot.errors import ConnectionLost, OutboxFull, TimedOut, Unreachable
 from moot.identity.keys import Identity
 from moot.net.dial import Line, dial
 from moot.protocol.operation import Json
@@ -67,17 +67,20 @@ class RelaySession:
         """Connect and prove the key; raises Unreachable, TurnedAway, TimedOut, ConnectionLost."""
         session = cls(url, audience, settings)
         try:
-            session._listening = await dial(
-                url, _Ears(session, listens=True), headers={}, limits=settings.dial
-            )
-            session._publishing = await dial(
-                url, _Ears(session, listens=False), headers={}, limits=settings.dial
-            )
+            session._listening = await session._dialled(listens=True)
+            session._publishing = await session._dialled(listens=False)
             await session._prove(identity)
         except BaseException:
             session.end("it never began")
             raise
         return session
+
+    async def _dialled(self, *, listens: bool) -> Line:
+        line = await dial(self.url, _Ears(self, listens=listens), headers={}, limits=self._settings.dial)
+        if line._transport is None:
+            # Whoever hangs up in the middle of the handshake leaves a line that never opened.
+            raise Unreachable(f"{self.url} hung up before it was a WebSocket")
+        return line
 
     async def _prove(self, identity: Identity) -> None:
         try:

@@ -189,25 +189,26 @@ class Catalog:
 
         `callable_by` says whether the sender may call a contract; it is asked for the matches alone.
         """
-        relevance = self._fitting(query)
+        fields = _weights(query)
+        fit = self._fit(query)
+        fitting = nsmallest(SHORTLIST, fit, key=lambda kind: (-round(fit[kind], DIGITS), kind))
+        relevance = {kind: fit[kind] / fields for kind in fitting}
         if query.intent:
-            fields = _weights(query)
             alone = fields == INTENT_WEIGHT
             found = self._index.relevance(
-                query.intent, shortlist=query.limit if alone else SHORTLIST, also=relevance
+                query.intent, shortlist=query.limit if alone else SHORTLIST, also=fitting
             )
             # Beside other fields the best of an intent counts in full: how much of its wording an endpoint
             # happens to share says nothing about how much the others should count.
             most = 1.0 if alone or not found else max(found.values())
             for kind, value in found.items():
-                relevance[kind] = relevance.get(kind, 0.0) + value / most * INTENT_WEIGHT / fields
+                relevance[kind] = (fit.get(kind, 0.0) + INTENT_WEIGHT * value / most) / fields
         ranked = sorted((-round(value, DIGITS), kind) for kind, value in relevance.items())
         shown = [(kind, -negative) for negative, kind in ranked[: query.limit] if negative]
         return Described(tuple(_match(self._contracts[kind], value, callable_by) for kind, value in shown))
 
-    def _fitting(self, query: DescribeQuery) -> dict[str, float]:
-        """What verbs, subjects and domain are worth, of 1, for the contracts that they fit best."""
-        fields = _weights(query)
+    def _fit(self, query: DescribeQuery) -> dict[str, float]:
+        """What verbs, subjects and domain are worth for the contracts that they fit at all."""
         worth: defaultdict[str, float] = defaultdict(float)
         for table, weight, given in (
             (self._subjects, SUBJECTS_WEIGHT, query.data_subjects),
@@ -219,8 +220,7 @@ class Catalog:
                     worth[kind] += weight / len(asked)
         for kind in self._domains.get(_plain(query.domain or ""), ()):
             worth[kind] += DOMAIN_WEIGHT
-        best = nsmallest(SHORTLIST, ((-round(value, DIGITS), kind) for kind, value in worth.items()))
-        return {kind: worth[kind] / fields for _, kind in best}
+        return worth
 
     def _tables(self, contract: Contract) -> list[tuple[dict[str, set[str]], set[str]]]:
         """Which words lead to a contract by its semantic block, or by its kind if it has none."""
