@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Final
 
-from bench import decisions, fanout, idle, report
+from bench import calls, decisions, events, fanout, grammar, idle, relay_events, report, search
+
+# What is printed as it is; the gateway has tables and a picture of its own.
+SECTIONS: Final[dict[str, tuple[str, Callable[[], None]]]] = {
+    "decisions": ("Decisions: CPU beside orjson.loads of the same bytes", decisions.run),
+    "calls": ("Tool calls through a space, beside a proxy written with the SDK", calls.main),
+    "search": ("Finding tools, beside plain BM25", search.run),
+    "grammar": ("Grammars out of JSON Schema, judged by llama.cpp and llguidance", grammar.run),
+    "events": ("XProtocol events, beside their bare cryptography", events.run),
+    "relay": ("The XProtocol relay, beside the verification alone", relay_events.main),
+}
+GATEWAY: Final = "gateway"
 
 
 async def _served() -> report.Results:
@@ -18,20 +33,38 @@ async def _served() -> report.Results:
         return report.Results(measured, await idle.idle(folder), await idle.joins(folder))
 
 
+def _printed(run: Callable[[], None]) -> str:
+    """What a benchmark prints, shown when it is done."""
+    said = io.StringIO()
+    with redirect_stdout(said):
+        run()
+    text = said.getvalue().strip("\n")
+    print(text, flush=True)
+    return text
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--decisions", action="store_true", help="only decisions, without any server")
-    parser.add_argument("--write-docs", action="store_true", help="write docs/performance.md")
+    names = [GATEWAY, *SECTIONS]
+    parser.add_argument("--only", choices=names, action="append", help="one of them; may be given again")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/performance.md; needs all")
     chosen = parser.parse_args()
-    print("Decisions (absolute times mean little on a shared machine; read the ratios)\n")
-    decisions.run()
-    if chosen.decisions:
+    wanted = chosen.only or names
+    if chosen.write_docs and chosen.only:
+        parser.error("--write-docs needs all of them")
+    print("Absolute times mean little on a shared machine; read the ratios.")
+    texts: dict[str, str] = {}
+    for name, (title, run) in SECTIONS.items():
+        if name in wanted:
+            print(f"\n{title}\n", flush=True)
+            texts[title] = _printed(run)
+    if GATEWAY not in wanted:
         return
-    print("\nServers (some minutes)\n", flush=True)
+    print("\nThe gateway, beside a bare relay and nats-server (some minutes)\n", flush=True)
     results = asyncio.run(_served())
     report.print_all(results)
     if chosen.write_docs:
-        report.write_docs(results)
+        report.write_docs(results, texts)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -147,12 +147,14 @@ def svg(results: Results) -> str:
     )
 
 
-def write_docs(results: Results) -> None:
+def write_docs(results: Results, texts: Mapping[str, str]) -> None:
     (DOCS / "performance.svg").write_text(svg(results), "utf-8")
-    (DOCS / "performance.md").write_text(page(results), "utf-8")
+    (DOCS / "performance.md").write_text(page(results, texts), "utf-8")
 
 
-def page(results: Results) -> str:
+def page(results: Results, texts: Mapping[str, str]) -> str:
+    """The page; `texts` are what other benchmarks of the same run printed, by title."""
+    printed = "".join(f"\n## {title}\n\n```\n{text}\n```\n" for title, text in texts.items())
     head, *rows = table(results)
     lines = [_row(head), _row(["---", *["---:"] * (len(head) - 1)])]
     lines += [_row([name.strip() if name.startswith(" ") else f"**{name}**", *v]) for name, *v in rows]
@@ -183,7 +185,7 @@ is what the kernel says of the server's process, all threads, on a core of its o
 
 {chr(10).join(small)}
 
-## What was promised
+## What was promised of the gateway
 
 {chr(10).join(promises)}
 
@@ -195,8 +197,7 @@ that were checked (D-83). The journal takes another third: a record, its hash, a
 thread. The rest is handing things on, in Python. That is why the floor is far away at one receiver and
 near at a hundred, where a message is still decoded, decided and journaled once.
 
-`make bench` prints the cost of decisions by themselves, too, beside `orjson.loads` of the same bytes.
-"""
+{printed}"""
 
 
 def _row(cells: list[str]) -> str:

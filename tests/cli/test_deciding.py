@@ -43,7 +43,7 @@ def test_proposals_made_before_one_came_are_listed_in_full(lab: Town, host: Join
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
     told = lab.told("proposals")
-    assert f"#1 {proposal.id[:8]}  agent proposes to host: tools/call write" in told
+    assert f"{proposal.id[:8]}  agent proposes to host: tools/call write" in told
     assert "    path: a.md\n    text: one\n          two\n" in told
     (row,) = lab.value("proposals")
     assert row["proposalId"] == proposal.id

@@ -80,7 +80,9 @@ class Lifted:
         return found
 
     def log(self, name: str) -> str:
-        return (self.data / "logs" / f"{name}.log").read_text("utf-8")
+        """What a member has printed so far."""
+        file = self.data / "logs" / f"{name}.log"
+        return file.read_text("utf-8") if file.exists() else ""
 
     def token(self, name: str) -> str:
         return (self.data / "tokens" / f"{name}.token").read_text("ascii").strip()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from mcp.server.mcpserver.exceptions import ToolError
 
+from moot.up.servers import commands, files
 from moot.up.servers.folder import ENTRIES, MATCHES, READ_BYTES, WRITE_BYTES, Denied, Folder
+from tests.gateway.lab import on_loop
 
 
 @pytest.fixture
@@ -147,3 +151,35 @@ def test_a_file_is_replaced_whole_and_keeps_its_mode(root: Path) -> None:
 def test_what_is_no_folder_cannot_be_shared(tmp_path: Path) -> None:
     with pytest.raises(Denied):
         Folder(tmp_path / "none")
+
+
+@on_loop
+async def test_the_server_tells_its_tools_and_what_is_denied(root: Path) -> None:
+    """As MCP: what changes something is marked, and a denial is an answer of the tool."""
+    server = files.server_of(Folder(root))
+    tools = {tool.name: tool for tool in await server.list_tools()}
+    assert list(tools) == ["list_files", "read_file", "search_files", "write_file", "edit_file"]
+    hints = {name: tool.annotations for name, tool in tools.items()}
+    changing = [name for name, hint in hints.items() if hint is not None and not hint.read_only_hint]
+    assert changing == ["write_file", "edit_file"]
+    assert "sub/" in str(await server.call_tool("list_files", {}))
+    assert "made c.txt: 1 bytes" in str(await server.call_tool("write_file", {"path": "c.txt", "text": "x"}))
+    edit = {"path": "c.txt", "old": "x", "new": "y"}
+    assert "replaced c.txt" in str(await server.call_tool("edit_file", edit))
+    assert "c.txt:1: y" in str(await server.call_tool("search_files", {"text": "y", "path": "."}))
+    with pytest.raises(ToolError, match="leads out of the shared folder"):
+        await server.call_tool("read_file", {"path": "../secret.txt"})
+    with pytest.raises(ToolError):
+        await server.call_tool("read_file", {})
+
+
+@pytest.mark.parametrize("module", [files, commands])
+def test_a_server_without_a_folder_says_how_it_is_called(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.argv", ["server"])
+    assert module.main() == 2
+    assert "usage: python3 -m moot.up.servers." in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("sys.argv", ["server", str(tmp_path / "file" / "x")])
+    assert module.main() in (1, 2)

@@ -8,19 +8,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from moot.cli import main
-from moot.participant import Gap, connect
+from moot.participant import Gap, SeenProposal, connect
 from moot.protocol.envelope import Envelope
+from tests.agent.endpoint import call, endpoint
 from tests.gateway.lab import on_loop
-from tests.up.lifted import PATIENCE, lifted, typed, written
+from tests.up.lifted import PATIENCE, environment, lifted, typed, written
 
 
-async def answer(coming: AsyncIterator[Envelope | Gap]) -> str:
-    """What the agent says to it."""
+async def said(coming: AsyncIterator[Envelope | Gap], sender: str, words: str) -> str:
+    """The next chat of a member that holds these words."""
     async with asyncio.timeout(PATIENCE):
         async for item in coming:
-            if isinstance(item, Envelope) and (item.sender, item.kind) == ("agent", "chat"):
+            if isinstance(item, Envelope) and (item.sender, item.kind) == (sender, "chat"):
                 text = str(item.payload["text"])
-                if "too tidy" in text:
+                if words in text:
                     return text
     raise AssertionError("the connection ended")
 
@@ -48,7 +49,7 @@ async def test_the_filesystem_template_works_without_a_language_model(tmp_path: 
             second = json.loads(told.splitlines()[-1])
             assert second["payload"]["params"]["arguments"]["path"] == "todo.md"
             await you.reject(second["id"], "unsafe", explanation="too tidy")
-            assert await answer(coming) == "All right, no todo.md. You said: too tidy"
+            assert await said(coming, "agent", "too tidy") == "All right, no todo.md. You said: too tidy"
         assert not (tmp_path / "shared/todo.md").exists()
         # The agent reads by itself, and nobody gets out of the folder.
         code, told = await typed(tmp_path, "call", "files", "read_file", "path=../moot.yaml")
@@ -100,3 +101,30 @@ async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path
         async with connect(up.url, "lab", up.token("you")) as you:
             assert (await you.call("flaky", "list_files", timeout=30)).text == "(empty)"
         assert up.now["steady"]["pid"] == pid
+
+
+@on_loop
+async def test_the_coder_proposes_what_its_model_wants_and_you_decide(tmp_path: Path) -> None:
+    """With `moot agent` and a local endpoint: the key reaches it, and nothing is written without consent."""
+    wish = call("write_file", path="plan.md", text="step one\n")
+    async with endpoint(wish, "It is written.") as model:
+        words = ("--space", "lab", "--base-url", model.url, "--model", "m", "--key-env", "THE_KEY")
+        assert main(["init", "coder", str(tmp_path), *words]) == 0
+        async with lifted(tmp_path, environ=environment(THE_KEY="k-123")) as up:
+            for name in ("files", "commands", "coder"):
+                await up.stands(name, "running", joined=True)
+            async with connect(up.url, "lab", up.token("you")) as you:
+                proposals = you.proposals.arriving()
+                coming = you.envelopes()
+                await you.chat("write a plan", to="coder")
+                async with asyncio.timeout(PATIENCE):
+                    seen = await anext(proposals)
+                assert isinstance(seen, SeenProposal)
+                assert seen.params["arguments"] == {"path": "plan.md", "text": "step one\n"}
+                assert not (tmp_path / "plan.md").exists()
+                await you.fulfil(seen)
+                assert await said(coming, "coder", "It is written.")
+        assert (tmp_path / "plan.md").read_text() == "step one\n"
+        assert model.headers[0]["authorization"] == "Bearer k-123"
+        assert "careful programmer" in str(model.asked[0]["messages"])
+        assert "k-123" not in up.log("coder")

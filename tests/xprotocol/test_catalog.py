@@ -338,7 +338,7 @@ def test_answers_do_not_depend_on_the_order_of_arrival() -> None:
 SCRIPT = """
 from tests.xprotocol.test_catalog import CONTRACTS, Catalog, ask
 catalog = Catalog(CONTRACTS)
-print(ask(catalog, intent="list or read", data_subjects=["file", "opportunity"], intent_verbs=["list", "get"]))
+print(ask(catalog, intent="list or read", data_subjects=["file", "deal"], intent_verbs=["list", "get"]))
 """
 
 

@@ -104,6 +104,11 @@ class RelaySocket:
         if self._connection is not None:
             self._connection.close(code, reason)
 
+    def cut(self) -> None:
+        """Whoever does not answer the goodbye is not waited for."""
+        if self._connection is not None:
+            self._connection._drop()
+
     async def ready(self) -> None:
         # One turn of the loop: what was sent leaves at its end, and only then is known to fill the transport.
         await asyncio.sleep(0)
@@ -178,6 +183,8 @@ class RelayServer:
         deadline = asyncio.get_running_loop().time() + _GOODBYE_SECONDS
         while self.sockets and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
+        for one in list(self.sockets):
+            one.cut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

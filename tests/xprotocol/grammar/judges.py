@@ -108,14 +108,14 @@ class LlGuidance:
             raise NotLoaded(f"gbnf_to_lark: {error}") from error
         self._matcher = llguidance.LLMatcher(_byte_tokenizer(), llguidance.grammar_from("lark", lark), log_level=0)
         if self._matcher.is_error():
-            raise NotLoaded(f"llguidance: {self._matcher.get_error()}")
+            raise NotLoaded(f"llguidance: {self._matcher.get_error()[:300]}")
 
     def accepts(self, text: str) -> bool:
         matcher = self._matcher.deep_copy()
         tokens = list(text.encode())
         taken = matcher.try_consume_tokens(tokens)
         if matcher.is_error():
-            raise NotLoaded(f"llguidance: {matcher.get_error()}")
+            raise NotLoaded(f"llguidance: {matcher.get_error()[:300]}")
         return taken == len(tokens) and matcher.is_accepting()
 
 

@@ -42,9 +42,9 @@ def record(seen: SeenProposal) -> dict[str, Json]:
 
 def described(seat: Seat, seen: SeenProposal) -> list[str]:
     """One proposal for people: all of it, since they decide on it."""
-    number = seat.number(seen.id)
+    name = f"#{seat.number(seen.id)} {short(seen.id)}" if seat.stays else short(seen.id)
     host = ", ".join(seen.to) or "anybody"
-    lines = [f"#{number} {short(seen.id)}  {seen.proposer} proposes to {host}: {operation(seen)}"]
+    lines = [f"{name}  {seen.proposer} proposes to {host}: {operation(seen)}"]
     lines += [f"    {line}" for line in argument_lines(seen.params)]
     if seen.status != "pending":
         by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""

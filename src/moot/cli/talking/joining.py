@@ -63,6 +63,7 @@ def add_command(commands: Any) -> None:
     add("--linger", type=float, metavar="SECONDS", help=lingers)
     add("--timeout", type=float, metavar="SECONDS", help="how long operations wait for an answer")
     add("--json", action="store_true", help="everything heard as one envelope a line")
+    add("--plain", action="store_true", help="lines of text, for pipes and scripts (so far the only way)")
     add_where(parser)
     parser.set_defaults(run=run)
 
@@ -97,7 +98,7 @@ class Person:
     ) -> None:
         from moot.cli.talking import OPERATIONS
 
-        self.seat = Seat(space, default_to=where.default_to, timeout=chosen.timeout)
+        self.seat = Seat(space, default_to=where.default_to, timeout=chosen.timeout, stays=True)
         self._where = where
         self._screen = screen
         self._chosen = chosen

@@ -47,7 +47,9 @@ class Seat:
     default_to: tuple[str, ...] = ()
     # Seconds for what has no bound of its own; None: as the SDK has it.
     timeout: float | None = None
-    # What /approve 1 means: ids of proposals in the order in which they were shown.
+    # What /approve 1 means: ids of proposals in the order in which they were shown. Only who stays has
+    # numbers: from one command to the next they could come to mean another proposal.
+    stays: bool = False
     numbered: list[str] = field(default_factory=list)
 
     def number(self, id: str) -> int:

@@ -42,8 +42,7 @@ class Compiler:
         self.book.rules["root"] = NEVER
         root = self.value((self.library.root,), "root")
         if isinstance(root, Ref) and root.name not in self._recurs | VOCABULARY and self._is_object(root):
-            # Nothing else leads there: the place of the root is met once.
-            root = self.book.rules.pop(root.name)
+            root = self.book.rules[root.name]
         self.book.rules["root"] = root
         level(self.book)
         live = pruned(self.book.rules)
@@ -56,7 +55,7 @@ class Compiler:
     def _is_object(self, ref: Ref) -> bool:
         """Whether it is one object; what engines with a lexer must see in one piece stays a rule."""
         body = self.book.rules[ref.name]
-        return isinstance(body, Seq) and body.items[0] == Lit("{")
+        return isinstance(body, Seq) and body.items[0] == Lit("{") and not self.book.halved
 
     def value(self, ids: tuple[SchemaId, ...], hint: str) -> Expr:
         """What may stand where all these schemas hold."""
@@ -85,11 +84,11 @@ class Compiler:
         shapes = [shape_of(way) for way in ways(self.library, ids, note)]
         if any(shape.is_free() for shape in shapes):
             return self._anything()
-        found: dict[str, list[Expr]] = {}
+        found: dict[str, dict[Expr, None]] = {}
         for shape in shapes:
             for kind, expr in self._by_kind(shape, hint):
-                if expr != NEVER and expr not in found.setdefault(kind, []):
-                    found[kind].append(expr)
+                if expr != NEVER:
+                    found.setdefault(kind, {})[expr] = None
         self.book.overlapping |= any(len(found.get(kind, ())) > 1 for kind in ("object", "array"))
         return alt(*(expr for exprs in found.values() for expr in exprs))
 

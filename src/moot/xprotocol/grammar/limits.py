@@ -26,7 +26,14 @@ NESTING: Final = 8
 
 # How many ways one place may branch after anyOf, oneOf, if and the like are multiplied out.
 ALTERNATIVES: Final = 96
-# Members times counted members, where minProperties or maxProperties ask for counting.
+# Members of one object. A contract ends at 512 (D-74); llguidance's parser takes about 1,000.
+MEMBERS: Final = 900
+# A row of more members than this is cut in halves. llguidance recurses through rules that follow each other:
+# 500 overflow a stack of 2 MiB.
+CHAINED_MEMBERS: Final = 100
+# Where minProperties or maxProperties ask for counting: members (their rules follow each other), and
+# members times what is counted.
+COUNTED_ROW: Final = 150
 COUNTED_MEMBERS: Final = 2_000
 # Patterns of one object whose overlaps are told apart: 2 to this power kinds of names.
 NAME_PATTERNS: Final = 3
@@ -37,6 +44,8 @@ PATTERN_DEPTH: Final = 40
 PATTERN_BRANCHES: Final = 64
 AUTOMATON_STEPS: Final = 6_000
 AUTOMATON_STATES: Final = 1_200
+# How far an automaton's states may follow each other, for the same reason as CHAINED_MEMBERS.
+AUTOMATON_DEPTH: Final = 260
 # All automata of one grammar together, in elementary steps: some seconds.
 AUTOMATON_WORK: Final = 3_000_000
 # States and rules of an automaton that is written without recursion.

@@ -126,8 +126,9 @@ class _Merging:
                 state.values = schema.values if known is None else same_values(known, schema.values)
             if schema.never or not state.types or state.values == ():
                 return False
-            todo += [origin.onward(self.library.target(reference)) for reference in schema.references]
-            todo += [origin.onward(each) for each in schema.all_of]
+            # In reading order: all of one before the next begins. Members come in this order.
+            inner = [self.library.target(reference) for reference in schema.references]
+            todo[:0] = [origin.onward(each) for each in (*inner, *schema.all_of)]
             state.groups += [(origin.all | {id}, group) for group in self.groups(schema)]
         return True
 

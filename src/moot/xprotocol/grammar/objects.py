@@ -4,6 +4,9 @@ The members from number i on are one rule, "a row of at least one of these". Wri
 forwards, each rule is used at most twice by the one before it: with its own member in front, or instead of
 it. So the size is linear, whatever is optional. Members without a name of their own (additionalProperties,
 patternProperties) come last.
+
+Engines recurse through such a chain, so a long row is cut in halves instead, each a row of at least one: as
+large in all, and only as deep as the logarithm.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from dataclasses import dataclass
 
 from moot.xprotocol.grammar.arrays import ValueOf
 from moot.xprotocol.grammar.jsontext import literal_string, whitespace
-from moot.xprotocol.grammar.limits import COUNT, COUNTED_MEMBERS
+from moot.xprotocol.grammar.limits import CHAINED_MEMBERS, COUNT, COUNTED_MEMBERS, COUNTED_ROW, MEMBERS
 from moot.xprotocol.grammar.names import NameKind, declared_schemas, name_kinds
+from moot.xprotocol.grammar.notes import GrammarRefused
 from moot.xprotocol.grammar.rules import NEVER, Expr, Lit, Ref, RuleBook, alt, opt, seq
 from moot.xprotocol.grammar.schema import Library, Schema
 from moot.xprotocol.grammar.strings import Note
@@ -50,6 +54,8 @@ def object_(
                 return NEVER
             continue
         members.append(_Member(seq(literal_string(book, name), Lit(":"), ws, here), name in required))
+    if len(members) > MEMBERS:
+        raise GrammarRefused(f"an object has more than {MEMBERS} members; split it into several")
     kinds = name_kinds(book, library, parts, {*names, *forbidden}, hint=hint, note=note)
     extra = _extra(book, kinds, value=value, hint=hint)
     low = max((part.min_properties for part in parts), default=0)
@@ -57,8 +63,9 @@ def object_(
     needed = sum(member.required for member in members)
     if high is not None and high < max(low, needed):
         return NEVER
-    if low <= needed and (high is None or (extra == NEVER and len(members) <= high)):
+    if max(low, 1) <= max(needed, 1) and (high is None or (extra == NEVER and len(members) <= high)):
         row, must = _row(book, members, extra, hint=hint)
+        must = must or low > 0
     else:
         row, must = _counted(book, members, extra, low, high, hint=hint, note=note)
     if row == NEVER:
@@ -80,22 +87,34 @@ def _extra(book: RuleBook, kinds: list[NameKind], *, value: ValueOf, hint: str) 
 
 def _row(book: RuleBook, members: list[_Member], extra: Expr, *, hint: str) -> tuple[Expr, bool]:
     """A row of at least one member, and whether the object must have one."""
-    ws = whitespace(book)
-    comma = seq(Lit(","), ws)
-    rest: Expr = NEVER
+    comma = seq(Lit(","), whitespace(book))
+    row = list(members)
     if extra != NEVER:
         more = book.rule(f"{hint}-more", seq(comma, extra))
-        rest = seq(extra, book.repeat(hint, more, 0, None))
-    must = False
-    for number, member in reversed(list(enumerate(members))):
-        if not member.required and rest != NEVER:
-            # Used twice below, so it is a rule.
-            rest = book.rule(f"{hint}-from-{number + 2}", rest)
-        follows = seq(comma, rest) if must else opt(seq(comma, rest))
-        here = seq(member.expr, follows)
-        rest = here if member.required else alt(here, rest)
-        must = must or member.required
-    return rest, must
+        row.append(_Member(seq(extra, book.repeat(hint, more, 0, None)), required=False))
+    if not row:
+        return NEVER, False
+    if len(row) > CHAINED_MEMBERS:
+        # A half may go on where the next begins, with a comma.
+        book.overlapping = book.halved = True
+
+    def part(start: int, end: int) -> _Member:
+        if end - start == 1:
+            return row[start]
+        middle = (start + end) // 2 if end - start > CHAINED_MEMBERS else start + 1
+        left, right = part(start, middle), part(middle, end)
+        after = right.expr
+        if not left.required:
+            # Used twice, so it is a rule.
+            after = book.rule(f"{hint}-from-{middle + 1}", after)
+        follows = seq(comma, after)
+        whole = seq(left.expr, follows if right.required else opt(follows))
+        if not left.required:
+            whole = alt(whole, after)
+        return _Member(whole, left.required or right.required)
+
+    whole = part(0, len(row))
+    return whole.expr, whole.required
 
 
 def _counted(
@@ -117,7 +136,7 @@ def _counted(
         note(f"minProperties {low} is only enforced up to {COUNT}")
         low = COUNT
     top = low if high is None else max(low, high)
-    if (len(members) + 1) * (min(top, len(members)) + 1) > COUNTED_MEMBERS:
+    if len(members) > COUNTED_ROW or len(members) * min(top, len(members)) > COUNTED_MEMBERS:
         note("minProperties and maxProperties are not enforced: too many members to count")
         return _row(book, members, extra, hint=hint)
     return _Counting(book, members, extra, low, high, hint=hint, note=note).run()

@@ -141,6 +141,8 @@ class RuleBook:
         self.strings: dict[Hashable, tuple[Expr, tuple[str, ...]]] = {}
         # Whether there are objects or arrays that begin alike and must be told apart later.
         self.overlapping = False
+        # Whether a row of members was cut in halves.
+        self.halved = False
 
     def name(self, hint: str) -> str:
         """A fresh rule name made of `hint`, in small letters, digits and dashes, starting with a letter."""

@@ -6,19 +6,21 @@ engines with a lexer, which cut at recursion. A large one becomes a rule per sta
 
 from __future__ import annotations
 
-from moot.xprotocol.grammar.automata import Automaton
+from moot.xprotocol.grammar.automata import Automaton, TooLarge
 from moot.xprotocol.grammar.charsets import NONE, CharSet
 from moot.xprotocol.grammar.jsontext import QUOTE, spelled
-from moot.xprotocol.grammar.limits import FOLDED_STATES, FOLDED_WAYS
+from moot.xprotocol.grammar.limits import AUTOMATON_DEPTH, FOLDED_STATES, FOLDED_WAYS
 from moot.xprotocol.grammar.rules import EMPTY, NEVER, Expr, Ref, RuleBook, alt, joined, seq
 
 _START, _END = -1, -2
 
 
 def from_automaton(book: RuleBook, machine: Automaton, *, hint: str) -> Expr:
-    """The texts of an automaton with their quotes."""
+    """The texts of an automaton with their quotes; raises `TooLarge`."""
     if machine.is_empty():
         return NEVER
+    if _depth(machine) > AUTOMATON_DEPTH:
+        raise TooLarge
     small = len(machine.table) <= FOLDED_STATES
     folded = _folded(book, machine, hint=hint) if small and _has_long_cycle(machine) else None
     if folded is None:
@@ -33,6 +35,19 @@ def _onward(machine: Automaton, at: int) -> dict[int, CharSet]:
         if to >= 0:
             found[to] = found.get(to, NONE) | members
     return found
+
+
+def _depth(machine: Automaton) -> int:
+    """The number of states from the start to the farthest one."""
+    seen = {0}
+    depth, here = 0, [0]
+    while here:
+        depth += 1
+        here = list(
+            dict.fromkeys(to for at in here for to in machine.table[at] if to >= 0 and to not in seen)
+        )
+        seen.update(here)
+    return depth
 
 
 def _has_long_cycle(machine: Automaton) -> bool:

@@ -16,7 +16,7 @@ from typing import Final
 
 # Not snowballstemmer.stemmer(): that takes PyStemmer where it is installed, and stems could then differ
 # between two machines.
-from snowballstemmer.english_stemmer import EnglishStemmer  # type: ignore[import-untyped]
+from snowballstemmer.english_stemmer import EnglishStemmer
 
 from moot.xprotocol.words import vocabulary
 
