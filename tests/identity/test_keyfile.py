@@ -56,17 +56,28 @@ def test_the_file_is_a_jwk_set_of_rfc_8037(path: Path) -> None:
     assert len(signing["d"]) == len(sealing["d"]) == 43
 
 
-def test_file_and_new_folders_are_for_the_owner_alone_whatever_the_umask(path: Path) -> None:
-    for umask in (0o000, 0o077, 0o277):
-        target = path.parent / f"{umask:o}" / "deeper" / "key"
-        before = os.umask(umask & 0o177)
-        try:
-            keyfile.create(target, IDENTITY)
-        finally:
-            os.umask(before)
-        assert mode(target) == 0o600
-        assert [mode(folder) for folder in (target.parent, target.parent.parent)] == [0o700, 0o700]
-        assert keyfile.load(target) == IDENTITY
+def test_new_folders_are_for_the_owner_alone(path: Path) -> None:
+    target = path.parent / "deeper" / "key"
+    before = os.umask(0)
+    try:
+        keyfile.create(target, IDENTITY)
+    finally:
+        os.umask(before)
+    assert mode(target) == 0o600
+    assert [mode(folder) for folder in (target.parent, target.parent.parent)] == [0o700, 0o700]
+    assert keyfile.load(target) == IDENTITY
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277, 0o777])
+def test_the_file_has_one_mode_whatever_the_umask(path: Path, umask: int) -> None:
+    path.parent.mkdir(0o700)
+    before = os.umask(umask)
+    try:
+        keyfile.create(path, IDENTITY)
+        keyfile.rotate(path, 1)
+    finally:
+        os.umask(before)
+    assert mode(path) == 0o600
 
 
 def test_a_key_file_is_never_overwritten(path: Path) -> None:

@@ -109,8 +109,10 @@ def test_an_answer_by_somebody_else_or_about_something_else_is_none() -> None:
     assert not answers(reply(BOB, call().event, kind, {}, now=NOW).event, request)
     assert not answers(reply(BOB, request, "com.acme.other.result", {}, now=NOW).event, request)
     assert not answers(reply(BOB, request, KIND, {}, now=NOW).event, request)
-    other = call(correlation_id="c-2").event
-    assert not answers(reply(BOB, other, kind, {}, now=NOW).event, request)
+    for change in ({"correlation_id": "c-2"}, {"correlation_id": None}, {"recipient": CAROL}):
+        options: dict[str, Any] = {"correlation_id": "c-1", "recipient": ALICE} | change
+        other = call(BOB, kind=kind, in_reply_to=request.id, **options)
+        assert not answers(other.event, request)
 
 
 def test_a_fault_is_told_in_an_xp_error() -> None:
@@ -356,6 +358,15 @@ def test_senders_of_small_order_are_refused_though_a_signature_could_fit(key: in
     }
     with pytest.raises(UnverifiedEvent):
         verify_event(decode(orjson.dumps(forged)))
+
+
+@pytest.mark.parametrize("member", ["sender_enc_key", "enc_key"])
+@pytest.mark.parametrize("key", [0, 1, 2**255 - 20, 2**255 - 19, 2**255 + 9])
+def test_x25519_keys_of_small_order_or_odd_spelling_are_refused_in_an_event(member: str, key: int) -> None:
+    """Answers are sealed for `sender_enc_key` without another look."""
+    text = "x25519:" + base64url.encode(key.to_bytes(32, "little"))
+    with pytest.raises(MalformedEvent, match=member):
+        decode(signed_by(ALICE, call().covered | {member: text}))
 
 
 def test_a_sender_outside_the_main_subgroup_is_refused_though_the_library_lets_it_sign() -> None:

@@ -249,6 +249,15 @@ def test_an_event_that_just_expired_is_told_once_and_an_old_one_never() -> None:
     assert reason_of(office.receiver.receive(forged, ENDED)) == "signature"
 
 
+@pytest.mark.parametrize(("ttl", "kept"), [(3600 - EXPIRED_ANSWERED_SECONDS, 1), (3600, 2)])
+def test_an_event_that_just_expired_is_told_though_others_are_forgotten(ttl: int, kept: int) -> None:
+    office, later = Office(), ENDED + 15
+    office.receiver.receive(call(CAROL, ttl=ttl).raw, NOW)
+    office.receiver.receive(call(CAROL, now=later).raw, later)
+    assert len(office.seen_ids) == kept
+    assert fault_of(office.receiver.receive(call().raw, later)) == "EXPIRED"
+
+
 def test_a_revoked_key_is_told_once_an_event_and_not_in_a_flood() -> None:
     office, raw = Office(), call().raw
     office.access.revocations.add(read_revocation(revoke(ALICE, ALICE.key.text, now=NOW)))

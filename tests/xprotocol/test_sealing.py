@@ -174,7 +174,19 @@ def test_a_payload_that_does_not_fit_its_hash_or_its_spelling_is_not_opened() ->
             open_payload(signed, BOB)
 
 
-@pytest.mark.parametrize("plaintext", [b"", b"{", b'{"a":1,"a":2}', b"\xff", b'"\\ud800"', b"[" * 100])
+@pytest.mark.parametrize(
+    "plaintext",
+    [
+        b"",
+        b"{",
+        b'{"a":1,"a":2}',
+        b"\xff",
+        b'"\\ud800"',
+        b"[" * 100,
+        b"[" * 65 + b"]" * 65,
+        b'{"a":' + b"[" * 64 + b"]" * 64 + b"}",
+    ],
+)
 def test_a_plaintext_that_two_readers_read_differently_is_refused(plaintext: bytes) -> None:
     header = {
         name: value for name, value in call().covered.items() if name not in ("payload", "content_hash")

@@ -8,7 +8,7 @@ fetched in pages: each goes on behind the last event of the one before, and none
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -164,24 +164,29 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
         values.extend(listed)
 
     index = ""
-    if query.kinds or query.public_only:
-        # Whatever has no recipient is of one of a few kinds, and those have an index.
-        among("kind", query.kinds or sorted(PUBLIC_KINDS))
+    kinds: Sequence[str] = query.kinds
+    if query.public_only:
+        # Whatever has no recipient is of one of a few kinds. Other kinds are not even looked at: anybody may
+        # ask a relay, and asking must not cost more than there is to tell.
+        kinds = sorted(PUBLIC_KINDS.intersection(query.kinds or PUBLIC_KINDS))
+        if not kinds:
+            return "WHERE 0", []
+        terms.append("recipient IS NULL")
+    if kinds:
+        among("kind", kinds)
         index = "INDEXED BY events_kind"
     if query.senders:
         among("sender", query.senders)
-        index = "INDEXED BY events_sender"
+        index = f"INDEXED BY events_{'public' if query.public_only else 'sender'}"
     if query.recipients:
         among("recipient", query.recipients)
         index = "INDEXED BY events_recipient"
     if query.correlation_ids:
         among("correlation_id", query.correlation_ids)
-        index = "INDEXED BY events_correlation"
+        index = index if query.public_only else "INDEXED BY events_correlation"
     if query.ids:
         among("id", map(bytes.fromhex, query.ids))
         index = "INDEXED BY events_id"
-    if query.public_only:
-        terms.append("recipient IS NULL")
     if query.kind_prefix:
         terms.append("substr(kind, 1, ?) = ?")
         values += [len(query.kind_prefix), query.kind_prefix]

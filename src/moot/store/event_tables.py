@@ -39,6 +39,7 @@ CREATE INDEX events_recipient ON events (recipient, timestamp) WHERE recipient I
 CREATE INDEX events_sender ON events (sender, timestamp);
 CREATE INDEX events_kind ON events (kind, timestamp);
 CREATE INDEX events_correlation ON events (correlation_id, timestamp) WHERE correlation_id IS NOT NULL;
+CREATE INDEX events_public ON events (sender, timestamp) WHERE recipient IS NULL;
 CREATE INDEX events_announce ON events (sender) WHERE kind = 'xp.endpoint.announce';
 CREATE INDEX events_end ON events (keep_until) WHERE keep_until IS NOT NULL;
 CREATE TABLE annotations (event_id BLOB NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,

@@ -15,7 +15,7 @@ _PATTERNS = [
     "(?<!-)$", "^(a|b)?(c|d)?$", "^[😀-😃]$", "^\\S+$", "^\\D\\W$",
 ]  # fmt: skip
 _FORMATS = ["date", "date-time", "time", "uuid", "ipv4", "ipv6", "uri", "email", "hostname", "duration", "json-pointer", "uri-reference", "made-up", "relative-json-pointer"]  # fmt: skip
-_NUMBERS: list[float] = [0, 1, -1, 5, 10, 99, 100, 101, 255, 1000, -7, -100, 0.5, -0.25, 1.5, 0.1, 3.14, 1e-3, 12.75, -99.99, 2**31, 1e20, -1e15, 1e-9]
+_NUMBERS: list[float] = [0, 1, -1, 5, 10, 99, 100, 101, 255, 1000, -7, -100, 0.5, -0.25, 1.5, 0.1, 3.14, 1e-3, 12.75, -99.99, 2**31, 1e12, -1e15, 1e-9]
 _VALUES: list[Json] = [
     None, True, False, 0, 1, -3, 2.5, 1.0, 1e22, 1e-07, "", "a", 'q"q', "é😀", "b\\n", "x\ny", [], [1, "a"], {}, {"a": 1, "é": [None]}, {"b": {"c": "d"}},
 ]  # fmt: skip

@@ -79,6 +79,12 @@ def free_string(book: RuleBook) -> Ref:
 
 def spelled(book: RuleBook, members: CharSet) -> Expr:
     """One character of the set as it stands inside a string, printable ASCII only as itself."""
+    if members not in book.spelled:
+        book.spelled[members] = _spelled(book, members)
+    return book.spelled[members]
+
+
+def _spelled(book: RuleBook, members: CharSet) -> Expr:
     parts: list[Expr] = []
     raw = members & RAW
     if raw:

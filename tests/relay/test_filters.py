@@ -1,0 +1,138 @@
+"""Filters: what matches an event that comes is what the store would have told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moot.relay.filters import Filter, FilterIndex
+from moot.relay.messages import Authenticate, Close, NotAMessage, Publish, Request, read_message
+from moot.relay.rates import Rate, Rates
+from moot.relay.settings import RelayLimits
+from moot.store.events import EventStore
+from moot.xprotocol.composing import publish
+from moot.xprotocol.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed
+from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call
+
+LIMITS = RelayLimits()
+
+
+def population(draw: Random) -> list[Signed]:
+    people = [ALICE, BOB, CAROL]
+    made: list[Signed] = []
+    for number in range(60):
+        sender = draw.choice(people)
+        moment = NOW + draw.randrange(20)
+        if number % 3 == 0:
+            made.append(publish(sender, draw.choice([DELEGATE, GRANT, REVOKE]), {"n": number}, now=moment))
+        else:
+            kind = draw.choice(["com.acme.a", "com.acme.b"])
+            talk = draw.choice(["c-1", "c-2", None])
+            made.append(call(sender, draw.choice(people), now=moment, kind=kind, correlation_id=talk))
+    return made
+
+
+def some_filter(draw: Random, events: list[Signed]) -> Filter:
+    people = [ALICE.key.text, BOB.key.text, CAROL.key.text]
+    wish: dict[str, Any] = {}
+    if draw.random() < 0.5:
+        wish["recipients"] = draw.sample(people, draw.randint(1, 3))
+    if draw.random() < 0.4:
+        wish["senders"] = draw.sample(people, draw.randint(1, 2))
+    if draw.random() < 0.4:
+        wish["kinds"] = draw.sample(
+            ["com.acme.a", "com.acme.b", DELEGATE, GRANT, ANNOUNCE], draw.randint(1, 3)
+        )
+    if draw.random() < 0.2:
+        wish["ids"] = [one.event.id for one in draw.sample(events, 5)]
+    if draw.random() < 0.2:
+        wish["correlation_ids"] = ["c-1"]
+    if draw.random() < 0.3:
+        wish["since"] = NOW + draw.randrange(20)
+    if draw.random() < 0.3:
+        wish["until"] = NOW + draw.randrange(20)
+    found = msgspec.convert(wish, Filter)
+    assert found.fault(LIMITS.filter_values) is None
+    return found
+
+
+def test_store_match_and_index_agree_on_every_filter(tmp_path: Path) -> None:
+    async def story() -> None:
+        draw = Random(5)
+        events = population(draw)
+        store = EventStore.open(tmp_path, now=NOW)
+        for one in events:
+            assert await store.put(one, now=NOW) == "stored"
+        index: FilterIndex[int] = FilterIndex()
+        filters = [some_filter(draw, events) for _ in range(300)]
+        for number, wish in enumerate(filters):
+            index.add(number, [wish])
+        answers = 0
+        for number, wish in enumerate(filters):
+            told = {event.raw async for event in store.find(wish.query(NOW))}
+            assert told == {one.raw for one in events if wish.matches(one.event)}, wish
+            for one in events:
+                if wish.matches(one.event):
+                    answers += 1
+                    assert number in index.candidates(one.event)
+        assert answers > 500
+        for number, wish in enumerate(filters):
+            index.remove(number, [wish])
+        assert not any(list(index.candidates(one.event)) for one in events)
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_filter_without_recipients_matches_no_event_that_has_one() -> None:
+    assert not Filter().matches(call().event)
+    assert not Filter(ids=(call().event.id,)).matches(call().event)
+    assert Filter().matches(publish(ALICE, GRANT, {}, now=NOW).event)
+    assert not Filter(recipients=(BOB.key.text,)).matches(publish(ALICE, GRANT, {}, now=NOW).event)
+
+
+def test_messages_are_read_as_they_are_written() -> None:
+    raw = call().raw
+    for text in (b'["EVENT",%b]', b' [ "EVENT" , %b ] ', b'["EV\\u0045NT",%b]'):
+        message = read_message(text % raw, LIMITS)
+        assert isinstance(message, Publish)
+        assert message.raw.strip() == raw
+    assert read_message(b'["AUTH",{"a": 1}]', LIMITS) == Authenticate(b'{"a": 1}')
+    assert read_message(b'["CLOSE","x"]', LIMITS) == Close("x")
+    assert read_message(b'["REQ","x",{"limit":3},{}]', LIMITS) == Request("x", (Filter(limit=3), Filter()))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: f'["REQ",{text}]'.encode()))
+def test_whatever_comes_is_a_message_or_none(data: bytes) -> None:
+    with suppress(NotAMessage):
+        assert read_message(data, LIMITS)
+
+
+def test_a_rate_gives_its_burst_then_its_pace_and_nothing_for_a_clock_set_back() -> None:
+    rate = Rate(2, 3, 100.0)
+    assert [rate.wait(100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert rate.wait(100.0) == pytest.approx(0.5)
+    assert rate.wait(100.5) == 0.0
+    assert rate.wait(50.0) > 0
+    assert rate.wait(50.1) > 0
+    assert rate.wait(60.0) == 0.0
+    assert Rate(0, 1, 0.0).wait(0.0) == Rate(0, 1, 0.0).wait(0.0) == 0.0
+
+
+def test_of_too_many_keys_the_quietest_is_forgotten() -> None:
+    rates = Rates(1, 1, 2)
+    assert rates.wait("a", 0.0) == 0.0
+    assert rates.wait("b", 0.0) == 0.0
+    assert rates.wait("a", 0.0) > 0
+    assert rates.wait("c", 0.0) == 0.0
+    # b was quiet longest; a is still held.
+    assert rates.wait("a", 0.0) > 0
+    assert rates.wait("b", 0.0) == 0.0
