@@ -11,6 +11,7 @@ from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
 from tests.space.walk import run_space_walk
 from tests.store.crash_soak import run_journal_crashes
+from tests.xprotocol.event_soak import run_event_soak
 
 # Name, what runs, and how many cases make the full count.
 SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
@@ -19,6 +20,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "space": (run_space_walk, 300_000),
     "journal": (run_journal_crashes, 100),
     "gateway": (run_gateway_crashes, 100),
+    "events": (run_event_soak, 1_000_000),
 }
 
 
