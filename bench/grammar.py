@@ -1,9 +1,10 @@
 """How right the grammars of real tools are, judged by engines that are not ours; and what they cost.
 
 `python -m bench.grammar` prints it. A grammar is fully right when llama.cpp's engine and llguidance both load
-it, accept sampled valid calls (compact, spaced, indented), refuse sampled invalid ones, and random texts of it
-are JSON and, unless it says `superset`, valid. jsonschema_rs tells which calls are valid. Beside it stands
-llguidance's own support of JSON Schema, on the same calls. Without the data of real tools our own sample is used.
+it, accept sampled valid calls (compact, spaced, indented), refuse sampled invalid ones, and random texts of
+it are JSON and, unless it says `superset`, valid. jsonschema_rs tells which calls are valid. Beside it stands
+llguidance's own support of JSON Schema, on those of the same calls that have no \\u in them: it takes none.
+Without the data of real tools our own sample is used.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import llguidance
-
-from moot.protocol.operation import Json
-from moot.xprotocol.grammar import GrammarRefused, compile_grammar
 from tests.xprotocol.grammar.instances import Instances, spellings, validator
 from tests.xprotocol.grammar.samples import SAMPLES, real_tools
 from tests.xprotocol.grammar.trials import ENGINES, Trial, try_schema
+
+from moot.protocol.operation import Json
+from moot.xprotocol.grammar import GrammarRefused, compile_grammar
 
 # XP 4.4 and D-66, as promised in the issue: everything loads, and this share is fully right.
 RIGHT = 0.995
@@ -68,7 +69,11 @@ class Figures:
 
 def tools_at_hand() -> tuple[str, list[tuple[str, Json]]]:
     real = real_tools()
-    return ("real MCP tools", real) if real else ("tools of our own sample (no data at hand)", list(SAMPLES.items()))
+    return (
+        ("real MCP tools", real)
+        if real
+        else ("tools of our own sample (no data at hand)", list(SAMPLES.items()))
+    )
 
 
 def judged(tools: list[tuple[str, Json]], seed: int) -> Figures:
@@ -100,7 +105,8 @@ def _agrees(matcher: llguidance.LLMatcher, schema: Json, seed: int) -> bool:
     good = samples.valid(VALUES)
     texts = [(text, True) for value in good for text in spellings(value).values()]
     texts += [(json.dumps(value), False) for value in samples.invalid(good, SPOILT)]
-    for text, valid in texts:
+    # It takes no \u escapes, by choice; that is not held against it.
+    for text, valid in [(text, valid) for text, valid in texts if "\\u" not in text]:
         trying = matcher.deep_copy()
         tokens = list(text.encode())
         accepted = trying.try_consume_tokens(tokens) == len(tokens) and trying.is_accepting()
@@ -157,10 +163,15 @@ def run(*, every: int = 1, seed: int = 4_400) -> bool:
     beside_loads, beside_right = judged_beside(tools, seed)
     compiled = figures.tools - figures.verdicts["rejected"]
     print(f"{figures.tools:,} {what}, {figures.accepted:,} valid and {figures.refused:,} invalid texts,")
-    print(f"{figures.derived:,} random ones; {figures.without_truth} schemas are malformed and have no valid calls\n")
+    print(
+        f"{figures.derived:,} random ones; {figures.without_truth} schemas are malformed: nothing is valid\n"
+    )
     print(f"{'':34} {'loads':>8} {'fully right':>12}")
-    print(f"{'Moot, in llama.cpp and llguidance':34} {_share(figures.loads, figures.tools)} {_share(figures.right, figures.tools):>12}")
-    print(f"{'llguidance, its own JSON Schema':34} {_share(beside_loads, figures.tools)} {_share(beside_right, figures.tools):>12}")
+    for name, loads, right in (
+        ("Moot, in llama.cpp and llguidance", figures.loads, figures.right),
+        ("llguidance, its own JSON Schema", beside_loads, beside_right),
+    ):
+        print(f"{name:34} {_share(loads, figures.tools)} {_share(right, figures.tools):>12}")
     print()
     for verdict in ("exact", "superset", "rejected"):
         print(f"{verdict:10} {_share(figures.verdicts[verdict], figures.tools)}")
@@ -168,9 +179,13 @@ def run(*, every: int = 1, seed: int = 4_400) -> bool:
         print(f"    {count:4} times: {words}")
     times, sizes = costs(tools)
     same = is_the_same_everywhere()
-    print(f"\n{statistics.median(times):.1f} ms of CPU a grammar (median), {max(times):.0f} at most, {sum(times) / 1e3:.1f} s in all;")
-    print(f"{statistics.median(sizes):,.0f} characters (median), {max(sizes):,} at most;")
-    print(f"the same bytes in processes with other hash seeds: {'yes' if same else 'NO'}; texts that are no JSON: {figures.broken}")
+    print(
+        f"\nCPU a grammar: {statistics.median(times):.1f} ms (median), {max(times):.0f} ms (most),", end=" "
+    )
+    print(f"{sum(times) / 1e3:.1f} s (all)")
+    print(f"characters: {statistics.median(sizes):,.0f} (median), {max(sizes):,} (most)")
+    print(f"the same bytes in processes with other hash seeds: {'yes' if same else 'NO'}")
+    print(f"texts that are no JSON: {figures.broken}")
     for fault in figures.faults[:10]:
         print(f"  {fault}")
     met = figures.loads == compiled and figures.right >= RIGHT * figures.tools and not figures.broken and same

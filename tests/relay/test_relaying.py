@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 
+from moot.net.dial_http import fetch
 from moot.xprotocol.composing import publish
 from moot.xprotocol.events import DELEGATE, GRANT
 from tests.relay.talk import announce, event, relay_in, talking
@@ -174,5 +175,42 @@ def test_stored_events_outlive_a_restart_and_go_when_their_time_is_over(tmp_path
             assert await relay.store.prune(now + 600) == 1
             assert await bob.stored("mine", BOBS) == [living.raw]
             assert await bob.stored("all", {}) == [lasting.raw]
+
+    asyncio.run(story())
+
+
+def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_path: Path) -> None:
+    """In one process with others, as the devserver has it."""
+
+    async def story() -> None:
+        async with relay_in(tmp_path) as relay, talking(relay.url) as alice:
+            watched: list[bytes] = []
+            relay.relay.watchers.append(lambda signed: watched.append(signed.raw))
+            sent = event()
+            for _ in range(2):
+                await alice.publish(sent.raw)
+            assert watched == [sent.raw]
+            status, body = await fetch(
+                relay.url.replace("ws", "http") + "/health", headers={}, within=5, most=999
+            )
+            assert (status, orjson.loads(body)["events"], orjson.loads(body)["connections"]) == (200, 1, 1)
+            status, _ = await fetch(
+                relay.url.replace("ws", "http") + "/other", headers={}, within=5, most=999
+            )
+            assert status == 404
+
+    asyncio.run(story())
+
+
+def test_expired_events_are_pruned_while_the_relay_runs(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_in(tmp_path, prune_seconds=0.05) as relay, talking(relay.url) as alice:
+            # Made and expired long ago, and still within the skew that clocks are allowed, for a second.
+            dying = event(now=time.time() - 358.5, ttl=60)
+            assert (await alice.publish(dying.raw))[2] is True
+            async with asyncio.timeout(20):
+                while relay.store.stats().events:
+                    await asyncio.sleep(0.05)
+            assert (await alice.publish(dying.raw))[3].startswith("expired:")
 
     asyncio.run(story())

@@ -39,10 +39,12 @@ DEFAULT_SETTINGS: Final = RelaysSettings()
 class _Waiting:
     """An event without an OK yet."""
 
-    __slots__ = ("done", "raw", "sent_at")
+    __slots__ = ("done", "publishers", "raw", "sent_at")
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
+        # The same event may be published by several at once.
+        self.publishers = 0
         self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         # None: not sent on the present connection.
         self.sent_at: float | None = None
@@ -136,6 +138,7 @@ class Relays:
                 )
             waiting = self._waiting[event_id] = _Waiting(signed.raw)
             self._send(waiting)
+        waiting.publishers += 1
         try:
             async with asyncio.timeout(within):
                 return await asyncio.shield(waiting.done)
@@ -143,7 +146,8 @@ class Relays:
             why = f" ({self.last_fault})" if self._session is None and self.last_fault else ""
             raise TimedOut(f"no relay said OK to an event within {within:g} s{why}") from None
         finally:
-            if self._waiting.get(event_id) is waiting:
+            waiting.publishers -= 1
+            if not waiting.publishers and self._waiting.get(event_id) is waiting:
                 del self._waiting[event_id]
 
     def _send(self, waiting: _Waiting) -> None:

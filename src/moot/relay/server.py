@@ -142,10 +142,13 @@ class RelayServer:
         self._listening = listening
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: asyncio.Task[None] | None = None
+        self._is_stopping = False
         config = uvicorn.Config(
             self._http,
             http=http_protocol(self.door),
             ws=server_protocol(self._admit, settings.sockets, self.door.leave),  # type: ignore[arg-type]
+            interface="asgi3",
+            proxy_headers=False,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -162,10 +165,11 @@ class RelayServer:
         return f"ws://{host}:{self.port}"
 
     async def start(self) -> None:
-        await self.store.prune()
+        """Listen, with nothing in the store whose time is over."""
+        await self._prune()
         # uvicorn's own signal handlers would stop us before clients are told.
         self._serving = asyncio.create_task(self._uvicorn._serve(sockets=[self._listening]))
-        self._start(self._prune())
+        self._start(self._prune_again())
         while not self._uvicorn.started and not self._serving.done():
             await asyncio.sleep(_START_SECONDS)
         if self._serving.done():
@@ -173,6 +177,8 @@ class RelayServer:
 
     async def stop(self) -> None:
         """Tell clients, close sockets; what was taken is on disk when this is done."""
+        # Whoever is told to go may be back before the port is closed, and would stay with nobody behind it.
+        self._is_stopping = True
         self._uvicorn.should_exit = True
         with suppress(sqlite3.Error):
             await self.store.committed()
@@ -190,6 +196,8 @@ class RelayServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._serving is not None:
             await self._serving
+        for one in list(self.sockets):
+            one.cut()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """A task that ends with this server at the latest."""
@@ -202,18 +210,24 @@ class RelayServer:
         if not task.cancelled() and (fault := task.exception()) is not None:
             log.error("a task of the relay failed", exc_info=fault)
 
-    async def _prune(self) -> None:
+    async def _prune_again(self) -> None:
         while True:
             await asyncio.sleep(self.settings.prune_seconds)
-            try:
-                removed = await self.store.prune()
-            except sqlite3.Error as fault:
-                log.error("events cannot be pruned", extra={"fault": str(fault)})
-                continue
-            if removed:
-                log.info("pruned", extra={"events": removed})
+            await self._prune()
+
+    async def _prune(self) -> None:
+        try:
+            removed = await self.store.prune()
+        except sqlite3.Error as fault:
+            # A full disk: events are refused meanwhile, and what is stored can still be read.
+            log.error("events cannot be pruned", extra={"fault": str(fault)})
+            return
+        if removed:
+            log.info("pruned", extra={"events": removed})
 
     def _admit(self, upgrade: Upgrade) -> Refusal | Handler:
+        if self._is_stopping:
+            return Refusal(503, b'{"error":"the relay is stopping: come back later"}')
         if upgrade.path.partition("?")[0] not in self._paths:
             return Refusal(404, b'{"error":"the relay is at another path: /"}')
         return RelaySocket(self)

@@ -106,7 +106,9 @@ class LlGuidance:
             lark = gbnf_to_lark(grammar)
         except Exception as error:
             raise NotLoaded(f"gbnf_to_lark: {error}") from error
-        self._matcher = llguidance.LLMatcher(_byte_tokenizer(), llguidance.grammar_from("lark", lark), log_level=0)
+        self._matcher = llguidance.LLMatcher(
+            _byte_tokenizer(), llguidance.grammar_from("lark", lark), log_level=0
+        )
         if self._matcher.is_error():
             raise NotLoaded(f"llguidance: {self._matcher.get_error()[:300]}")
 

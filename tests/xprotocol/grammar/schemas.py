@@ -6,19 +6,129 @@ import random
 
 from moot.protocol.operation import Json
 
-_NAMES = ["a", "b", "ab", "name", 'qu"ote', "back\\slash", "é", "日", "", "x-1", "a/b", "a~b", "$ref", "type", "😀", "new\nline"]  # fmt: skip
+_NAMES = [
+    "a",
+    "b",
+    "ab",
+    "name",
+    'qu"ote',
+    "back\\slash",
+    "é",
+    "日",
+    "",
+    "x-1",
+    "a/b",
+    "a~b",
+    "$ref",
+    "type",
+    "😀",
+    "new\nline",
+]
 _PATTERNS = [
-    "^a", "b$", "^[a-z]+$", "x", "^\\d{2,4}$", "^[^\"]*$", "\\s", "^.{3}$", "^(foo|bar)+$", "^[A-Z][a-z]*( [A-Z][a-z]*)*$",
-    "^(?!x)[a-z]{1,5}$", "^(?=.*\\d)(?=.*[a-z]).{4,8}$", "\\bword\\b", "^\\w+([-.]\\w+)*$", "^$", "", "a|b", "^a|b$", "^(a*)*$",
-    "[^\\x00-\\x7F]", "^[\\w.+-]+@[\\w-]+\\.[\\w.-]+$", "^\\p{Lu}", "^(a?){3}b$", "\\\\", "^/[^/]+(/[^/]+)*$", "^[\\s\\S]*$",
-    "^#(?:[0-9a-fA-F]{3}){1,2}$", "^(?:a|ab)(?:c|bcd)$", "^[é-ü]+$", "[\"\\\\]", "^\\u0041\\x42$", "^[-a]$", "^[^-a\\]]$",
-    "(?<!-)$", "^(a|b)?(c|d)?$", "^[😀-😃]$", "^\\S+$", "^\\D\\W$",
-]  # fmt: skip
-_FORMATS = ["date", "date-time", "time", "uuid", "ipv4", "ipv6", "uri", "email", "hostname", "duration", "json-pointer", "uri-reference", "made-up", "relative-json-pointer"]  # fmt: skip
-_NUMBERS: list[float] = [0, 1, -1, 5, 10, 99, 100, 101, 255, 1000, -7, -100, 0.5, -0.25, 1.5, 0.1, 3.14, 1e-3, 12.75, -99.99, 2**31, 1e12, -1e15, 1e-9]
+    "^a",
+    "b$",
+    "^[a-z]+$",
+    "x",
+    "^\\d{2,4}$",
+    '^[^"]*$',
+    "\\s",
+    "^.{3}$",
+    "^(foo|bar)+$",
+    "^[A-Z][a-z]*( [A-Z][a-z]*)*$",
+    "^(?!x)[a-z]{1,5}$",
+    "^(?=.*\\d)(?=.*[a-z]).{4,8}$",
+    "\\bword\\b",
+    "^\\w+([-.]\\w+)*$",
+    "^$",
+    "",
+    "a|b",
+    "^a|b$",
+    "^(a*)*$",
+    "[^\\x00-\\x7F]",
+    "^[\\w.+-]+@[\\w-]+\\.[\\w.-]+$",
+    "^\\p{Lu}",
+    "^(a?){3}b$",
+    "\\\\",
+    "^/[^/]+(/[^/]+)*$",
+    "^[\\s\\S]*$",
+    "^#(?:[0-9a-fA-F]{3}){1,2}$",
+    "^(?:a|ab)(?:c|bcd)$",
+    "^[é-ü]+$",
+    '["\\\\]',
+    "^\\u0041\\x42$",
+    "^[-a]$",
+    "^[^-a\\]]$",
+    "(?<!-)$",
+    "^(a|b)?(c|d)?$",
+    "^[😀-😃]$",
+    "^\\S+$",
+    "^\\D\\W$",
+]
+_FORMATS = [
+    "date",
+    "date-time",
+    "time",
+    "uuid",
+    "ipv4",
+    "ipv6",
+    "uri",
+    "email",
+    "hostname",
+    "duration",
+    "json-pointer",
+    "uri-reference",
+    "made-up",
+    "relative-json-pointer",
+]
+_NUMBERS: list[float] = [
+    0,
+    1,
+    -1,
+    5,
+    10,
+    99,
+    100,
+    101,
+    255,
+    1000,
+    -7,
+    -100,
+    0.5,
+    -0.25,
+    1.5,
+    0.1,
+    3.14,
+    1e-3,
+    12.75,
+    -99.99,
+    2**31,
+    1e12,
+    -1e15,
+    1e-9,
+]
 _VALUES: list[Json] = [
-    None, True, False, 0, 1, -3, 2.5, 1.0, 1e22, 1e-07, "", "a", 'q"q', "é😀", "b\\n", "x\ny", [], [1, "a"], {}, {"a": 1, "é": [None]}, {"b": {"c": "d"}},
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -3,
+    2.5,
+    1.0,
+    1e22,
+    1e-07,
+    "",
+    "a",
+    'q"q',
+    "é😀",
+    "b\\n",
+    "x\ny",
+    [],
+    [1, "a"],
+    {},
+    {"a": 1, "é": [None]},
+    {"b": {"c": "d"}},
+]
 _TYPES = ["null", "boolean", "object", "array", "string", "integer", "number"]
 
 
@@ -31,7 +141,9 @@ class Schemas:
 
     def document(self) -> Json:
         """A whole schema, at times with definitions that refer to each other."""
-        self.names = self.random.sample(["node", "a/b", "c~d", "e f", "tree"], self.random.choice([0, 0, 1, 2]))
+        self.names = self.random.sample(
+            ["node", "a/b", "c~d", "e f", "tree"], self.random.choice([0, 0, 1, 2])
+        )
         schema = self.schema(0)
         if not isinstance(schema, dict):
             return schema
@@ -49,7 +161,10 @@ class Schemas:
         if draw() < 0.06:
             return {}
         if self.names and draw() < 0.15 + 0.1 * depth:
-            found = {"$ref": "#/$defs/" + self.random.choice(self.names).replace("~", "~0").replace("/", "~1").replace(" ", "%20")}
+            found = {
+                "$ref": "#/$defs/"
+                + self.random.choice(self.names).replace("~", "~0").replace("/", "~1").replace(" ", "%20")
+            }
             return found if draw() < 0.7 else {**found, **self.typed(depth)}
         schema = self.typed(depth)
         if depth < 3 and draw() < 0.25:
@@ -91,14 +206,18 @@ class Schemas:
         if names and draw() < 0.7:
             schema["required"] = [name for name in names if draw() < 0.4]
         if draw() < 0.05:
-            schema.setdefault("required", []).append(self.random.choice([name for name in _NAMES if name not in names]))
+            schema.setdefault("required", []).append(
+                self.random.choice([name for name in _NAMES if name not in names])
+            )
         if draw() < 0.4:
             schema["additionalProperties"] = self.random.choice([False, False, True, {"type": "integer"}, {}])
         if draw() < 0.12:
             patterns = self.random.sample(_PATTERNS, self.random.choice([1, 1, 2]))
             schema["patternProperties"] = {pattern: self.schema(depth + 2) for pattern in patterns}
         if draw() < 0.06:
-            schema["propertyNames"] = self.random.choice([{"maxLength": 3}, {"pattern": "^[a-z]+$"}, {"enum": ["a", "b", "zz"]}, {"minLength": 1}])
+            schema["propertyNames"] = self.random.choice(
+                [{"maxLength": 3}, {"pattern": "^[a-z]+$"}, {"enum": ["a", "b", "zz"]}, {"minLength": 1}]
+            )
         if draw() < 0.1:
             schema["minProperties"] = self.random.choice([1, 1, 2, 3])
         if draw() < 0.08:
@@ -117,7 +236,10 @@ class Schemas:
         if draw() < 0.15:
             schema["prefixItems"] = [self.schema(depth + 1) for _ in range(self.random.randint(1, 3))]
         if draw() < 0.05:
-            schema = {"items": [self.schema(depth + 1), self.schema(depth + 1)], "additionalItems": self.schema(depth + 1)}
+            schema = {
+                "items": [self.schema(depth + 1), self.schema(depth + 1)],
+                "additionalItems": self.schema(depth + 1),
+            }
         if draw() < 0.3:
             schema["minItems"] = self.random.choice([0, 1, 2, 5])
         if draw() < 0.3:

@@ -16,7 +16,11 @@ def test_all_of_is_merged() -> None:
             {"properties": {"a": {"minimum": 5}, "b": {"pattern": "^x"}}},
         ]
     }
-    assert_exact(schema, ['{"a":5}', '{"a":7,"b":"xab"}'], not_=['{"a":4}', '{"b":"x"}', '{"a":5,"b":"xabc"}', '{"a":5,"b":"a"}'])
+    assert_exact(
+        schema,
+        ['{"a":5}', '{"a":7,"b":"xab"}'],
+        not_=['{"a":4}', '{"b":"x"}', '{"a":5,"b":"xabc"}', '{"a":5,"b":"a"}'],
+    )
 
 
 def test_all_of_with_a_closed_schema_forbids_what_the_others_declare() -> None:
@@ -47,19 +51,33 @@ def test_any_of_beside_properties() -> None:
 
 def test_any_of_required_groups() -> None:
     properties = {name: {"type": "string"} for name in ("id", "name", "mail")}
-    schema = {"type": "object", "properties": properties, "anyOf": [{"required": ["id"]}, {"required": ["name", "mail"]}]}
-    assert_exact(schema, ['{"id":"1"}', '{"name":"n","mail":"m"}', '{"id":"1","mail":"m"}'], not_=["{}", '{"name":"n"}'])
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "anyOf": [{"required": ["id"]}, {"required": ["name", "mail"]}],
+    }
+    assert_exact(
+        schema,
+        ['{"id":"1"}', '{"name":"n","mail":"m"}', '{"id":"1","mail":"m"}'],
+        not_=["{}", '{"name":"n"}'],
+    )
 
 
 def test_one_of_that_can_be_told_apart_is_exact() -> None:
-    assert_exact({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}, ['"q"', "[1.5]"], not_=["1", '["q"]'])
+    assert_exact(
+        {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]},
+        ['"q"', "[1.5]"],
+        not_=["1", '["q"]'],
+    )
     tagged = {
         "oneOf": [
             {"type": "object", "properties": {"t": {"const": t}, "v": v}, "required": ["t", "v"]}
             for t, v in (("int", {"type": "integer"}), ("text", {"type": "string"}))
         ]
     }
-    assert_exact(tagged, ['{"t":"int","v":1}', '{"t":"text","v":"a"}'], not_=['{"t":"int","v":"a"}', '{"t":"x","v":1}'])
+    assert_exact(
+        tagged, ['{"t":"int","v":1}', '{"t":"text","v":"a"}'], not_=['{"t":"int","v":"a"}', '{"t":"x","v":1}']
+    )
 
 
 def test_one_of_required_groups_means_exactly_one() -> None:
@@ -78,12 +96,20 @@ def test_one_of_required_groups_means_exactly_one() -> None:
 
 
 def test_one_of_numbers_keeps_out_what_both_take() -> None:
-    assert_exact({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 10}]}, ["4", "11"], not_=["5", "7", "10"])
+    assert_exact(
+        {"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 10}]}, ["4", "11"], not_=["5", "7", "10"]
+    )
     assert_exact({"oneOf": [{"enum": ["a", "b"]}, {"enum": ["b", "c"]}]}, ['"a"', '"c"'], not_=['"b"', '"d"'])
 
 
 def test_one_of_that_cannot_be_told_apart_is_noted() -> None:
-    schema = {"oneOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}, {"type": "string"}]}
+    schema = {
+        "oneOf": [
+            {"type": "string", "format": "date"},
+            {"type": "string", "format": "date-time"},
+            {"type": "string"},
+        ]
+    }
     assert_noted(schema, "oneOf", ['"x"', '"2024-01-01"'], not_=["1"])
 
 
@@ -112,13 +138,23 @@ def test_if_then_else() -> None:
         ['{"country":"us","zip":"12345"}', '{"country":"de","zip":"D-1"}'],
         not_=['{"country":"us","zip":"D-1"}', '{"country":"de","zip":"12345"}'],
     )
-    vague = {"type": "array", "if": {"contains": {"const": 1}}, "then": {"maxItems": 1}, "else": {"maxItems": 2}}
+    vague = {
+        "type": "array",
+        "if": {"contains": {"const": 1}},
+        "then": {"maxItems": 1},
+        "else": {"maxItems": 2},
+    }
     assert_noted(vague, "if", ["[1]", "[2,3]", "[1,2]"], not_=["[1,2,3]"])
 
 
 def test_references_with_escaped_steps_and_siblings() -> None:
     schema: Json = {
-        "$defs": {"a/b": {"type": "string", "maxLength": 2}, "c~d": {"type": "integer"}, "e f": {"type": "null"}, "%": True},
+        "$defs": {
+            "a/b": {"type": "string", "maxLength": 2},
+            "c~d": {"type": "integer"},
+            "e f": {"type": "null"},
+            "%": True,
+        },
         "type": "object",
         "properties": {
             "x": {"$ref": "#/$defs/a~1b", "minLength": 2},
@@ -126,7 +162,9 @@ def test_references_with_escaped_steps_and_siblings() -> None:
             "z": {"$ref": "#/$defs/e%20f"},
         },
     }
-    assert_exact(schema, ['{"x":"ab","y":3,"z":null}'], not_=['{"x":"a"}', '{"x":"abc"}', '{"y":2}', '{"z":1}'])
+    assert_exact(
+        schema, ['{"x":"ab","y":3,"z":null}'], not_=['{"x":"a"}', '{"x":"abc"}', '{"y":2}', '{"z":1}']
+    )
 
 
 def test_in_draft_7_nothing_counts_beside_a_reference() -> None:
@@ -142,7 +180,11 @@ def test_in_draft_7_nothing_counts_beside_a_reference() -> None:
 def test_anchors_and_references_to_properties() -> None:
     schema: Json = {
         "type": "object",
-        "properties": {"a": {"$anchor": "here", "type": "integer"}, "b": {"$ref": "#here"}, "c": {"$ref": "#/properties/a"}},
+        "properties": {
+            "a": {"$anchor": "here", "type": "integer"},
+            "b": {"$ref": "#here"},
+            "c": {"$ref": "#/properties/a"},
+        },
     }
     assert_exact(schema, ['{"a":1,"b":2,"c":3}'], not_=['{"b":"x"}', '{"c":"x"}'])
 
@@ -159,18 +201,29 @@ def test_recursion_is_recursive_rules() -> None:
     value: Json = {"name": "leaf"}
     for _ in range(30):
         value = {"name": "n", "children": [value, {"name": "x", "children": []}]}
-    assert_exact(TREE, [json.dumps(value), '{"name":"a"}'], not_=['{"children":[]}', '{"name":"a","children":[{}]}'])
+    assert_exact(
+        TREE, [json.dumps(value), '{"name":"a"}'], not_=['{"children":[]}', '{"name":"a","children":[{}]}']
+    )
 
 
 def test_recursion_through_all_of_and_definitions() -> None:
     schema: Json = {
         "$defs": {
             "base": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]},
-            "node": {"allOf": [{"$ref": "#/$defs/base"}, {"properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}}]},
+            "node": {
+                "allOf": [
+                    {"$ref": "#/$defs/base"},
+                    {"properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}},
+                ]
+            },
         },
         "$ref": "#/$defs/node",
     }
-    assert_exact(schema, ['{"id":1}', '{"id":1,"next":{"id":2,"next":null}}'], not_=['{"next":null}', '{"id":1,"next":{}}'])
+    assert_exact(
+        schema,
+        ['{"id":1}', '{"id":1,"next":{"id":2,"next":null}}'],
+        not_=['{"next":null}', '{"id":1,"next":{}}'],
+    )
 
 
 def test_a_union_of_objects_of_which_only_one_recurses() -> None:
@@ -178,16 +231,28 @@ def test_a_union_of_objects_of_which_only_one_recurses() -> None:
     schema: Json = {
         "anyOf": [
             {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]},
-            {"type": "object", "properties": {"a": {"type": "string"}, "c": {"type": "integer"}}, "required": ["a", "c"]},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}, "c": {"type": "integer"}},
+                "required": ["a", "c"],
+            },
             {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
         ]
     }
-    texts = ['{"a":"x"}', '{"a":"x","b":[{}]}', '{"a":"x","c":1}', '{"a":{"a":{"a":"x","c":2}}}', '{"a": {"a": "x"}}']
+    texts = [
+        '{"a":"x"}',
+        '{"a":"x","b":[{}]}',
+        '{"a":"x","c":1}',
+        '{"a":{"a":{"a":"x","c":2}}}',
+        '{"a": {"a": "x"}}',
+    ]
     assert_exact(schema, texts, not_=['{"a":1}', '{"a":"x","c":"y"}', '{"c":1}'])
 
 
 def test_what_refers_only_to_itself_says_nothing() -> None:
-    assert_lets_through({"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x", "type": "string"}, ['"a"'], not_=["1"])
+    assert_lets_through(
+        {"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x", "type": "string"}, ['"a"'], not_=["1"]
+    )
     assert_noted({"anyOf": [{"$ref": "#"}, {"type": "string"}]}, "anyOf", ['"a"', "1"])
 
 

@@ -49,7 +49,12 @@ def numbers_near(bounds: dict[str, Any], generator: random.Random) -> list[float
     return found
 
 
-CASES = [(kind, bounds) for kind in ("number", "integer") for bounds in BOUNDS if kind == "number" or bounds not in NO_INTEGER]
+CASES = [
+    (kind, bounds)
+    for kind in ("number", "integer")
+    for bounds in BOUNDS
+    if kind == "number" or bounds not in NO_INTEGER
+]
 
 
 @pytest.mark.parametrize(("kind", "bounds"), CASES, ids=json.dumps)
@@ -75,25 +80,51 @@ def test_bounds_hold_on_both_sides(kind: str, bounds: dict[str, Any]) -> None:
 def test_a_bound_that_is_out_stays_out_however_many_digits_come() -> None:
     """To a reader of doubles, 0.99999999999999999 is 1."""
     schema = {"type": "number", "exclusiveMaximum": 1, "minimum": 0}
-    assert_exact(schema, ["0.9999999999999999", "9.999999999999999e-1"], not_=["0.99999999999999999", "1", "1.0", "1e0"])
-    assert_exact({"type": "number", "exclusiveMinimum": 0}, ["5e-324", "0.0001"], not_=["0", "-0.0", "0.000", "-1"])
+    assert_exact(
+        schema,
+        ["0.9999999999999999", "9.999999999999999e-1"],
+        not_=["0.99999999999999999", "1", "1.0", "1e0"],
+    )
+    assert_exact(
+        {"type": "number", "exclusiveMinimum": 0}, ["5e-324", "0.0001"], not_=["0", "-0.0", "0.000", "-1"]
+    )
 
 
 def test_the_spellings_of_other_writers() -> None:
     """Python writes 1e-05 and 1e+16, JavaScript 1e-7 and 1e+21, Rust 1e16."""
     schema = {"type": "number", "minimum": -1e30, "maximum": 1e30}
-    texts = ["1e-05", "1e-7", "1e+16", "1e16", "1E5", "-2.5e-10", "0.00001", "12345.678", "-0.0", "1e+21", "9e29"]
+    texts = [
+        "1e-05",
+        "1e-7",
+        "1e+16",
+        "1e16",
+        "1E5",
+        "-2.5e-10",
+        "0.00001",
+        "12345.678",
+        "-0.0",
+        "1e+21",
+        "9e29",
+    ]
     assert_exact(schema, texts, not_=["1e31", "-1.5e30", "1e+030", "01", "1.e5", "10e400"])
     assert_exact({"type": "number"}, texts, not_=["1e309", "Infinity", "1.8e308"])
 
 
 def test_multiples_that_can_be_said() -> None:
-    assert_exact({"type": "integer", "multipleOf": 5, "minimum": 0, "maximum": 20}, ["0", "15", "20"], not_=["3", "25"])
+    assert_exact(
+        {"type": "integer", "multipleOf": 5, "minimum": 0, "maximum": 20}, ["0", "15", "20"], not_=["3", "25"]
+    )
     assert_exact({"type": "integer", "multipleOf": 25}, ["0", "25", "-175", "1000"], not_=["5", "110"])
-    assert_exact({"type": "integer", "multipleOf": 2, "minimum": 1}, ["2", "10", "128"], not_=["0", "3", "-2"])
+    assert_exact(
+        {"type": "integer", "multipleOf": 2, "minimum": 1}, ["2", "10", "128"], not_=["0", "3", "-2"]
+    )
     assert_exact({"type": "number", "multipleOf": 1}, ["3", "3.0", "-7"], not_=["3.5"])
     assert_exact({"type": "integer", "multipleOf": 0.5}, ["3", "4"], not_=["3.5"])
-    assert_exact({"type": "integer", "multipleOf": 1.5, "minimum": 0, "maximum": 10}, ["0", "3", "6", "9"], not_=["2", "4"])
+    assert_exact(
+        {"type": "integer", "multipleOf": 1.5, "minimum": 0, "maximum": 10},
+        ["0", "3", "6", "9"],
+        not_=["2", "4"],
+    )
 
 
 def test_multiples_that_cannot_are_noted() -> None:
@@ -102,7 +133,12 @@ def test_multiples_that_cannot_are_noted() -> None:
 
 
 def test_exclusive_bounds_as_draft_4_wrote_them() -> None:
-    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 3, "exclusiveMinimum": True}
+    schema = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "type": "integer",
+        "minimum": 3,
+        "exclusiveMinimum": True,
+    }
     assert_exact(schema, ["4"], not_=["3"])
 
 

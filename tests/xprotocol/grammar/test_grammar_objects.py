@@ -28,7 +28,13 @@ def test_an_optional_member_may_be_absent_and_leaves_no_comma() -> None:
     assert_exact(
         READ_FILE,
         ['{"path":"x"}', '{"path":"x","encoding":"utf-8"}', '{"path": "x", "encoding": "base64"}'],
-        not_=['{"path":"x",}', "{}", '{"encoding":"utf-8"}', '{"path":"x","encoding":"latin-1"}', '{"path":"x"'],
+        not_=[
+            '{"path":"x",}',
+            "{}",
+            '{"encoding":"utf-8"}',
+            '{"path":"x","encoding":"latin-1"}',
+            '{"path":"x"',
+        ],
     )
 
 
@@ -74,7 +80,9 @@ def test_size_grows_with_the_number_of_members_and_not_faster() -> None:
 def test_five_hundred_optional_members_load_and_match() -> None:
     properties = {f"m{n}": {"type": "boolean"} for n in range(500)}
     schema = {"type": "object", "properties": properties}
-    assert_exact(schema, ['{"m0":true,"m250":false,"m499":true}', '{"m499":true}'], not_=['{"m499":true,"m0":true}'])
+    assert_exact(
+        schema, ['{"m0":true,"m250":false,"m499":true}', '{"m499":true}'], not_=['{"m499":true,"m0":true}']
+    )
 
 
 def test_undeclared_members_need_additional_properties() -> None:
@@ -119,9 +127,17 @@ def test_pattern_properties_take_names_that_match_and_only_those() -> None:
 
 
 def test_property_names_bound_the_undeclared_ones() -> None:
-    schema = {"type": "object", "propertyNames": {"pattern": "^[a-z]{1,3}$"}, "additionalProperties": {"type": "null"}}
+    schema = {
+        "type": "object",
+        "propertyNames": {"pattern": "^[a-z]{1,3}$"},
+        "additionalProperties": {"type": "null"},
+    }
     assert_exact(schema, ["{}", '{"abc":null}'], not_=['{"abcd":null}', '{"":null}', '{"A":null}'])
-    listed = {"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "null"}}
+    listed = {
+        "type": "object",
+        "propertyNames": {"enum": ["a", "b"]},
+        "additionalProperties": {"type": "null"},
+    }
     assert_exact(listed, ['{"a":null}', '{"b":null,"a":null}'], not_=['{"c":null}'])
 
 
@@ -130,7 +146,9 @@ def test_members_are_counted_where_the_schema_says_so() -> None:
     at_least = {"type": "object", "properties": properties, "minProperties": 2}
     assert_exact(at_least, ['{"a":1,"c":2}', '{"a":1,"b":1,"c":1}'], not_=["{}", '{"b":1}'])
     at_most = {"type": "object", "properties": properties, "required": ["b"], "maxProperties": 2}
-    assert_exact(at_most, ['{"b":1}', '{"a":1,"b":1}', '{"b":1,"c":1}'], not_=['{"a":1,"b":1,"c":1}', '{"a":1}'])
+    assert_exact(
+        at_most, ['{"b":1}', '{"a":1,"b":1}', '{"b":1,"c":1}'], not_=['{"a":1,"b":1,"c":1}', '{"a":1}']
+    )
     assert_noted(
         {"type": "object", "minProperties": 2, "additionalProperties": {"type": "null"}},
         "minProperties",
@@ -149,11 +167,23 @@ def test_names_are_escaped_and_may_come_as_escapes() -> None:
 def test_nested_objects_and_the_white_space_of_pretty_printers() -> None:
     schema = {
         "type": "object",
-        "properties": {"o": {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "object", "properties": {"v": {"type": "number"}}}}}}},
-    }  # fmt: skip
+        "properties": {
+            "o": {
+                "type": "object",
+                "properties": {
+                    "l": {
+                        "type": "array",
+                        "items": {"type": "object", "properties": {"v": {"type": "number"}}},
+                    }
+                },
+            }
+        },
+    }
     value = {"o": {"l": [{"v": 1.5}, {}]}}
     spellings = [json.dumps(value, indent=indent) for indent in (None, 0, 2, 4, "\t")]
-    assert_exact(schema, [*spellings, json.dumps(value, separators=(",", ":"))], not_=['{"o"  :{}}', '{   "o":{}}'])
+    assert_exact(
+        schema, [*spellings, json.dumps(value, separators=(",", ":"))], not_=['{"o"  :{}}', '{   "o":{}}']
+    )
 
 
 def test_what_depends_on_a_member() -> None:
@@ -167,5 +197,9 @@ def test_what_depends_on_a_member() -> None:
         ["{}", '{"address":"x"}', '{"card":"1","address":"x"}', '{"zip":"1"}'],
         not_=['{"card":"1"}', '{"card":"1","zip":"2"}'],
     )
-    legacy = {**schema, "$schema": "http://json-schema.org/draft-07/schema#", "dependencies": {"card": ["zip"]}}
+    legacy = {
+        **schema,
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "dependencies": {"card": ["zip"]},
+    }
     assert_lets_through(legacy, ['{"card":"1","zip":"2"}'], not_=['{"card":"1","address":"x"}'])

@@ -20,7 +20,18 @@ ENGINES: dict[str, type[LlamaCpp] | type[LlGuidance]] = {"llama.cpp": LlamaCpp, 
 CHOICES = ("oneOf", "anyOf", "not is", "if, then", "patternProperties")
 # The words by which notes name what they are about.
 KEYWORDS = {
-    *("oneOf", "anyOf", "allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies"),
+    *(
+        "oneOf",
+        "anyOf",
+        "allOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+    ),
     *("uniqueItems", "contains", "maxContains", "minItems", "maxItems", "unevaluatedItems"),
     *("pattern", "format", "minLength", "maxLength", "multipleOf", "patternProperties"),
     *("minProperties", "maxProperties"),
@@ -94,7 +105,9 @@ def _try_values(
         for name, engine in engines.items():
             trial.refused += 1
             if _accepts(trial, name, engine, text):
-                trial.faults.append(f"{name} accepts an invalid value ({', '.join(sorted(words))}): {text[:300]}")
+                trial.faults.append(
+                    f"{name} accepts an invalid value ({', '.join(sorted(words))}): {text[:300]}"
+                )
 
 
 def _try_texts(

@@ -1,0 +1,132 @@
+"""What an endpoint does with what a relay tells it: read within bounds, verified, acted on once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moot.endpoint import relay_messages
+from moot.endpoint.relay_messages import Challenge, Closed, EndOfStored, Event, NotARelay, Notice, Ok
+from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relays import Relays
+from moot.endpoint.subscriptions import Memory, Subscription
+from moot.store.events import EventStore
+from moot.xprotocol.receipt import Accepted, Dropped, Outcome
+from tests.endpoint.proxy import proxied_relay
+from tests.relay.talk import event, relay_in
+from tests.xprotocol.people import ALICE, BOB, Office
+
+
+def test_every_message_of_a_relay_is_read() -> None:
+    assert relay_messages.read(b'["EVENT","s1",{"a":1}]') == Event("s1", b'{"a":1}')
+    assert relay_messages.read(b'[ "EVENT", "s1", {"a": 1} ]') == Event("s1", b'{"a": 1}')
+    assert relay_messages.read(b'["OK","ab",false,"full: no"]') == Ok("ab", False, "full: no")
+    assert relay_messages.read(b'["EOSE","s1"]') == EndOfStored("s1")
+    assert relay_messages.read(b'["CLOSED","s1","x"]') == Closed("s1", "x")
+    assert relay_messages.read(b'["NOTICE","x"]') == Notice("x")
+    assert relay_messages.read(b'["AUTH","c"]') == Challenge("c")
+    assert len(relay_messages.read(b'["NOTICE","%b"]' % (b"x" * 9_000)).words) == 500  # type: ignore[union-attr]
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: f'["EVENT","s",{text}]'.encode()))
+def test_whatever_a_relay_sends_is_a_message_or_none(data: bytes) -> None:
+    with suppress(NotARelay):
+        assert relay_messages.read(data)
+
+
+def test_after_a_break_a_subscription_asks_from_the_overlap_on_and_only_where_it_was() -> None:
+    async def story() -> None:
+        settings = RelaysSettings(overlap_seconds=1_000)
+        wishes: list[dict[str, Any]] = [
+            {"recipients": ["k"], "limit": 5},
+            {"kinds": ["xp.key.revoke"]},
+            {"recipients": ["k"], "since": 9_500},
+        ]
+        subscription = Subscription("s1", wishes, settings, lambda: None, lambda _: None)
+        assert subscription.wish("ws://a") == wishes
+        subscription.complete_until("ws://a", 10_000.7)
+        assert subscription.wish("ws://a") == [
+            {"recipients": ["k"], "since": 9_000},
+            # A revocation may come to a relay however late.
+            {"kinds": ["xp.key.revoke"]},
+            {"recipients": ["k"], "since": 9_500},
+        ]
+        assert subscription.wish("ws://b") == wishes
+
+    asyncio.run(story())
+
+
+def test_the_memory_of_heard_events_is_bounded_and_forgets_the_oldest() -> None:
+    memory = Memory(2)
+    assert [memory.is_new(raw) for raw in (b"a", b"b", b"a", b"c", b"b", b"a")] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on_twice(tmp_path: Path) -> None:
+    """xp1, Replay: seen ids are kept on disk until they expire."""
+
+    async def lives_once(url: str) -> Outcome:
+        """An endpoint that starts, takes one event through all checks, and stops."""
+        store = EventStore.open(tmp_path / "bob")
+        office = Office()
+        office.seen_ids = store.seen_ids  # type: ignore[assignment]
+        async with Relays([url], BOB) as bob:
+            subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
+            async with asyncio.timeout(20):
+                raw = await anext(subscription)
+        outcome = office.receiver.receive(raw, time.time())
+        await store.seen_ids.settled()
+        await store.close()
+        return outcome
+
+    async def story() -> None:
+        async with relay_in(tmp_path / "relay") as relay:
+            async with Relays([relay.url], ALICE) as alice:
+                await alice.publish(event())
+            assert isinstance(await lives_once(relay.url), Accepted)
+            again = await lives_once(relay.url)
+            assert isinstance(again, Dropped)
+            assert again.reason == "seen"
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize(
+    ("reason", "before", "after"),
+    [
+        ("id", b'"c-1"', b'"c-2"'),
+        ("signature", b'"signature":"ed25519:', b'"signature":"ed25519:AA'),
+        ("malformed", b'"v":"xp1"', b'"v":"xp2"'),
+        ("malformed", b'"v":"xp1"', b'"v":"xp1","v":"xp1"'),
+    ],
+)
+def test_what_a_relay_changes_in_an_event_is_dropped_by_the_receiver(
+    tmp_path: Path, reason: str, before: bytes, after: bytes
+) -> None:
+    async def story() -> None:
+        async with proxied_relay(tmp_path) as (_, proxy):
+            proxy.mangle = lambda from_relay, message: [
+                message.replace(before, after) if from_relay and message.startswith(b'["EVENT"') else message
+            ]
+            async with Relays([proxy.url], ALICE) as alice, Relays([proxy.url], BOB) as bob:
+                subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
+                await alice.publish(event())
+                async with asyncio.timeout(20):
+                    outcome = Office().receiver.receive(await anext(subscription), time.time())
+                assert isinstance(outcome, Dropped)
+                assert outcome.reason == reason
+
+    asyncio.run(asyncio.wait_for(story(), 60))
