@@ -33,7 +33,7 @@ async def _served() -> report.Results:
         return report.Results(measured, await idle.idle(folder), await idle.joins(folder))
 
 
-def _printed(run: Callable[[], None]) -> str:
+def _printed(run: Callable[[], object]) -> str:
     """What a benchmark prints, shown when it is done."""
     said = io.StringIO()
     with redirect_stdout(said):

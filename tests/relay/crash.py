@@ -44,8 +44,11 @@ async def started(folder: Path) -> tuple[asyncio.subprocess.Process, str]:
 async def crash_once(folder: Path, acknowledged: dict[str, bytes], kill_after: int) -> None:
     """Flood a relay and kill it after so many OKs; adds what was confirmed."""
     child, url = await started(folder)
+    count = 0
     try:
-        sent = {(one := event(ALICE, BOB, now=time.time())).event.id: one.raw for _ in range(kill_after + 40)}
+        sent = {
+            (one := event(ALICE, BOB, now=time.time())).event.id: one.raw for _ in range(kill_after + 400)
+        }
         async with connect(url, close_timeout=0.1, max_size=None) as socket:
             await socket.recv()
 
@@ -54,7 +57,6 @@ async def crash_once(folder: Path, acknowledged: dict[str, bytes], kill_after: i
                     await socket.send(b'["EVENT",' + raw + b"]", text=True)
 
             flooding = asyncio.create_task(flood())
-            count = 0
             try:
                 async with asyncio.timeout(_PATIENCE):
                     while True:
@@ -70,6 +72,7 @@ async def crash_once(folder: Path, acknowledged: dict[str, bytes], kill_after: i
             flooding.cancel()
             await asyncio.gather(flooding, return_exceptions=True)
     finally:
+        # Also when something above went wrong before it was time.
         if child.returncode is None and count < kill_after:
             child.kill()
         await child.wait()

@@ -34,9 +34,11 @@ BOUNDS: list[dict[str, Any]] = [
     {"maximum": 0},
     {"exclusiveMinimum": -1, "exclusiveMaximum": 1},
     {"minimum": 0.1, "exclusiveMaximum": 0.3},
+    {"maximum": 1e-30, "exclusiveMinimum": 0},
+    {"minimum": -1e-300, "maximum": 1.5e300},
 ]
 # Bounds with no integer between them.
-NO_INTEGER = [BOUNDS[4], BOUNDS[6], BOUNDS[16]]
+NO_INTEGER = [BOUNDS[4], BOUNDS[6], BOUNDS[16], BOUNDS[17]]
 
 
 def numbers_near(bounds: dict[str, Any], generator: random.Random) -> list[float]:

@@ -126,6 +126,23 @@ def test_pattern_properties_take_names_that_match_and_only_those() -> None:
     )
 
 
+def test_many_patterns_of_names_are_left_wider_and_never_narrower() -> None:
+    patterns = {f"{letter}": {"type": "integer", "minimum": n} for n, letter in enumerate("abcd")}
+    schema = {"type": "object", "patternProperties": patterns, "additionalProperties": False}
+    texts = ['{"a":0}', '{"abcd":3}', '{"xb":1,"d":3}', "{}"]
+    assert_noted(schema, "patternProperties", texts, not_=['{"x":1}', '{"d":2}'])
+
+
+def test_a_pattern_that_cannot_be_read_shuts_nobody_out() -> None:
+    schema = {
+        "type": "object",
+        "patternProperties": {r"^(.)\1$": {"type": "integer"}},
+        "additionalProperties": False,
+        "required": ["aa"],
+    }
+    assert_noted(schema, "patternProperties", ['{"aa":1}', '{"aa":1,"bb":2}'], not_=["{}"])
+
+
 def test_property_names_bound_the_undeclared_ones() -> None:
     schema = {
         "type": "object",

@@ -82,7 +82,7 @@ def test_the_same_bytes_in_processes_with_other_hash_seeds() -> None:
     lines = "".join(json.dumps(schema) + "\n" for schema in schemas)
     here = [hashlib.sha256(repr(compile_grammar(schema)).encode()).hexdigest() for schema in schemas]
     for seed in ("1", "2"):
-        there = subprocess.run(  # noqa: S603: our own interpreter and text
+        there = subprocess.run(  # noqa: S603
             [sys.executable, "-c", _DIGEST],
             input=lines,
             env={**os.environ, "PYTHONHASHSEED": seed},

@@ -9,6 +9,7 @@ from moot.protocol.operation import Json
 from moot.xprotocol.grammar.admission import fits
 from moot.xprotocol.grammar.arrays import array
 from moot.xprotocol.grammar.jsontext import free_string, unlexed_whitespace, whitespace
+from moot.xprotocol.grammar.limits import PLACES
 from moot.xprotocol.grammar.merging import ways
 from moot.xprotocol.grammar.nesting import level
 from moot.xprotocol.grammar.notes import GrammarRefused, Notes
@@ -65,6 +66,8 @@ class Compiler:
         if key in self._open:
             self._recurs.add(self._open[key])
             return Ref(self._open[key])
+        if len(self._open) >= PLACES:
+            raise GrammarRefused(f"the schema leads through more than {PLACES} places; make it flatter")
         name = self.book.name(hint)
         self._open[key] = name
         body = self._body(key, hint)

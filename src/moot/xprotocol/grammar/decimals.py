@@ -134,8 +134,9 @@ def _small(most: str) -> Expr:
     lead, rest = most[:zeros], most[zeros:]
     ways: list[Expr] = []
     # Smaller by more zeros, or by what follows the same zeros.
-    room = max(LEADING_ZEROS - zeros - 1, 0)
-    ways.append(joined(*_lit(lead + "0"), Rep(Lit("0"), 0, room), digit(1, 9), SOME_DIGITS))
+    room = LEADING_ZEROS - zeros - 1
+    if room > 0:
+        ways.append(joined(Lit(lead + "0"), Rep(Lit("0"), 0, room), digit(1, 9), SOME_DIGITS))
     first = int(rest[0])
     if first > 1:
         ways.append(joined(*_lit(lead), digit(1, first - 1), SOME_DIGITS))

@@ -24,8 +24,13 @@ NOTES: Final = 64
 # llguidance reads about 14 parentheses within each other.
 NESTING: Final = 8
 
-# How many ways one place may branch after anyOf, oneOf, if and the like are multiplied out.
-ALTERNATIVES: Final = 96
+# How many ways one place may branch after anyOf, oneOf, if and the like are multiplied out, how many
+# choices may meet there, and how many schemas of one oneOf are held against each other.
+ALTERNATIVES: Final = 512
+CHOICES: Final = 48
+COMPARED: Final = 200
+# Places within places, through references, too: the compiler recurses.
+PLACES: Final = 100
 # Members of one object. A contract ends at 512 (D-74); llguidance's parser takes about 1,000.
 MEMBERS: Final = 900
 # A row of more members than this is cut in halves. llguidance recurses through rules that follow each other:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from moot.xprotocol.grammar.limits import ALTERNATIVES
-from moot.xprotocol.grammar.negation import disjoint, negation
+from moot.xprotocol.grammar.limits import ALTERNATIVES, CHOICES, COMPARED
+from moot.xprotocol.grammar.negation import all_listed_apart, disjoint, negation
 from moot.xprotocol.grammar.schema import ALL_TYPES, FREE, Library, Schema, SchemaId
 from moot.xprotocol.grammar.values import same_values
 
@@ -90,7 +90,7 @@ class _Merging:
 
     def expand(self, state: _State, new: list[_Origin]) -> Iterator[tuple[SchemaId, ...]]:
         self.tries += 1
-        if self.tries > 8 * ALTERNATIVES:
+        if self.tries > 4 * ALTERNATIVES or len(state.groups) > CHOICES:
             raise _TooMany
         if not self.close(state, new):
             return
@@ -155,6 +155,13 @@ class _Merging:
             yield (_Way((absent,)), _Way((present, needed)))
 
     def only_one(self, ids: tuple[SchemaId, ...]) -> Iterator[_Way]:
+        if all_listed_apart(self.library, ids):
+            yield from (_Way((id,)) for id in ids)
+            return
+        if len(ids) > COMPARED:
+            self.note("oneOf is enforced like anyOf: it has too many schemas to compare")
+            yield from (_Way((id,)) for id in ids)
+            return
         for at, id in enumerate(ids):
             groups: list[tuple[_Way, ...]] = []
             for other_at, other in enumerate(ids):

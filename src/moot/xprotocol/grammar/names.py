@@ -42,9 +42,12 @@ def declared_schemas(
     spoken_of = False
     for part in parts:
         own = [id for declared, id in part.properties or () if declared == name]
-        own += [id for pattern, id in part.pattern_properties if _found(pattern, name)]
-        spoken_of = spoken_of or bool(own)
-        if not own and part.additional is not None and part.additional_is_local:
+        matched = [(id, _found(pattern, name)) for pattern, id in part.pattern_properties]
+        own += [id for id, found_there in matched if found_there]
+        # Where a pattern is beyond us, the name may be its business, and not additionalProperties'.
+        unknown = any(found_there is None for _, found_there in matched)
+        spoken_of = spoken_of or bool(own) or unknown
+        if not own and not unknown and part.additional is not None and part.additional_is_local:
             own = [part.additional]
         found |= dict.fromkeys(own)
     if not spoken_of and not local:
@@ -54,12 +57,12 @@ def declared_schemas(
     return tuple(found)
 
 
-def _found(pattern: str, name: str) -> bool:
-    """Whether a pattern is found in a name; one that we cannot read is taken to say nothing."""
+def _found(pattern: str, name: str) -> bool | None:
+    """Whether a pattern is found in a name; `None` if we cannot read it."""
     try:
         return matches(search_language(pattern), name)
     except (PatternUnsupported, TooLarge):
-        return False
+        return None
 
 
 def _may_be_named(library: Library, parts: tuple[Schema, ...], name: str, note: Note) -> bool:
@@ -97,15 +100,13 @@ def name_kinds(
     languages = _languages(sources, note)
     shapes = _name_shapes(library, parts, note)
     found: list[NameKind] = []
-    for inside in _combinations(sources, note):
+    for inside, outside in _combinations(sources, note):
         schemas = _schemas_for(library, parts, inside)
         if schemas is None:
             continue
         # A pattern that we cannot read holds for any name, and for none.
-        wanted = [languages[source] for source in inside]
-        apart = [languages[source] for source in sources if source not in inside]
-        demands: list[Language] = [each for each in wanted if each is not None]
-        demands += [Not(each) for each in apart if each is not None]
+        demands: list[Language] = [each for source in inside if (each := languages[source]) is not None]
+        demands += [Not(each) for source in outside if (each := languages[source]) is not None]
         name = alt(*(_names(book, shape, demands, taken, hint=hint, note=note) for shape in shapes))
         if name != NEVER:
             found.append(NameKind(book.rule(f"{hint}-name", name), schemas))
@@ -130,16 +131,17 @@ def _names(
     return string(book, bounds, demands, hint=f"{hint}-name", note=note)
 
 
-def _combinations(sources: list[str], note: Note) -> Iterator[tuple[str, ...]]:
-    """Which patterns a name matches: every selection, or each by itself if there are too many."""
+def _combinations(sources: list[str], note: Note) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Patterns that a name matches and patterns that it does not: every selection, unless there are too many."""
     if len(sources) <= NAME_PATTERNS:
         for selection in product((True, False), repeat=len(sources)):
-            yield tuple(source for source, chosen in zip(sources, selection, strict=True) if chosen)
+            inside = tuple(source for source, chosen in zip(sources, selection, strict=True) if chosen)
+            yield inside, tuple(source for source in sources if source not in inside)
         return
     note("names that match several of patternProperties need only satisfy one")
     for source in sources:
-        yield (source,)
-    yield ()
+        yield (source,), ()
+    yield (), tuple(sources)
 
 
 def _schemas_for(

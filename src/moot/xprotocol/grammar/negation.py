@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from moot.protocol.operation import Json
 from moot.xprotocol.grammar.numbers import NumberBounds
 from moot.xprotocol.grammar.schema import ALL_TYPES, FREE, Library, Schema, SchemaId
-from moot.xprotocol.grammar.values import same_values, type_of
+from moot.xprotocol.grammar.values import identity, same_values, type_of
 
 _NUMBERS = frozenset({"integer", "fraction"})
 _STRING = frozenset({"string"})
@@ -132,6 +133,20 @@ def disjoint(library: Library, left: SchemaId, right: SchemaId, *, depth: int = 
         if values is not None:
             types &= {type_of(json.loads(text)) for text in values}
     return all(_apart(library, kind, ours, theirs, depth) for kind in types)
+
+
+def all_listed_apart(library: Library, ids: tuple[SchemaId, ...]) -> bool:
+    """Whether each of these lists its values and none lists another's: an enum with titles, in effect."""
+    known: set[Json] = set()
+    for id in ids:
+        values = _values(_parts(library, id))
+        if values is None:
+            return False
+        own = {identity(text) for text in values}
+        if own & known:
+            return False
+        known |= own
+    return True
 
 
 def _apart(library: Library, kind: str, ours: list[Schema], theirs: list[Schema], depth: int) -> bool:

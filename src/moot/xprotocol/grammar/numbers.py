@@ -98,12 +98,8 @@ def _integers(book: RuleBook, low: int | None, high: int | None, *, hint: str) -
     if high is None or high >= 0:
         ways.append(whole_numbers(max(low or 0, 0), high))
     if low is None or low < 0:
-        ways.append(
-            seq(
-                Lit("-"),
-                whole_numbers(max(1, -high if high is not None else 1), None if low is None else -low),
-            )
-        )
+        least = 1 if high is None else max(1, -high)
+        ways.append(seq(Lit("-"), whole_numbers(least, None if low is None else -low)))
     return book.rule(hint, alt(*ways))
 
 

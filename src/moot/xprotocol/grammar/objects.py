@@ -11,7 +11,6 @@ large in all, and only as deep as the logarithm.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from moot.xprotocol.grammar.arrays import ValueOf
@@ -22,8 +21,6 @@ from moot.xprotocol.grammar.notes import GrammarRefused
 from moot.xprotocol.grammar.rules import NEVER, Expr, Lit, Ref, RuleBook, alt, opt, seq
 from moot.xprotocol.grammar.schema import Library, Schema
 from moot.xprotocol.grammar.strings import Note
-
-MatchesName = Callable[[tuple[Schema, ...], str], bool]
 
 
 @dataclass(frozen=True, slots=True)

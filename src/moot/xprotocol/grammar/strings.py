@@ -126,6 +126,9 @@ def _languages(bounds: StringBounds, note: Note) -> list[Language]:
     for source in bounds.not_patterns:
         language = _pattern(source, note)
         if language is not None:
+            if "\\b" in source:
+                # Beside it `searching` offers less than it might, so the opposite is too much.
+                note("not a pattern with \\b is not fully enforced")
             found.append(Not(language))
     if bounds.excluded:
         found.append(other_than(bounds.excluded))
