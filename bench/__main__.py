@@ -14,7 +14,7 @@ from typing import Final
 from bench import calls, decisions, events, fanout, grammar, idle, relay_events, report, search
 
 # What is printed as it is; the gateway has tables and a picture of its own.
-SECTIONS: Final[dict[str, tuple[str, Callable[[], None]]]] = {
+SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "decisions": ("Decisions: CPU beside orjson.loads of the same bytes", decisions.run),
     "calls": ("Tool calls through a space, beside a proxy written with the SDK", calls.main),
     "search": ("Finding tools, beside plain BM25", search.run),
