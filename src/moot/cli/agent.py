@@ -79,9 +79,9 @@ async def _stay(chosen: argparse.Namespace) -> int:
     from moot.cli.terminal import printable
     from moot.participant import token_from
 
-    logs.set_up(chosen.log_level, "text", None)
     model, settings = _model(chosen), _agent(chosen)
     token = token_from(chosen.token_file)
+    logs.set_up(chosen.log_level, "text", None)
     loop = asyncio.get_running_loop()
     staying = asyncio.ensure_future(serve_agent(chosen.gateway, chosen.space, token, model, settings))
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -132,7 +132,7 @@ def _names(
 
 
 def _combinations(sources: list[str], note: Note) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Patterns that a name matches and patterns that it does not: every selection, unless there are too many."""
+    """Patterns that a name matches and patterns that it does not: every selection, if they are few."""
     if len(sources) <= NAME_PATTERNS:
         for selection in product((True, False), repeat=len(sources)):
             inside = tuple(source for source, chosen in zip(sources, selection, strict=True) if chosen)

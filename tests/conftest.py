@@ -1,0 +1,20 @@
+"""What every test leaves behind it: nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command that is called here sets logging up for a process of its own; the next test is in ours."""
+    root, own = logging.getLogger(), logging.getLogger("moot")
+    before = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in (root, own)]
+    yield
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+        logger.propagate = propagate
