@@ -134,6 +134,19 @@ def test_multiples_that_cannot_are_noted() -> None:
     assert_noted({"type": "number", "multipleOf": 0.01}, "multipleOf", ["0.07", "0.075"], not_=['"x"'])
 
 
+def test_numbers_that_must_not_be() -> None:
+    assert_exact(
+        {"type": "integer", "not": {"enum": [0, 5, -3]}},
+        ["1", "4", "6", "-1", "-2", "-30"],
+        not_=["0", "5", "-3"],
+    )
+    within = {"type": "integer", "minimum": 1, "not": {"const": 1}}
+    assert_exact(within, ["2", "10"], not_=["1", "0"])
+    half = {"type": "number", "minimum": 0, "maximum": 1, "not": {"const": 0.5}}
+    assert_exact(half, ["0", "0.25", "0.51", "5.1e-1", "1.0"], not_=["0.5", "0.50", "5e-1", "1.5"])
+    assert_exact({"type": "integer", "minimum": 3, "maximum": 3, "not": {"const": 4}}, ["3"], not_=["4"])
+
+
 def test_exclusive_bounds_as_draft_4_wrote_them() -> None:
     schema = {
         "$schema": "http://json-schema.org/draft-04/schema#",

@@ -9,7 +9,7 @@ the nearest double does, which loses no number that a writer could have meant.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import count
@@ -61,6 +61,12 @@ class NumberBounds:
             return False
         return all((number / unit).denominator == 1 for unit in self.multiples)
 
+    def is_empty(self) -> bool:
+        """Whether no real number lies within the bounds."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
+
     def whole(self) -> tuple[int | None, int | None]:
         """The first and the last integer within the bounds."""
         low = high = None
@@ -74,22 +80,34 @@ class NumberBounds:
 def integer(book: RuleBook, bounds: NumberBounds, *, hint: str, note: Note) -> Expr:
     """The integers within the bounds."""
     low, high = bounds.whole()
-    if low is not None and high is not None and low > high:
-        return NEVER
     unit = _common_multiple(bounds.multiples)
     excluded = {int(number) for number in bounds.excluded if number.denominator == 1}
     if unit != 1 or excluded:
         listed = _listed(low, high, unit, excluded)
         if listed is not None:
             return book.rule(hint, listed) if listed != NEVER else NEVER
-        if excluded:
-            note("not all listed numbers are kept out")
         if unit != 1:
+            if excluded:
+                note("not all listed numbers are kept out")
             return _multiples(book, low, high, unit, hint=hint, note=note)
+        ways = [_integers(book, *part.whole(), hint=hint) for part in _around_excluded(bounds)]
+        return book.rule(hint, alt(*ways))
     return _integers(book, low, high, hint=hint)
 
 
+def _around_excluded(bounds: NumberBounds) -> list[NumberBounds]:
+    """The same numbers as several ranges, between which the excluded ones lie."""
+    parts: list[NumberBounds] = []
+    rest = replace(bounds, excluded=())
+    for gap in sorted(number for number in bounds.excluded if rest.admit(number)):
+        parts.append(rest.from_above(gap, open=True))
+        rest = rest.from_below(gap, open=True)
+    return [part for part in [*parts, rest] if not part.is_empty()]
+
+
 def _integers(book: RuleBook, low: int | None, high: int | None, *, hint: str) -> Expr:
+    if low is not None and high is not None and low > high:
+        return NEVER
     if low is None and high is None:
         return book.shared(
             "integer", alt(Lit("0"), seq(opt(Lit("-")), digit(1, 9), Rep(digit(0, 9), 0, INTEGER_DIGITS - 1)))
@@ -151,7 +169,9 @@ def number(book: RuleBook, bounds: NumberBounds, *, hint: str, note: Note) -> Ex
         units = ", ".join(str(float(unit)) for unit in bounds.multiples)
         note(f"multipleOf {units} is not enforced")
     if bounds.excluded:
-        note("not all listed numbers are kept out")
+        without = replace(bounds, multiples=())
+        parts = [number(book, part, hint=hint, note=note) for part in _around_excluded(without)]
+        return book.rule(hint, alt(*parts))
     low, high = _closed_low(bounds), _closed_high(bounds)
     if low is not None and high is not None and low > high:
         return NEVER
