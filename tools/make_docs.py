@@ -82,6 +82,9 @@ def errors_page() -> str:
 
 def _refusals(parent: type[errors.Refused]) -> Iterator[type[errors.Refused]]:
     for error in parent.__subclasses__():
+        if error.__module__ != errors.__name__:
+            # Contracts of XProtocol are refused in words of their own, never in a space.
+            continue
         if not error.__subclasses__() or error is errors.InvalidRequest:
             yield error
         else:
