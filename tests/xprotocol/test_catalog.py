@@ -135,7 +135,7 @@ def test_use_when_decides_between_contracts_that_say_the_same() -> None:
     assert kinds(catalog, intent="entry of the register, archived")[0] == "com.acme.tools.a"
 
 
-@pytest.mark.requirement("XP-4.6-29")
+@pytest.mark.requirement("XP-4.6-29", "XP-11.1-6", "XP-11.3-4")
 def test_matches_come_sorted_with_relevance_and_an_excerpt_of_use_when(catalog: Catalog) -> None:
     answer = msgspec.to_builtins(ask(catalog, intent="read the contents of a file"))
     assert set(answer) == {"matches"}
@@ -255,7 +255,7 @@ def test_any_payload_is_answered_or_refused(payload: Json) -> None:
     assert len(catalog.describe(query, lambda contract: True).matches) <= query.limit
 
 
-@pytest.mark.requirement("XP-5.1-3")
+@pytest.mark.requirement("XP-5.1-3", "XP-7.1-4", "XP-7.1-5", "XP-7.1-6")
 def test_the_kind_leads_to_source_and_tool_and_the_tool_to_the_kind(catalog: Catalog) -> None:
     origin = catalog.origin_of("com.acme.filesystem.read_file")
     assert origin is not None

@@ -35,6 +35,7 @@ def test_our_sample_is_right_in_both_engines(name: str) -> None:
     assert (trial.verdict == "superset") == (name in ("unique", "malformed"))
 
 
+@pytest.mark.requirement("XP-11.3-11")
 def test_real_tools_load_and_are_right_in_both_engines() -> None:
     tools = some_tools()
     if not real_tools():

@@ -96,6 +96,12 @@ def test_an_untyped_schema_bounds_only_what_its_keywords_are_about() -> None:
     assert_exact({"maxItems": 1}, ["[1]", "7"], not_=["[1,2]"])
 
 
+@pytest.mark.requirement("XP-B-3")
+def test_an_array_takes_none_one_or_several_items() -> None:
+    schema = {"type": "array", "items": {"type": "integer"}}
+    assert_exact(schema, ["[]", "[1]", "[1,2,3]", "[1, 2]"], not_=["[1,]", "[,1]", '["a"]', "{}"])
+
+
 @pytest.mark.parametrize(
     ("low", "high"), [(0, 0), (0, 1), (1, 1), (2, 5), (3, None), (0, 2_000), (1_950, 2_100)]
 )
