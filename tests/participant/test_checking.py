@@ -348,6 +348,7 @@ def test_there_is_no_way_to_leave_the_checks_out() -> None:
         "participant",
         "limits",
         "controls",
+        "echo",
         "memory",
         "reconnect",
         "passive",

@@ -292,7 +292,7 @@ class ServerMember:
             text = "\n".join([said, *lines[:_LINES_TOLD]])
             try:
                 if self.space.may("chat", {"text": text}):
-                    await self.space.chat(text)
+                    await self.space.send("chat", {"text": text})
             except MootError as fault:
                 log.debug("change not told", extra={"reason": type(fault).__name__})
 

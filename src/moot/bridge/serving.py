@@ -39,6 +39,8 @@ async def bridged(settings: BridgeSettings) -> AsyncIterator[ServerMember]:
             dialect=settings.dialect,
             limits=settings.member,
             controls=ServerControls(member),
+            # A bridge answers; what it said itself would only wake it once more for every call.
+            echo=False,
         ) as space:
             member.attach(upstream, space)
             work = asyncio.create_task(member.run())

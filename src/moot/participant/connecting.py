@@ -31,14 +31,16 @@ async def connect(
     memory: Transcript | None = None,
     reconnect: bool = True,
     passive: bool = False,
+    echo: bool = True,
 ) -> AsyncIterator[JoinedSpace]:
     """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
 
     `url` is the gateway's, http or ws; `space` may be left out where there is only one. `participant` wishes
     for a runtime id other than our name (D-19). A connection that breaks comes back by itself, unless
     `reconnect` is false or the gateway says not to. `passive` listens and speaks, but answers nothing by
-    itself: for a second connection beside the one that does. Entering raises NotAdmitted (token, space or
-    name are not right) or Unreachable. Enter and leave it in the same task.
+    itself: for a second connection beside the one that does. Without `echo` nothing of our own comes back
+    (D-02): half the traffic of a member that only answers, but nothing can be confirmed any more. Entering
+    raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave it in one task.
     """
     if dialect not in DIALECTS:
         raise UsageError(f"a space speaks {', '.join(DIALECTS)}; not {dialect!r}")
@@ -47,7 +49,7 @@ async def connect(
     if memory is not None:
         obeying.memory = memory
     joined = JoinedSpace(
-        Door(url, space, token, dialect, participant),
+        Door(url, space, token, dialect, participant, echo),
         limits,
         controls=obeying,
         reconnect=reconnect,

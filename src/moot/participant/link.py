@@ -42,6 +42,7 @@ class Door:
     token: str | None = field(repr=False)
     dialect: DialectName
     participant: str | None
+    echo: bool = True
 
     def address(self) -> str:
         """MEW connects with `?space=`, the older dialects with `?topic=`; frames are asked for there."""
@@ -51,6 +52,8 @@ class Door:
                 query["space"] = self.space
         else:
             query = {"topic": self.space, "dialect": self.dialect, "streams": "1"}
+        if not self.echo:
+            query["echo"] = "0"
         return websocket_url(self.url, "/ws", query)
 
     def headers(self) -> dict[str, str]:

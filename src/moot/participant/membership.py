@@ -100,7 +100,7 @@ class Membership:
         # Told when the first welcome is there, or why it never will be.
         self._arrived: asyncio.Future[None] | None = None
 
-        voice = self._voice = Voice(door.dialect, limits)
+        voice = self._voice = Voice(door.dialect, limits, echo=door.echo)
         self.counts = voice.counts
         self.roster = Roster(door.dialect, self.spawn, voice.counts, feed_items=limits.feed_items)
         voice.names = self.roster.names

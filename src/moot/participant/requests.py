@@ -180,6 +180,8 @@ class Requests:
         sent = self._voice.say("mcp/request", payload, to=to, about=about, context=context, encoded=encoded)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         pending = self._pending[sent.id] = _Pending(sent.id, payload["id"], addressees(to), future)
+        if not self._voice.hears_itself:
+            self._passed_on(pending, [self._roster.id_of(member) for member in pending.asked])
         return pending
 
     def _listener(self, token: Json, progress: ProgressHandler | None, log: LogHandler | None) -> Overheard:
@@ -244,12 +246,14 @@ class Requests:
     def echo(self, envelope: Envelope) -> None:
         """Our own request as the gateway passed it on: `to` holds runtime ids now (D-19)."""
         pending = self._pending.get(envelope.id)
-        if pending is None:
-            return
-        pending.asked = envelope.to
+        if pending is not None:
+            self._passed_on(pending, envelope.to)
+
+    def _passed_on(self, pending: _Pending, asked: Sequence[str]) -> None:
+        pending.asked = asked
         # In the one order of the space, whoever is not here now was sent nothing and never will be (D-41).
-        if envelope.to and not any(self._is_here(member) for member in envelope.to):
-            _fail(pending, MemberLeft(", ".join(envelope.to)))
+        if asked and not any(self._is_here(member) for member in asked):
+            _fail(pending, MemberLeft(", ".join(asked)))
 
     def response(self, envelope: Envelope) -> None:
         """An answer that has passed inspection; it may close several requests at once (MEW 3)."""

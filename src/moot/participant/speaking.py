@@ -73,8 +73,10 @@ def addressees(to: Addressees) -> tuple[str, ...]:
 class Voice:
     """One member's mouth. `names` turns runtime ids into logical names, which capabilities are written in."""
 
-    def __init__(self, dialect: DialectName, limits: ParticipantLimits) -> None:
+    def __init__(self, dialect: DialectName, limits: ParticipantLimits, *, echo: bool = True) -> None:
         self.dialect = dialect
+        # Whether what we say comes back to us (D-02).
+        self.hears_itself = echo
         self.limits = limits
         self.counts = Counts()
         self.me = ""
@@ -210,13 +212,19 @@ class Voice:
         encoded: Json = None,
     ) -> tuple[Sent, Envelope]:
         """Send, and wait until the gateway has accepted it; raises the Refused that it answers with."""
+        self._check_echo()
         sent = self.say(kind, payload, to=to, about=about, context=context, encoded=encoded)
         return sent, await self.echo(sent)
 
     async def echo(self, sent: Sent) -> Envelope:
         """Our own envelope as everybody got it."""
+        self._check_echo()
         what = f"the gateway's word on {sent.kind}"
         return await self._echoes.wait(sent.id, self.limits.confirm_seconds, what)
+
+    def _check_echo(self) -> None:
+        if not self.hears_itself:
+            raise UsageError("nothing can be confirmed on a connection without echo: connect(..., echo=True)")
 
     def hear_echo(self, envelope: Envelope) -> None:
         self._echoes.resolve(envelope.id, envelope)

@@ -23,18 +23,18 @@ def fresh_id() -> str:
 
 
 class Clock:
-    """`ts` of what we send; the text is made once a millisecond."""
+    """`ts` of what we send; all but the milliseconds is made once a second."""
 
     def __init__(self) -> None:
-        self._millisecond = -1
-        self._text = ""
+        self._second = -1
+        self._start = ""
 
     def now(self) -> str:
-        millisecond = time.time_ns() // 1_000_000
-        if millisecond != self._millisecond:
-            self._millisecond = millisecond
-            self._text = rfc3339(millisecond / 1_000)
-        return self._text
+        second, millisecond = divmod(time.time_ns() // 1_000_000, 1_000)
+        if second != self._second:
+            self._second = second
+            self._start = rfc3339(second).removesuffix("000Z")
+        return f"{self._start}{millisecond:03}Z"
 
 
 def claim_of(kind: str, payload: Payload, asked: Operation | None) -> Operation:
