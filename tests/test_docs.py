@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -20,6 +21,7 @@ from moot.config.loading import _AROUND_KEYS
 from moot.config.participants import PARTICIPANT_KEYS
 from moot.config.space import read_space
 from moot.errors import UsageError
+from moot.xprotocol.quality import quality_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "moot"
@@ -326,6 +328,49 @@ def test_the_readme_promises_nothing_before_1_0() -> None:
     stability = text_of("README.md").partition("## Stability")[2].partition("\n## ")[0]
     for words in ("experimental", "breaking changes", "every 0.x release", "begin with 1.0"):
         assert words in " ".join(stability.split())
+
+
+@pytest.mark.requirement("XP-0-1", "XP-0-7")
+def test_pages_say_which_xprotocol_is_meant_and_whose_it_is_not() -> None:
+    stability = text_of("README.md").partition("## Stability")[2].partition("\n## ")[0]
+    assert "version 0.1, of XProtocol.ai" in " ".join(stability.split())
+    assert "neither has anything to do with XProtocol.org" in " ".join(stability.split())
+    topic = text_of("docs/topics/xprotocol.md")
+    for words in ("version 0.1, a draft", "`xp.mcp.*`", "core document of XProtocol is not published", "`xp1`"):
+        assert words in topic
+
+
+@pytest.mark.requirement("XP-0-8", "XP-8.6-3")
+def test_code_and_texts_are_shipped_with_their_licences() -> None:
+    assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")
+    assert "CC-BY-4.0" in text_of("docs/LICENSE.md")
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert 'license = "Apache-2.0"' in project
+    assert 'license-files = ["LICENSE"]' in project
+
+
+@pytest.mark.requirement("XP-4.6-31")
+def test_the_page_on_xprotocol_admits_that_poor_names_give_poor_annotations() -> None:
+    admitted = text_of("docs/topics/xprotocol.md").partition("## What names cannot tell")[2]
+    assert "handle_thing" in admitted.partition("\n## ")[0]
+    assert quality_of("", ["thing"]).score < 0.4
+    assert quality_of("Reads a text file from the project folder and returns it.", ["file"]).score >= 0.4
+
+
+@pytest.mark.requirement("XP-8.6-1")
+def test_the_page_on_xprotocol_spells_out_what_a_hijacked_adapter_could_do() -> None:
+    harm = text_of("docs/topics/xprotocol.md").partition("## If an adapter is taken over")[2]
+    for words in ("sign events in its name", "in the clear", "forward them", "revoke"):
+        assert words in harm
+
+
+@pytest.mark.requirement("M3P-65")
+def test_the_vectors_report_on_the_dotted_dialect_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert moot_command(["conformance", "--only", "M3P", "--json"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = {row for vector in told for row in vector.get("rows", ())}
+    assert len([row for row in rows if row.startswith("M3P-")]) > 30
+    assert "`moot conformance --only M3P`" in text_of("docs/topics/dialects.md")
 
 
 @pytest.mark.requirement("M3P-64")

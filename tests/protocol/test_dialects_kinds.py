@@ -255,7 +255,7 @@ def test_m3p_takes_two_levels_or_three(wire_kind: str, kind: str) -> None:
     assert (envelope.kind, envelope.claim) == (kind, Operation(None, None))
 
 
-@pytest.mark.requirement("M3P-39", "M3P-40", "M3P-41", "M3P-42", "M3P-61")
+@pytest.mark.requirement("M3P-39", "M3P-40", "M3P-41", "M3P-42", "M3P-61", "M3P-63")
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
@@ -268,6 +268,10 @@ def test_m3p_takes_two_levels_or_three(wire_kind: str, kind: str) -> None:
         ("mcpx/proposal/withdraw", "PROTOCOL.OPERATION"),
         (">mcp:tools/call", "PROTOCOL.OPERATION"),
         ("call:tools", "PROTOCOL.OPERATION"),
+        ("request:mcp/tools/call", "PROTOCOL.OPERATION"),
+        ("propose:mcp/tools/call", "PROTOCOL.OPERATION"),
+        ("withdraw:proposal", "PROTOCOL.OPERATION"),
+        ("send:chat", "PROTOCOL.OPERATION"),
         (".request", "no part empty"),
         ("mcp.", "no part empty"),
         ("mcp..tools/call", "no part empty"),
