@@ -11,7 +11,19 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Final
 
-from bench import calls, decisions, events, fanout, grammar, idle, relay_events, report, search
+from bench import (
+    calls,
+    decisions,
+    endpoint_calls,
+    events,
+    fanout,
+    grammar,
+    idle,
+    relay_events,
+    report,
+    search,
+    trust,
+)
 
 # What is printed as it is; the gateway has tables and a picture of its own.
 SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
@@ -20,7 +32,9 @@ SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "search": ("Finding tools, beside plain BM25", search.run),
     "grammar": ("Grammars out of JSON Schema, judged by llama.cpp and llguidance", grammar.run),
     "events": ("XProtocol events, beside their bare cryptography", events.run),
+    "trust": ("Progressive automation: what rules take over, and how often they are wrong", trust.run),
     "relay": ("The XProtocol relay, beside the verification alone", relay_events.main),
+    "endpoint": ("Tool calls as XProtocol events, beside their bare cryptography", endpoint_calls.main),
 }
 GATEWAY: Final = "gateway"
 

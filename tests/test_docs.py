@@ -336,7 +336,7 @@ def test_pages_say_which_xprotocol_is_meant_and_whose_it_is_not() -> None:
     assert "version 0.1, of XProtocol.ai" in " ".join(stability.split())
     assert "neither has anything to do with XProtocol.org" in " ".join(stability.split())
     topic = text_of("docs/topics/xprotocol.md")
-    for words in ("version 0.1, a draft", "`xp.mcp.*`", "core document of XProtocol is not published", "`xp1`"):
+    for words in ("version 0.1, a draft", "`xp.mcp.*`", "document of XProtocol is not published", "`xp1`"):
         assert words in topic
 
 

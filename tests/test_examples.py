@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from moot.participant import connect
+from moot.relay.server import running_relay
+from moot.relay.settings import RelaySettings
 from tests.gateway.lab import on_loop
-from tests.up.lifted import PATIENCE, Lifted, lifted
+from tests.up.lifted import PATIENCE, Lifted, environment, lifted
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -32,9 +36,9 @@ def journal_of(up: Lifted, space: str) -> str:
 
 
 def test_the_readme_of_the_examples_lists_them_all() -> None:
-    folders = {path.name for path in EXAMPLES.iterdir() if (path / "moot.yaml").exists()}
+    folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
     page = (EXAMPLES / "README.md").read_text("utf-8")
-    assert len(folders) == 4
+    assert len(folders) == 5
     assert all(f"| [{name}](" in page for name in folders)
 
 
@@ -93,3 +97,34 @@ async def test_mew_and_mcpx_members_work_together(tmp_path: Path) -> None:
         assert '"dialect":"mcpx"' in said
         assert '"mcpx/v0.1"' in said
         assert '"mew/v0.4"' in said
+
+
+@on_loop
+async def test_two_organisations_work_together_with_approval_on_both_sides(tmp_path: Path) -> None:
+    """Signed, sealed events between two spaces; capabilities and people decide on either side."""
+    folder = tmp_path / "two-orgs"
+    shutil.copytree(EXAMPLES / "two-orgs", folder, ignore=shutil.ignore_patterns(".moot", "adapter.*"))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    async with running_relay(RelaySettings(data=tmp_path / "relay", port=0)) as relay:
+        prepare = [sys.executable, str(folder / "prepare.py"), "--relay", relay.url]
+        preparing = await asyncio.create_subprocess_exec(*prepare, env={**os.environ, "PATH": path})
+        assert await preparing.wait() == 0
+        async with (
+            lifted(folder / "beta", environ=environment(PATH=path)) as beta,
+            lifted(folder / "acme", environ=environment(PATH=path)) as acme,
+        ):
+            await acme.stands("buyer", "ended", restarts=0)
+            said, there = journal_of(acme, "acme"), journal_of(beta, "warehouse")
+    # Acme's person, then Beta's right to look.
+    assert "get_stock {'part': 'bolt'}: alice let me; beta says: 2000 pieces of bolt" in said
+    # Both people.
+    assert "500 pieces of bolt are reserved, 1500 are left" in said
+    # Acme's person says no: nothing leaves the house.
+    assert "'count': 5000}: alice said no: we need no more than 1,000" in said
+    assert "5000" not in there
+    # Beta's person says no: the buyer hears it.
+    assert "bob: disagree (no more than 600 at a time)" in said
+    # The relay has carried it all, and read nothing.
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "relay").iterdir())
+    assert b"org.beta.warehouse.get_stock" in kept
+    assert b"bolt" not in kept

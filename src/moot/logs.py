@@ -42,8 +42,9 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
-# What `secrets.token_urlsafe(32)` makes has 43 of these, of both cases; a hash has one.
-_LONG = re.compile(r"[A-Za-z0-9_-]{40,}")
+# What `secrets.token_urlsafe(32)` makes has 43 of these, of both cases; a hash has one. Public keys look like
+# it, too, and say what they are.
+_LONG = re.compile(r"(?<![A-Za-z0-9_-])(?<!ed25519:)(?<!x25519:)[A-Za-z0-9_-]{40,}")
 _SECRET_FACT = re.compile(r"token$|authorization|password|secret|cookie", re.IGNORECASE)
 _BARE = re.compile(r"[\w.:/@+#-]+", re.ASCII)
 

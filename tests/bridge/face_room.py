@@ -11,11 +11,11 @@ from typing import Any
 
 from mcp import Client
 from moot.bridge.face.backend import BackendSettings, SpaceBackend
-from moot.bridge.face.port import bound, served
 from moot.mcp.downstream.doors import Doors
 from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.http import HttpFace
 from moot.mcp.downstream.limits import FaceLimits
+from moot.net.port import bound, served
 from moot.participant import JoinedSpace, connect
 from tests.gateway.lab import Lab, lab, participants
 

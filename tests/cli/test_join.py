@@ -173,7 +173,7 @@ def test_the_gateways_end_is_exit_code_5(lab: Town) -> None:
 
 def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: Town) -> None:
     bob = lab.join("bob")
-    with terminal(lab.folder, "join") as (screen, process):
+    with terminal(lab.folder, "join", "--plain") as (screen, process):
         screen.until(lambda shown: "you are alice in lab; here: bob" in shown and shown.endswith("> "))
         screen.type("half a sen")
         screen.until(lambda shown: shown.endswith("half a sen"))
@@ -198,7 +198,7 @@ async def until_heard(space: JoinedSpace, text: str) -> None:
 
 
 def test_ctrl_c_on_a_terminal_leaves_cleanly(lab: Town) -> None:
-    with terminal(lab.folder, "join") as (screen, process):
+    with terminal(lab.folder, "join", "--plain") as (screen, process):
         screen.until(lambda shown: shown.endswith("> "))
         process.send_signal(2)
         assert process.wait(PATIENCE) == 0

@@ -10,9 +10,7 @@ import pytest
 
 from moot.cli import main
 from moot.cli.talking import COMMANDS, OPERATIONS
-from moot.cli.talking.deciding import argument_lines
-from moot.cli.talking.operations import SlashParser, capability, exit_code, tool_arguments, word_of
-from moot.cli.talking.showing import lines_of
+from moot.cli.talking.operations import exit_code
 from moot.errors import (
     CapabilityViolation,
     Expired,
@@ -28,6 +26,9 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.jsontext import encode
 from moot.protocol.operation import Json
+from moot.tui.operations.deciding import argument_lines
+from moot.tui.operations.operation import SlashParser, capability, tool_arguments, word_of
+from moot.tui.showing import lines_of
 
 
 def test_arguments_of_a_tool_are_text_json_or_one_object() -> None:
@@ -77,7 +78,7 @@ def test_every_failure_has_an_exit_code_and_a_word(fault: MootError, code: int, 
 def test_every_operation_explains_itself_in_the_shell_and_behind_a_slash(
     operation: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from moot.cli.talking.operations import Operation
+    from moot.tui.operations.operation import Operation
 
     assert isinstance(operation, Operation)
     assert f"/{operation.name}" in operation.slash_parser().format_help()
@@ -131,7 +132,8 @@ def envelope(kind: str, payload: Json, **more: Json) -> Envelope:
         ),
         (envelope("mcp/reject", {"reason": "unsafe"}, correlation_id=["p1"]), "bob rejects p1: unsafe"),
         (envelope("reasoning/thought", {"message": "hm"}, context="c"), "bob thinks: hm"),
-        (envelope("participant/pause", {"n": 1}, to=["a"]), 'bob participant/pause to a {"n": 1}'),
+        (envelope("participant/pause", {"reason": "wait"}, to=["a"]), "bob pauses a: wait"),
+        (envelope("participant/forget", {"n": 1}, to=["a"]), 'bob participant/forget to a {"n": 1}'),
         (envelope("acme/thing", {}), "bob acme/thing {}"),
     ],
 )  # fmt: skip

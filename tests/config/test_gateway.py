@@ -52,7 +52,7 @@ EVERYTHING = """
       journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain: 18}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, files_kept: 20}
-      http: {inject: false, poll: false, admin: false, metrics: false}
+      http: {inject: false, poll: false, admin: false, metrics: false, console: false}
 """
 
 
@@ -201,7 +201,7 @@ VALUES: dict[str, Any] = {
     "LOG__FILE": "f",
     "ALLOW_QUERY_TOKEN": "true",
     "SMTP__STARTTLS": "false",
-} | {f"HTTP__{name}": "false" for name in ("INJECT", "POLL", "ADMIN", "METRICS")}
+} | {f"HTTP__{name}": "false" for name in ("INJECT", "POLL", "ADMIN", "METRICS", "CONSOLE")}
 
 
 def test_every_setting_has_a_variable(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from moot.bridge.face.port import bound, served
 from moot.mcp.downstream.doors import Doors
 from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.http import HttpFace
 from moot.mcp.downstream.limits import FaceLimits
+from moot.net.port import bound, served
 from tests.mcp.shop import Shop
 
 

@@ -22,7 +22,7 @@ All three are experimental: nothing is promised to stay compatible before their 
 # One module each, in the order of the help. All but `talking` are called as their one command.
 _GROUPS: Final = (
     "serve", "demo", "conformance", "journal", "bridge", "init", "up",
-    "talking", "agent", "mcp", "relay", "store",
+    "talking", "agent", "mcp", "approver", "trust", "decisions", "explain", "relay", "store",
 )  # fmt: skip
 
 

@@ -75,9 +75,9 @@ def add_commands(commands: Any) -> None:
     find.add_argument("--from", dest="who", metavar="NAME", help="who caused it")
     find.add_argument("--text", help="words in it, in any letter case")
     find.add_argument(
-        "--since", type=_moment, metavar="TIME", help="2026-01-31, 2026-01-31T12:00Z, or 90m ago"
+        "--since", type=moment, metavar="TIME", help="2026-01-31, 2026-01-31T12:00Z, or 90m ago"
     )
-    find.add_argument("--until", type=_moment, metavar="TIME", help="likewise")
+    find.add_argument("--until", type=moment, metavar="TIME", help="likewise")
     find.add_argument("--outcome", metavar="CODE", help="accepted, or the code of a refusal")
     find.add_argument("--id", help="the id of the envelope")
     find.add_argument("--about", metavar="ID", help="what correlates to this id")
@@ -113,7 +113,7 @@ def _add_json(parser: Any) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
-def _moment(text: str) -> float:
+def moment(text: str) -> float:
     """A date, a moment, seconds since 1970, or how long ago."""
     if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text):
         return time.time() - float(ago[1]) * _UNITS[ago[2]]
@@ -146,7 +146,8 @@ def _folders(chosen: argparse.Namespace) -> dict[str, Path]:
     return {chosen.space: found[chosen.space]}
 
 
-def _folder(chosen: argparse.Namespace) -> Path:
+def folder_of(chosen: argparse.Namespace) -> Path:
+    """The one journal that `--data` and `--space` mean; raises UsageError when there are several or none."""
     found = _folders(chosen)
     if len(found) > 1:
         raise UsageError(f"several spaces in {chosen.data}: choose one with --space ({', '.join(found)})")
@@ -171,7 +172,7 @@ def _index_of(folder: Path) -> Iterator[Index | None]:
 
 
 def _tail(chosen: argparse.Namespace) -> int:
-    folder = _folder(chosen)
+    folder = folder_of(chosen)
     # One at least, to know where to go on.
     last = last_records(folder, max(1, chosen.n))
     for record in last if chosen.n > 0 else []:
@@ -188,7 +189,7 @@ def _pause() -> None:
 
 
 def _show(chosen: argparse.Namespace) -> int:
-    folder, wanted = _folder(chosen), chosen.wanted
+    folder, wanted = folder_of(chosen), chosen.wanted
     with _index_of(folder) as index:
         number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 19 else 0
         record = find_number(folder, number, index=index) if number else None
@@ -227,7 +228,7 @@ def _show_one(record: Record, before: list[Record], after: list[Record]) -> None
 
 
 def _search(chosen: argparse.Namespace) -> int:
-    folder = _folder(chosen)
+    folder = folder_of(chosen)
     query = Query(
         id=chosen.id,
         kind=chosen.kind,
@@ -245,7 +246,7 @@ def _search(chosen: argparse.Namespace) -> int:
 
 
 def _export(chosen: argparse.Namespace) -> int:
-    folder = _folder(chosen)
+    folder = folder_of(chosen)
     with _new_file(chosen.file) as file:
         count = _write_table(folder, file) if chosen.csv else _write_lines(folder, file)
     if chosen.file != "-":

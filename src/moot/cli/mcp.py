@@ -177,9 +177,9 @@ async def _serving(chosen: argparse.Namespace, face: Face, joined: JoinedSpace, 
 
         await stdio.serve(face, stop=stop)
         return
-    from moot.bridge.face.port import bound, served
     from moot.mcp.downstream.doors import Doors
     from moot.mcp.downstream.http import HttpFace
+    from moot.net.port import bound, served
 
     host, port = _address(chosen.http)
     token = _http_token(chosen, host, port)

@@ -115,6 +115,8 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     admin: bool = True
     # GET /metrics: counts, no names of participants.
     metrics: bool = True
+    # The web console at /; without it a plain status page.
+    console: bool = True
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):

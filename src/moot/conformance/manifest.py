@@ -18,20 +18,25 @@ DOCUMENTS: Final[Mapping[str, str]] = {
     "xprotocol": "XProtocol MCP Adapter v0.1",
 }
 
-# Rooms that are built: each of their rows needs a vector or a test.
-BUILT_ROOMS: Final = frozenset({"protocol", "space", "gateway", "participant", "bridge", "xprotocol"})
-
-# Why a row of another room is not shown yet.
-WAITS: Final[Mapping[str, str]] = {
-    "console": "needs the web console or the terminal",
-    "trust": "needs rules learnt from decisions",
-    "docs": "needs the documentation of the running product",
-    "adapter": "needs the running XProtocol adapter, relay or DevServer",
-}
+# Where a row can be shown. Each needs a vector or a test.
+ROOMS: Final = frozenset(
+    {
+        "protocol",
+        "space",
+        "gateway",
+        "participant",
+        "bridge",
+        "xprotocol",
+        "adapter",
+        "console",
+        "trust",
+        "docs",
+    }
+)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One requirement. `deviates` says why we do otherwise, `waits` why a pure row is not shown yet."""
+    """One requirement. `deviates` says why we do otherwise, `waits` why it is not shown yet."""
 
     level: str
     who: list[str]
@@ -41,18 +46,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     deviates: str | None = None
     waits: str | None = None
 
-    @property
-    def reason(self) -> str | None:
-        """Why it may still be without a vector or test; None: it has to have one."""
-        return self.waits or WAITS.get(self.room)
-
 
 def load_document(name: str) -> dict[str, Row]:
     """The rows of one document by id, in its order."""
     text = (resources.files("moot.conformance") / "requirements" / f"{name}.yaml").read_text("utf-8")
     rows = msgspec.convert(load_yaml(text), dict[str, Row])
     for id, row in rows.items():
-        if row.room not in BUILT_ROOMS and row.room not in WAITS:
+        if row.room not in ROOMS:
             raise UsageError(f"{name}.yaml: {id}: unknown room {row.room!r}")
     return rows
 

@@ -59,7 +59,7 @@ def _tables(rows: Mapping[str, Row], shown: Shown) -> Iterable[str]:
             why = {
                 "met": "; ".join(shown.get(id, ())[:3]) + (" …" if len(shown.get(id, ())) > 3 else ""),
                 "deviates": row.deviates,
-                "not yet": row.reason,
+                "not yet": row.waits,
             }[status]
             lines.append(f"| {id} | {row.level} | {_cell(row.words)}{ruling} | {_cell(why or '')} |")
         yield "\n".join(lines)

@@ -14,7 +14,7 @@ from typing import Protocol
 from moot.endpoint import relay_messages
 from moot.endpoint.relay_messages import Challenge, Closed, EndOfStored, Event, NotARelay, Notice, Ok
 from moot.endpoint.relay_settings import RelaysSettings
-from moot.errors import ConnectionLost, OutboxFull, TimedOut, Unreachable
+from moot.errors import ConnectionLost, OutboxFull, TimedOut
 from moot.identity.keys import Identity
 from moot.net.dial import Line, dial
 from moot.protocol.operation import Json
@@ -76,11 +76,7 @@ class RelaySession:
         return session
 
     async def _dialled(self, *, listens: bool) -> Line:
-        line = await dial(self.url, _Ears(self, listens=listens), headers={}, limits=self._settings.dial)
-        if line._transport is None:
-            # Whoever hangs up in the middle of the handshake leaves a line that never opened.
-            raise Unreachable(f"{self.url} hung up before it was a WebSocket")
-        return line
+        return await dial(self.url, _Ears(self, listens=listens), headers={}, limits=self._settings.dial)
 
     async def _prove(self, identity: Identity) -> None:
         try:

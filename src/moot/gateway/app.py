@@ -333,6 +333,7 @@ def _http_settings(config: GatewayConfig) -> HttpSettings:
         poll=http.poll,
         admin=http.admin and bool(config.admin_tokens),
         metrics=http.metrics,
+        console=http.console,
         body_bytes=config.body_bytes,
     )
 

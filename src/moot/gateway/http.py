@@ -32,6 +32,7 @@ from moot.gateway.answers import (
     refused,
 )
 from moot.gateway.auth import Browsers, Denied, Doors, Identity, bearer
+from moot.gateway.console import PAGE, Console
 from moot.gateway.delivery import Past, spelled
 from moot.gateway.host import SpaceHost
 from moot.gateway.mint import FreshMint
@@ -53,6 +54,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll: bool = True
     admin: bool = True
     metrics: bool = True
+    console: bool = True
     body_bytes: int = 2 << 20
 
 
@@ -77,10 +79,13 @@ class Endpoints:
         self._metrics = metrics
         self._connections = connections
         self._version = version
+        self._console = Console() if settings.console else None
 
     def application(self) -> Starlette:
         routes = [
-            self._route("/", self.status_page, "GET"),
+            self._route("/", self.page, "GET"),
+            self._route("/console/{path:path}", self.console, "GET"),
+            self._route("/status", self.status_page, "GET"),
             self._route("/health", self.health, "GET"),
             self._route("/openapi.json", self.openapi, "GET"),
             self._route("/spaces", self.spaces, "GET"),
@@ -118,6 +123,16 @@ class Endpoints:
         return Route(path, guarded, methods=list(methods))
 
     # For everybody
+
+    async def page(self, request: Request) -> Response:
+        """The console; the status page where it is turned off."""
+        answer = self._console.answer(request, PAGE) if self._console is not None else None
+        return answer if answer is not None else await self.status_page(request)
+
+    async def console(self, request: Request) -> Response:
+        path = request.path_params["path"]
+        answer = self._console.answer(request, path) if self._console is not None else None
+        return answer if answer is not None else denied(Denied(404, "the console has no such file"))
 
     async def status_page(self, _: Request) -> Response:
         return Response(STATUS_PAGE, media_type="text/html; charset=utf-8", headers=HEADERS)

@@ -88,6 +88,9 @@ class Offered(Protocol):
     @property
     def metrics(self) -> bool: ...
 
+    @property
+    def console(self) -> bool: ...
+
 
 def openapi(version: str, offered: Offered) -> Json:
     """OpenAPI 3.1 of what this gateway answers, and of nothing that is turned off."""
@@ -100,6 +103,7 @@ def openapi(version: str, offered: Offered) -> Json:
         del messages["post"]
     hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]
     hidden += [] if offered.metrics else ["/metrics"]
+    hidden += [] if offered.console else ["/console/{path}"]
     hidden += [] if messages else ["/participants/{id}/messages"]
     for path in hidden:
         del paths[path]
@@ -113,7 +117,26 @@ def _everything(version: str) -> Json:
         "info": {"title": "Moot gateway", "version": version, "license": {"name": "Apache-2.0"}},
         "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
         "paths": {
-            "/": {"get": {"summary": "a plain status page", "responses": {"200": {"description": "HTML"}}}},
+            "/": {
+                "get": {
+                    "summary": "the console, for people; the status page where it is turned off",
+                    "responses": {"200": {"description": "HTML"}},
+                }
+            },
+            "/console/{path}": {
+                "get": {
+                    "summary": "a file of the console",
+                    "parameters": [_parameter("path", "path", "such as core/state.js")],
+                    "responses": {
+                        "200": {"description": "the file, with an ETag"},
+                        "304": {"description": "you have it already"},
+                        "404": _answer("the console has no such file", _ERROR),
+                    },
+                }
+            },
+            "/status": {
+                "get": {"summary": "a plain status page", "responses": {"200": {"description": "HTML"}}}
+            },
             "/health": {"get": {"summary": "is it well", "responses": {"200": _answer("ok or degraded")}}},
             "/metrics": {
                 "get": {"summary": "figures for Prometheus", "responses": {"200": {"description": "text"}}}

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
+import ssl
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 import msgspec
@@ -37,6 +39,7 @@ _picows_log.setLevel(logging.CRITICAL)
 
 # A connection that ended without a word (RFC 6455, 7.4.1).
 LOST: Final = 1006
+OpenSocket = Callable[[str, int], Awaitable[socket.socket]]
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 # Answers of a door that is only closed for the moment: a busy gateway, or a proxy before one that restarts.
 _COME_BACK: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -97,8 +100,10 @@ class Line(Connection):
         self._writable.set()
         self._gone = asyncio.Event()
         self._given_up = False
+        self._has_opened = False
 
     def on_ws_connected(self, transport: WSTransport) -> None:
+        self._has_opened = True
         super().on_ws_connected(transport)
         if self._given_up:
             # Whoever dialled was cancelled before the handshake was over.
@@ -190,13 +195,25 @@ class _Ears:
 
 
 async def dial(
-    url: str, listener: Listener, *, headers: Mapping[str, str], limits: DialLimits = DEFAULT_LIMITS
+    url: str,
+    listener: Listener,
+    *,
+    headers: Mapping[str, str],
+    limits: DialLimits = DEFAULT_LIMITS,
+    open_socket: OpenSocket | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Line:
     """Open a WebSocket; raises TurnedAway, Unreachable. Cancelling leaves nothing behind.
 
     No redirect is followed and no proxy asked: a token goes to the host that was named, and nowhere else.
+    `open_socket` connects to a host and a port in our place, for whoever wants to see the address first.
     """
     line = Line(listener, limits)
+
+    async def connected(parsed: Any) -> socket.socket:
+        assert open_socket is not None  # noqa: S101  # only used where it is given
+        return await open_socket(str(parsed.host), int(parsed.port))
+
     try:
         async with asyncio.timeout(limits.connect_seconds):
             await ws_connect(
@@ -212,6 +229,8 @@ async def dial(
                 max_frame_size=limits.message_bytes,
                 extra_headers=headers,
                 max_redirects=0,
+                socket_factory=None if open_socket is None else connected,
+                ssl_context=tls,
                 use_aiofastnet=False,
             )
     except WSHandshakeError as fault:
@@ -224,9 +243,12 @@ async def dial(
         line.give_up()
         why = str(fault) or f"nothing within {limits.connect_seconds:g} s"
         raise Unreachable(f"{_shown(url)} cannot be reached: {why}") from fault
-    except asyncio.CancelledError:
+    except BaseException:
         line.give_up()
         raise
+    if not line._has_opened:
+        # Whoever hangs up in the middle of the handshake leaves a line that never opened.
+        raise Unreachable(f"{_shown(url)} hung up before it was a WebSocket")
     return line
 
 

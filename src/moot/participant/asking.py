@@ -191,9 +191,12 @@ class Asking:
         timeout: float | None = None,
         progress: ProgressHandler | None = None,
         log: LogHandler | None = None,
+        context: str | None = None,
     ) -> Outcome:
         """Do what was proposed, exactly so, and wait for the answer (MEW 3.2.1, D-28)."""
-        return await self._desk.fulfil(proposal, to=to, timeout=timeout, progress=progress, log=log)
+        return await self._desk.fulfil(
+            proposal, to=to, timeout=timeout, progress=progress, log=log, context=context
+        )
 
     async def reject(
         self, proposal: SeenProposal | str, reason: str = "disagree", *, explanation: str | None = None

@@ -208,12 +208,13 @@ class Desk:
         timeout: float | None = None,
         progress: ProgressHandler | None = None,
         log: LogHandler | None = None,
+        context: str | None = None,
     ) -> Outcome:
         """MEW 3.2.1: make the proposed request, exactly as it was proposed, and wait for its answer.
 
-        `to` is only needed for a proposal that names no host. Raises ProposalSettled, Expired,
-        ApprovalRequired, NotAllowed, and what a request raises. The proposal is spent as soon as the gateway
-        has taken the request, even if the tool then fails (D-28).
+        `to` is only needed for a proposal that names no host; `context` says why it is done. Raises
+        ProposalSettled, Expired, ApprovalRequired, NotAllowed, and what a request raises. The proposal is
+        spent as soon as the gateway has taken the request, even if the tool then fails (D-28).
         """
         seen = self.find(which)
         self._proposals.get(seen.id)  # lets time act on it
@@ -232,6 +233,7 @@ class Desk:
             progress=progress,
             log=log,
             about=seen.id,
+            context=context,
             encode=_as_proposed(seen.envelope.raw),
             add_token=False,
         )

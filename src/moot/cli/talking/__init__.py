@@ -7,19 +7,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli.talking import calling, deciding, managing, saying, streaming
-from moot.cli.talking.operations import Operation
+from moot.tui.operations import OPERATIONS
+from moot.tui.operations.operation import Operation
 
 if TYPE_CHECKING:
     from moot.config.whereabouts import Whereabouts
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
-    *saying.OPERATIONS,
-    *deciding.OPERATIONS,
-    *calling.OPERATIONS,
-    *managing.OPERATIONS,
-    *streaming.OPERATIONS,
-)
+__all__ = ["COMMANDS", "OPERATIONS", "add_commands", "add_where", "run", "where_of"]
 
 # What is typed behind `moot`.
 COMMANDS: Final = frozenset(
@@ -103,8 +97,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 async def _perform(chosen: argparse.Namespace) -> int:
-    from moot.cli.talking.operations import Seat, show
+    from moot.cli.talking.operations import show
     from moot.participant import ParticipantLimits, connect
+    from moot.tui.operations.operation import Seat
 
     operation: Operation = chosen.operation
     where = where_of(chosen)

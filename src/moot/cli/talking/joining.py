@@ -1,9 +1,10 @@
-"""`moot join`: a person in a space, in a plain terminal or at the end of a pipe.
+"""`moot join`: a person in a space, in full screen, in a plain terminal or at the end of a pipe.
 
-Lines are chat; a line that begins with a slash is an operation (`/help` lists them), and one that begins
-with two is chat that begins with one. On a terminal operations run beside each other, so that a call that
-waits for a decision does not keep anybody from deciding. From a pipe they run one after the other, so that a
-script is carried out as it stands, and the end of the input is the end.
+The full screen is `moot.tui.app`; what follows is for the others. Lines are chat; a line that begins with a
+slash is an operation (`/help` lists them), and one that begins with two is chat that begins with one. On a
+terminal operations run beside each other, so that a call that waits for a decision does not keep anybody from
+deciding. From a pipe they run one after the other, so that a script is carried out as it stands, and the end
+of the input is the end.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import os
 import shlex
 import signal
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli.talking.operations import EXIT_OUTSIDE, Answer, Operation, Seat, show_fault
+from moot.cli.talking.operations import EXIT_OUTSIDE, show_fault
 from moot.cli.talking.screen import Screen, lines_from_stdin
+from moot.cli.terminal import printable
 from moot.errors import MootError, UsageError
+from moot.tui.operations.operation import Answer, Operation, Seat
 
 if TYPE_CHECKING:
     from moot.config.whereabouts import Whereabouts
@@ -27,10 +33,11 @@ if TYPE_CHECKING:
     from moot.protocol.envelope import Envelope
 
 _ABOUT = """\
-Takes part in a space from a terminal: what you type is chat, what others say is printed. /help lists what
-else you can do: look at proposals, approve or reject them, call tools, grant rights, pause members and so on.
+Takes part in a space from a terminal, in full screen: what is said, what waits for your decision, who is
+here. What you type is chat; / begins a command, and F1 explains the keys. Needs the extra moot[tui].
 
-It can be scripted: lines from a pipe are carried out one after the other, and the end of the input ends it,
+With --plain, without that extra, or where the output is no terminal, there are lines of text instead. They
+can be scripted: lines from a pipe are carried out one after the other, and the end of the input ends it,
 or --linger SECONDS later. With --json everything heard is one envelope a line.
 """
 _EXAMPLES = """\
@@ -63,7 +70,9 @@ def add_command(commands: Any) -> None:
     add("--linger", type=float, metavar="SECONDS", help=lingers)
     add("--timeout", type=float, metavar="SECONDS", help="how long operations wait for an answer")
     add("--json", action="store_true", help="everything heard as one envelope a line")
-    add("--plain", action="store_true", help="lines of text, for pipes and scripts (so far the only way)")
+    add("--plain", action="store_true", help="lines of text, for pipes and scripts; no full screen")
+    add("--theme", metavar="NAME", help="full screen: how it looks, such as moot-light or moot-contrast")
+    add("--bell", action="store_true", help="full screen: ring when something waits for a decision")
     add_where(parser)
     parser.set_defaults(run=run)
 
@@ -83,11 +92,59 @@ async def _join(chosen: argparse.Namespace) -> int:
     from moot.participant import connect
 
     where = where_of(chosen)
+    is_full = _wants_full_screen(chosen)
     async with connect(where.url, where.space, where.token.reveal()) as space:
         # Before anything is waited for: from here on nothing is missed.
         coming = space.envelopes(own=True)
+        if is_full:
+            return await _full_screen(space, where, coming, chosen)
         with Screen(as_json=chosen.json, verbose=chosen.all) as screen:
             return await Person(space, where, screen, chosen).stay(coming)
+
+
+def _wants_full_screen(chosen: argparse.Namespace) -> bool:
+    """Where both ends are a terminal, unless told otherwise; a hint where that was perhaps expected."""
+    if chosen.plain or chosen.json or not sys.stdin.isatty():
+        return False
+    if not sys.stdout.isatty():
+        _hint("lines of text, since the output is no terminal; --plain says so without this hint")
+        return False
+    if find_spec("textual") is None:
+        _hint("lines of text, since Textual is not installed: pip install 'moot[tui]' for the full screen")
+        return False
+    if os.environ.get("TERM", "dumb") == "dumb":
+        _hint("lines of text, since TERM says that this terminal can do no more")
+        return False
+    return True
+
+
+def _hint(words: str) -> None:
+    print(f"moot: {words}", file=sys.stderr, flush=True)
+
+
+async def _full_screen(
+    space: JoinedSpace,
+    where: Whereabouts,
+    coming: AsyncIterator[Envelope | Gap],
+    chosen: argparse.Namespace,
+) -> int:
+    from moot.tui.running import run_terminal
+    from moot.tui.theme import DEFAULT_THEME
+
+    seat = Seat(space, default_to=where.default_to, timeout=chosen.timeout, stays=True)
+    code = await run_terminal(
+        space,
+        coming,
+        seat,
+        place=where.space or "the space",
+        verbose=chosen.all,
+        theme=chosen.theme or DEFAULT_THEME,
+        rings=chosen.bell,
+    )
+    if space.ending is not None:
+        words = f"the connection ended: {space.ending.code} {space.ending.reason}".rstrip()
+        print(f"moot: {printable(words)}", file=sys.stderr, flush=True)
+    return code
 
 
 class Person:
@@ -143,7 +200,7 @@ class Person:
 
     async def _begin(self) -> None:
         """What was said before, who is here, and what waits for a decision."""
-        from moot.cli.talking.deciding import described
+        from moot.tui.operations.deciding import described
 
         space, screen = self.seat.space, self._screen
         before = await space.recall()
@@ -171,7 +228,7 @@ class Person:
                 self._show(item)
 
     def _show(self, envelope: Envelope) -> None:
-        from moot.cli.talking.deciding import described
+        from moot.tui.operations.deciding import described
 
         seen = None
         if envelope.kind == "mcp/proposal" and not self._screen.as_json:

@@ -1,129 +1,19 @@
-"""What a person can do in a space, each defined once: as a command of the shell, and as a slash command.
-
-An operation says which arguments it takes and what it does with a `Seat`; its answer is a value for machines
-and lines for people. Whoever shows the lines escapes them (D-86), so they may hold what others wrote.
-"""
+"""What came of an operation, printed for a shell: words or JSON, and the exit code."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Final
 
 from moot.cli.terminal import printable
-from moot.errors import MootError, Refused, UsageError
-from moot.protocol.operation import Json
-
-if TYPE_CHECKING:
-    from moot.participant import JoinedSpace, SeenProposal
-
-# How much of an id is shown, and how little of one is enough to name it.
-SHORT_ID: Final = 8
-_LEAST_PREFIX: Final = 4
+from moot.errors import MootError, Refused
+from moot.tui.operations.operation import Answer, word_of
 
 # Exit codes besides 0 (done), 1 (failed) and 2 (a mistake in the call).
 EXIT_NO: Final = 3
 EXIT_LATE: Final = 4
 EXIT_OUTSIDE: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of an operation."""
-
-    value: Json
-    lines: Sequence[str] = ()
-    code: int = 0
-
-
-@dataclass(slots=True)
-class Seat:
-    """A person's place in a space: the connection, and what was numbered for them."""
-
-    space: JoinedSpace
-    default_to: tuple[str, ...] = ()
-    # Seconds for what has no bound of its own; None: as the SDK has it.
-    timeout: float | None = None
-    # What /approve 1 means: ids of proposals in the order in which they were shown. Only who stays has
-    # numbers: from one command to the next they could come to mean another proposal.
-    stays: bool = False
-    numbered: list[str] = field(default_factory=list)
-
-    def number(self, id: str) -> int:
-        """The number under which something is shown, given at first sight."""
-        if id not in self.numbered:
-            self.numbered.append(id)
-        return self.numbered.index(id) + 1
-
-    def proposal(self, named: str) -> SeenProposal:
-        """The proposal of a number, an id, or the beginning of one; raises UsageError."""
-        ledger = self.space.proposals
-        if named.removeprefix("#").isdigit() and 0 < int(named.removeprefix("#")) <= len(self.numbered):
-            named = self.numbered[int(named.removeprefix("#")) - 1]
-        found = ledger.get(named)
-        if found is not None:
-            return found
-        like = [seen for seen in ledger if seen.id.startswith(named)] if len(named) >= _LEAST_PREFIX else []
-        if len(like) == 1:
-            return like[0]
-        if like:
-            raise UsageError(f"{len(like)} proposals begin with {named}: give more of the id")
-        waiting = ", ".join(short(seen.id) for seen in ledger.open())
-        raise UsageError(
-            f"no proposal {named} is known: {'open are ' + waiting if waiting else 'none is open'}"
-        )
-
-    def stream(self, named: str) -> str:
-        """The id of an open stream: all of it, its beginning, or - for our own latest; raises UsageError."""
-        streams = self.space.streams
-        if named == "-":
-            own = streams.owned()
-            if not own:
-                raise UsageError("you have no stream open: /open makes one")
-            return own[-1].id
-        like = [info.id for info in streams if info.id.startswith(named)]
-        if named in like or len(like) != 1:
-            return named
-        return like[0]
-
-
-Arguments = Callable[[argparse.ArgumentParser], None]
-Run = Callable[[Seat, argparse.Namespace], Awaitable[Answer]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One thing to do. `recalls`: needs what was said before; `only_joined`: makes no sense for a moment."""
-
-    name: str
-    help: str
-    about: str = ""
-    examples: str = ""
-    arguments: Arguments
-    run: Run
-    recalls: bool = False
-    only_joined: bool = False
-
-    def slash_parser(self) -> SlashParser:
-        about = self.about or f"{self.help[:1].upper()}{self.help[1:]}."
-        parser = SlashParser(prog=f"/{self.name}", description=about, add_help=False)
-        self.arguments(parser)
-        return parser
-
-
-class SlashParser(argparse.ArgumentParser):
-    """Reads the words behind a slash command; a mistake is a UsageError and ends nothing."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}. {' '.join(self.format_usage().split())}")
-
-
-def short(id: str) -> str:
-    """As much of an id as a person needs."""
-    return id[:SHORT_ID]
 
 
 def show(answer: Answer, *, as_json: bool) -> None:
@@ -146,14 +36,6 @@ def show_fault(fault: MootError, *, as_json: bool) -> int:
     return exit_code(fault)
 
 
-def word_of(fault: MootError) -> str:
-    """The wire's word for a refusal, else the name of the error in the same spelling."""
-    if isinstance(fault, Refused):
-        return fault.code
-    name = type(fault).__name__
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-
-
 def exit_code(fault: MootError) -> int:
     """3: somebody said no. 4: nobody answered in time. 5: no way in. 1: anything else."""
     from moot.errors import ConnectionClosed, Expired, NotAllowed, Rejected, TimedOut, Unreachable, Withdrawn
@@ -165,54 +47,3 @@ def exit_code(fault: MootError) -> int:
     if isinstance(fault, Unreachable | ConnectionClosed):
         return EXIT_OUTSIDE
     return 1
-
-
-# Arguments that several operations take
-
-
-def json_argument(text: str, what: str) -> Any:
-    """A JSON value; raises UsageError."""
-    try:
-        return json.loads(text)
-    except ValueError as fault:
-        raise UsageError(f"{what} is no JSON: {fault}") from None
-
-
-def tool_arguments(words: Sequence[str]) -> dict[str, Json]:
-    """`name=text`, `name:=JSON`, or one JSON object; raises UsageError."""
-    if len(words) == 1 and words[0].lstrip().startswith("{"):
-        value = json_argument(words[0], "the arguments")
-        if not isinstance(value, dict):
-            raise UsageError("the arguments of a tool are one JSON object")
-        return value
-    arguments: dict[str, Json] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name.rstrip(":"):
-            raise UsageError(f"{word!r} is no argument: write name=text, name:=JSON, or one JSON object")
-        if name.endswith(":"):
-            arguments[name[:-1]] = json_argument(value, f"the argument {name[:-1]}")
-        else:
-            arguments[name] = value
-    return arguments
-
-
-def capability(text: str) -> Json:
-    """KIND, KIND:METHOD, KIND:METHOD:NAME, or a capability as JSON."""
-    if text.lstrip().startswith("{"):
-        return json_argument(text, "a capability")
-    kind, _, rest = text.partition(":")
-    method, _, name = rest.partition(":")
-    if not kind:
-        raise UsageError(f"{text!r} is no capability: write KIND, KIND:METHOD, KIND:METHOD:NAME, or JSON")
-    found: dict[str, Json] = {"kind": kind}
-    if method:
-        found["payload"] = {"method": method}
-        if name:
-            found["payload"]["params"] = {"name": name}
-    return found
-
-
-CAPABILITIES: Final = """\
-A capability is written KIND (chat, 'reasoning/*'), KIND:METHOD (mcp/request:tools/list), KIND:METHOD:NAME
-(mcp/request:tools/call:read_file), or as JSON ('{"kind": "mcp/request", "to": ["files"]}')."""

@@ -12,11 +12,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from moot.cli.talking.operations import Answer, word_of
-from moot.cli.talking.showing import lines_of
 from moot.cli.terminal import printable, printable_json
 from moot.errors import MootError
 from moot.protocol.operation import Json
+from moot.tui.operations.operation import Answer, word_of
+from moot.tui.showing import lines_of
 
 if TYPE_CHECKING:
     from moot.participant import Gap

@@ -109,7 +109,7 @@ def _wanted(envelope: Envelope, chosen: argparse.Namespace) -> bool:
 
 def _show(envelope: Envelope, chosen: argparse.Namespace) -> bool:
     """Print it; whether there was anything to print."""
-    from moot.cli.talking.showing import lines_of
+    from moot.tui.showing import lines_of
 
     if chosen.json:
         print(printable_json(envelope.raw), flush=True)

@@ -183,6 +183,12 @@ class _FileLines:
             line = line[os.write(self._descriptor, line) :]
 
 
+def _is_plain(descriptor: int) -> bool:
+    """A file, or a device such as /dev/null: nobody can wait for those, and libuv ends whoever tries."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(descriptor))
+
+
 async def serve(face: Face, *, stop: asyncio.Event, stdin: int = 0, stdout: int = 1) -> None:
     """Serve until the client closes its end, or `stop` is set."""
     async with _claimed(stdin, stdout) as (source, sink):
@@ -197,7 +203,7 @@ async def serve(face: Face, *, stop: asyncio.Event, stdin: int = 0, stdout: int 
         pipe = Pipe(face.limits.message_bytes, lambda line: box[0].receive(line), too_long)
         lines: Lines
         writing: asyncio.WriteTransport | None = None
-        if stat.S_ISREG(os.fstat(sink).st_mode):
+        if _is_plain(sink):
             lines = _FileLines(sink)
         else:
             out = os.fdopen(os.dup(sink), "wb", buffering=0)
@@ -206,7 +212,7 @@ async def serve(face: Face, *, stop: asyncio.Event, stdin: int = 0, stdout: int 
         connection = StdioConnection(face, lines)
         box.append(connection)
         reading: asyncio.ReadTransport | None = None
-        if stat.S_ISREG(os.fstat(source).st_mode):
+        if _is_plain(source):
             _read_file(source, pipe)
         else:
             given = os.fdopen(os.dup(source), "rb", buffering=0)

@@ -202,7 +202,9 @@ def _client(server: HttpServer, wire: HttpWire, limit: int) -> httpx2.AsyncClien
     return httpx2.AsyncClient(
         headers=dict(server.headers),
         timeout=httpx2.Timeout(_CONNECT_SECONDS, write=_WRITE_SECONDS, read=None),
-        transport=_BoundedTransport(limit, _certificates() if server.url.startswith("https:") else False),
+        transport=_BoundedTransport(
+            limit, (server.tls or _certificates()) if server.url.startswith("https:") else False
+        ),
         event_hooks={"response": [wire.note_refusal]},
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -87,6 +88,8 @@ class HttpServer:
     headers: Mapping[str, str] = field(default_factory=dict)
     # `auto` takes Streamable HTTP, and SSE where that is refused or the path ends in /sse.
     transport: Literal["auto", "http", "sse"] = "auto"
+    # With https: a certificate of ours, or other authorities than the system's.
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

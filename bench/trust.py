@@ -1,0 +1,276 @@
+"""Progressive automation, simulated: how much rules take over, and how often they are wrong.
+
+`python -m bench.trust [--json] [--write-docs]`. Made-up people (`bench.trust_people`) decide on proposals by
+policies that nobody told the learner. Whatever it suggests, they accept. The learner, the rules, their
+limits, spot checks and trip-wires are the product's own, with the settings that it comes with.
+
+A *wrong approval* is an automatic approval of something that the person does not want. Beside it run two
+simple ways: to approve every call of a tool once people have approved ten of them, and to ask always.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from statistics import mean
+from typing import Final
+
+from bench import trust_report
+from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE, NOISY, World
+from moot.protocol.operation import Json
+from moot.trust.budgets import Tally
+from moot.trust.cases import Case
+from moot.trust.learning import DEFAULTS, Suggestion, accepted, suggest
+from moot.trust.ledger import Decision, Rejection
+from moot.trust.rules import Rule, evaluate
+from moot.trust.tripping import Decided, tripped
+
+FIXED: Final = tuple(range(20))
+FRESH: Final = 20
+# Proposals to each person; fewer where nothing more happens, since there every single one is learned from.
+PROPOSALS: Final = 800
+FEWER: Final = 600
+# How many decisions have been made when the share is first promised, and the stretch it is measured over.
+AFTER: Final = 300
+WINDOW: Final = 300
+PROMISED: Final = 0.8
+# The curve: the share within each such stretch.
+STEP: Final = 50
+# The learner looks again after this many decisions by people; later, when there are a third more.
+LOOK: Final = 10
+OFTEN: Final = 150
+POLICIES: Final = EXPRESSIBLE | NOISY | INEXPRESSIBLE
+PERSON: Final = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One person's history. `curve` is the share that was automatic, stretch by stretch."""
+
+    policy: str
+    seed: int
+    after: float
+    curve: tuple[float, ...]
+    approvals: int
+    wrong_approvals: int
+    wrong_rejections: int
+    rules: int
+    suspended: int
+    # The largest bound that an accepted suggestion named, and rules that did worse than theirs.
+    bound: float
+    beyond: int
+    simple_after: float
+    simple_wrong: int
+
+
+class Simulation:
+    """The product's own parts around one made-up person."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.draws = random.Random(seed + 1)
+        self.rules: tuple[Rule, ...] = ()
+        self.history: list[Decision] = []
+        self.tally = Tally()
+        self.suspended: dict[str, str] = {}
+        self.suggested: dict[str, Suggestion] = {}
+        self.acts: dict[str, list[bool]] = {}
+        self.automatic: list[bool] = []
+        self.wrong_approvals = self.wrong_rejections = self.approvals = 0
+        self._look_at = LOOK
+
+    def run(self, count: int) -> None:
+        for case, wanted, said in self.world.proposals(count):
+            verdict = evaluate(
+                self.rules,
+                case,
+                case.at,
+                {PERSON},
+                self.tally.counts(),
+                suspended=self.suspended,
+                draw=self.draws.random(),
+            )
+            self.automatic.append(verdict.decision != "ask")
+            if verdict.decision == "ask" or verdict.rule is None:
+                self._asked(case, said=said)
+                continue
+            self.tally.acted(verdict.rule.name, case.at)
+            wrong = wanted != (verdict.decision == "approve")
+            self.acts.setdefault(verdict.rule.name, []).append(wrong)
+            self.approvals += verdict.decision == "approve"
+            self.wrong_approvals += wrong and verdict.decision == "approve"
+            self.wrong_rejections += wrong and verdict.decision == "reject"
+
+    def _asked(self, case: Case, *, said: bool) -> None:
+        at = case.at + 30.0
+        decision = Decision(case, "fulfilled" if said else "rejected", PERSON, at, f"{case.id}-d")
+        if not said:
+            decision.rejections.append(Rejection(PERSON, "disagree", at, f"{case.id}-d"))
+        self.history.append(decision)
+        for suspension in tripped(self.rules, Decided(decision), at):
+            self.suspended[suspension.rule] = suspension.why
+        if len(self.history) >= self._look_at:
+            seen = len(self.history)
+            self._look_at = seen + (LOOK if seen < OFTEN else seen // 3)
+            active = [rule for rule in self.rules if rule.name not in self.suspended]
+            for suggestion in suggest(self.history, active, now=at, settings=DEFAULTS):
+                self.rules = accepted(self.rules, suggestion, by=PERSON, now=at)
+                self.suspended.pop(suggestion.rule.name, None)
+                self.suggested[suggestion.rule.name] = suggestion
+
+    def beyond_bound(self) -> int:
+        """Rules that were wrong more often than they said they could be."""
+        return sum(
+            1
+            for name, acts in self.acts.items()
+            if sum(acts) / len(acts) > self.suggested[name].error_bound and len(acts) >= LOOK
+        )
+
+
+def simulate(policy: str, seed: int, proposals: int = PROPOSALS) -> Run:
+    """One made-up person from the first proposal to the last."""
+    rng = random.Random(f"{policy} {seed}")
+    simulation = Simulation(POLICIES[policy](rng), seed)
+    simulation.run(proposals)
+    automatic = simulation.automatic
+    simple_after, simple_wrong = simple(policy, seed, proposals)
+    return Run(
+        policy,
+        seed,
+        mean(automatic[AFTER : AFTER + WINDOW]),
+        tuple(mean(automatic[at : at + STEP]) for at in range(0, proposals, STEP)),
+        simulation.approvals,
+        simulation.wrong_approvals,
+        simulation.wrong_rejections,
+        len(simulation.rules),
+        len(simulation.suspended),
+        max((s.error_bound for s in simulation.suggested.values()), default=0.0),
+        simulation.beyond_bound(),
+        simple_after,
+        simple_wrong,
+    )
+
+
+def simple(policy: str, seed: int, proposals: int) -> tuple[float, int]:
+    """The other way: a tool that was approved often enough is approved from then on."""
+    world = POLICIES[policy](random.Random(f"{policy} {seed}"))
+    approved: dict[str, int] = {}
+    automatic: list[bool] = []
+    wrong = 0
+    for case, wanted, said in world.proposals(proposals):
+        tool = case.tool or ""
+        automatic.append(approved.get(tool, 0) >= DEFAULTS.approvals)
+        if automatic[-1]:
+            wrong += not wanted
+        elif said:
+            approved[tool] = approved.get(tool, 0) + 1
+    return mean(automatic[AFTER : AFTER + WINDOW]), wrong
+
+
+def _task(task: tuple[str, int, int]) -> Run:
+    return simulate(*task)
+
+
+def measured(seeds: Sequence[int], *, workers: int = 2) -> dict[str, list[Run]]:
+    """Every policy with every seed; the slowest first, so that the cores end together."""
+    tasks = [
+        (policy, seed, PROPOSALS if policy in EXPRESSIBLE else FEWER)
+        for policy in reversed(POLICIES)
+        for seed in seeds
+    ]
+    with ProcessPoolExecutor(workers) as pool:
+        runs = list(pool.map(_task, tasks, chunksize=4))
+    return {policy: [run for run in runs if run.policy == policy] for policy in POLICIES}
+
+
+def fresh_seeds(count: int) -> tuple[int, ...]:
+    return tuple(secrets.randbelow(1 << 30) + len(FIXED) for _ in range(count))
+
+
+def promises(runs: dict[str, list[Run]]) -> Iterator[tuple[str, bool]]:
+    """What was promised, and whether these runs kept it."""
+    expressible = [run for policy in EXPRESSIBLE for run in runs[policy]]
+    wrong = sum(run.wrong_approvals for run in expressible)
+    yield f"wrong approvals where rules can say it: {wrong}, none allowed", wrong == 0
+    least = min(run.after for run in expressible)
+    average = min(mean(run.after for run in runs[policy]) for policy in EXPRESSIBLE)
+    shares = f"{least:.0%} in the worst run, {average:.0%} in the worst policy, {PROMISED:.0%} wanted"
+    yield f"automatic after {AFTER} decisions: {shares}", least >= PROMISED
+    others = [run for policy in INEXPRESSIBLE for run in runs[policy]]
+    share = mean(run.after for run in others)
+    yield f"where rules cannot say it, still asked: {1 - share:.1%} after {AFTER} decisions", share <= 0.05
+    everybody = [run for of_policy in runs.values() for run in of_policy]
+    beyond, rules = sum(run.beyond for run in everybody), sum(run.rules for run in everybody)
+    yield f"rules that were wrong more often than their bound: {beyond} of {rules}", beyond <= 0.05 * rules
+
+
+def as_json(runs: dict[str, list[Run]], seeds: Sequence[int], seconds: float) -> dict[str, Json]:
+    return {
+        "people": sum(map(len, runs.values())),
+        "proposals": sum(len(run.curve) * STEP for of_policy in runs.values() for run in of_policy),
+        "seeds": {"fixed": [s for s in seeds if s in FIXED], "fresh": [s for s in seeds if s not in FIXED]},
+        "seconds": round(seconds, 1),
+        "policies": {
+            policy: {
+                "expressible": policy in EXPRESSIBLE,
+                "noisy": policy in NOISY,
+                "share_after_300": {
+                    "mean": round(mean(run.after for run in of_policy), 4),
+                    "worst": round(min(run.after for run in of_policy), 4),
+                },
+                "curve": [
+                    {"decisions": (at + 1) * STEP, "share": round(share, 4)}
+                    for at, share in enumerate(trust_report.shares_of(of_policy))
+                ],
+                "automatic_approvals": sum(run.approvals for run in of_policy),
+                "wrong_approvals": sum(run.wrong_approvals for run in of_policy),
+                "wrong_rejections": sum(run.wrong_rejections for run in of_policy),
+                "error_bound": round(max(run.bound for run in of_policy), 4),
+                "baselines": {
+                    "tool_after_k": {
+                        "share_after_300": round(mean(run.simple_after for run in of_policy), 4),
+                        "wrong_approvals": sum(run.simple_wrong for run in of_policy),
+                    },
+                    "always_ask": {"share_after_300": 0.0, "wrong_approvals": 0},
+                },
+            }
+            for policy, of_policy in runs.items()
+        },
+        "promises": [{"promise": words, "kept": kept} for words, kept in promises(runs)],
+    }
+
+
+def run(fresh: int = FRESH) -> dict[str, list[Run]]:
+    """Measure and print; one section of `make bench`."""
+    seeds = (*FIXED, *fresh_seeds(fresh))
+    runs = measured(seeds)
+    for line in trust_report.lines(runs, list(promises(runs)), seeds):
+        print(line)
+    return runs
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.trust", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--fresh", type=int, default=FRESH, metavar="N", help=f"new seeds (default {FRESH})")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/trust.svg")
+    chosen = parser.parse_args(arguments)
+    if not chosen.json:
+        runs = run(chosen.fresh)
+    else:
+        start = time.monotonic()
+        seeds = (*FIXED, *fresh_seeds(chosen.fresh))
+        runs = measured(seeds)
+        print(json.dumps(as_json(runs, seeds, time.monotonic() - start), indent=2))
+    if chosen.write_docs:
+        trust_report.write_picture(runs)
+
+
+if __name__ == "__main__":
+    main()

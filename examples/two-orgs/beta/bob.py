@@ -1,0 +1,28 @@
+"""Beta's person, as a script: lets go of up to six hundred parts at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from moot.participant import SeenProposal, connect
+
+MOST = 600
+
+
+async def main() -> None:
+    async with connect(os.environ["MOOT_URL"], os.environ["MOOT_SPACE"], os.environ["MOOT_TOKEN"]) as space:
+
+        @space.on_proposal
+        async def decide(seen: SeenProposal) -> None:
+            count = seen.params.get("arguments", {}).get("count")
+            if isinstance(count, int) and count <= MOST:
+                await space.fulfil(seen)
+            else:
+                await space.reject(seen, "disagree", explanation=f"no more than {MOST:,} at a time")
+
+        await space.stay()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,245 @@
+"""The DevServer (XP 10): adapter, relay, store and an MCP face in one process, for one's own machine alone.
+
+    MCP client ──▶ client half ──sealed event──▶ relay ──▶ adapter ──▶ wrapped MCP server
+                 (a key of its own)            (SQLite)   (a key of its own)
+
+Both keys are made on first use. The client half is an adapter of its own whose only endpoint is the other
+half, so that whatever an MCP client does here crosses the relay as it would between organisations. It alone
+may call everything (D-59). All of it is under one folder, which may be thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from moot.adapter.loading import control_path, settings_from
+from moot.adapter.reloading import file_changes
+from moot.adapter.running import Adapter
+from moot.adapter.settings import AdapterSettings
+from moot.config.sections import mapping
+from moot.config.yamltext import read_yaml
+from moot.errors import MootError, UsageError
+from moot.identity import keyfile
+from moot.protocol.operation import Json
+from moot.relay.server import RelayServer, running_relay
+from moot.relay.settings import RelayLimits, RelaySettings
+from moot.xprotocol.events import Signed
+from moot.xprotocol.scopes import Scopes
+
+log = logging.getLogger(__name__)
+
+HOST: Final = "127.0.0.1"
+# D-72: 8765 is the relay's here, so MCP clients over HTTP get another one.
+RELAY_PORT: Final = 8765
+PAGES_PORT: Final = 8766
+MCP_PORT: Final = 8767
+# What the client half calls the other one.
+ENDPOINT_NAME: Final = "devserver"
+# A relay of one's own is back at once.
+_RECONNECT_SECONDS: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrapped:
+    """An MCP server named on the command line."""
+
+    command: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevSettings:
+    """What a DevServer is told; `config` or `wrapped`."""
+
+    data: Path
+    config: Path | None = None
+    wrapped: tuple[Wrapped, ...] = ()
+    host: str = HOST
+    relay_port: int = RELAY_PORT
+    pages_port: int = PAGES_PORT
+    mcp_port: int = MCP_PORT
+    # The MCP client that started us, over stdio, in place of HTTP.
+    stdio: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @property
+    def control(self) -> Path:
+        """Where a running DevServer with this folder answers."""
+        return control_path(self.data / "adapter")
+
+    def document(self) -> dict[str, Json]:
+        """The adapter's configuration as it is written; raises UsageError."""
+        if self.config is None:
+            return {"mcp_sources": [_entry(each, self.wrapped) for each in self.wrapped]}
+        try:
+            text = self.config.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as fault:
+            raise UsageError(f"{self.config} cannot be read: {fault}") from None
+        return dict(mapping(read_yaml(text), ""))
+
+
+def adapter_settings(settings: DevSettings, relay: str, client_key: str) -> AdapterSettings:
+    """Of the half that wraps: what the file says, but with our relay, our key and our places.
+
+    Raises UsageError with every problem of the file.
+    """
+    document = settings.document()
+    identity = document.get("identity")
+    name = identity.get("display_name") if isinstance(identity, dict) else None
+    ours: dict[str, Json] = {
+        "identity": {"key_file": str(settings.data / "adapter.key"), "display_name": name or "DevServer"},
+        "relay": {"urls": [relay], "reconnect_interval_seconds": _RECONNECT_SECONDS},
+        # The client half has these.
+        "mcp_server": {"transport": "none"},
+        "xprotocol_sources": [],
+        "discovery": {"well_known_host": settings.host, "well_known_port": settings.pages_port},
+        "store": str(settings.data / "adapter"),
+    }
+    kept = {key: value for key, value in document.items() if key not in ("control", "logging")}
+    loaded = _loaded(settings, {**kept, **ours}, settings.config)
+    access = {**loaded.access, client_key: _everything(loaded)}
+    return msgspec.structs.replace(loaded, access=access)
+
+
+def client_settings(
+    settings: DevSettings, relay: str, key: str, *, store: Path | None = None
+) -> AdapterSettings:
+    """Of the half that MCP clients see: its endpoint is the other half, and those that the file names."""
+    document = {} if settings.config is None else settings.document()
+    others = document.get("xprotocol_sources")
+    endpoint: dict[str, Json] = {
+        "name": ENDPOINT_NAME,
+        "key": key,
+        "relay": relay,
+        "allow_private_addresses": True,
+    }
+    transport: dict[str, Json] = {"transport": "stdio"}
+    if not settings.stdio:
+        transport = {"transport": "sse", "sse_host": settings.host, "sse_port": settings.mcp_port}
+    return _loaded(
+        settings,
+        {
+            "identity": {"key_file": str(settings.data / "client.key"), "display_name": "DevServer's client"},
+            "relay": {"urls": [relay], "reconnect_interval_seconds": _RECONNECT_SECONDS},
+            "xprotocol_sources": [endpoint, *(others if isinstance(others, list) else [])],
+            "mcp_server": transport,
+            "discovery": {"well_known_host": settings.host, "well_known_port": 0, "metrics": False},
+            "store": str(store or settings.data / "client"),
+        },
+        settings.config,
+    )
+
+
+class DevServer:
+    """Within `async with`. `on_event` is told of every event that the relay has taken."""
+
+    def __init__(self, settings: DevSettings, *, on_event: Callable[[Signed], None] | None = None) -> None:
+        self.settings = settings
+        self._on_event = on_event
+        self._stack = AsyncExitStack()
+        self.relay: RelayServer
+        self.adapter: Adapter
+        self.client: Adapter
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        settings, enter = self.settings, self._stack.enter_async_context
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        client_key = keyfile.load_or_create(settings.data / "client.key").key.text
+        # Before a port is taken: a mistake in the file is said at once.
+        adapter_settings(settings, f"ws://{HOST}:{RELAY_PORT}", client_key)
+        self.relay = await enter(running_relay(_relay_settings(settings)))
+        if self._on_event is not None:
+            self.relay.relay.watchers.append(self._on_event)
+        self.adapter = await enter(self._half(lambda: adapter_settings(settings, self.relay.url, client_key)))
+        self.client = await enter(
+            self._half(lambda: client_settings(settings, self.relay.url, self.adapter.key))
+        )
+
+    def _half(self, load: Callable[[], AdapterSettings]) -> Adapter:
+        return Adapter(load(), environ=self.settings.environ, load=load)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What our keys are called, for people."""
+        return {self.adapter.key: "adapter", self.client.key: "client"}
+
+    async def reload(self) -> None:
+        """Take on the file as it is now; raises UsageError, and changes nothing, when it is wrong."""
+        for half in (self.adapter, self.client):
+            await half.reload_file()
+
+    async def run(self) -> None:
+        """Reload when the file changes; until cancelled, or until the client over stdio has gone."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self.client.ended()
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def _watch(self) -> None:
+        if self.settings.config is None:
+            return
+        async for _ in file_changes(self.settings.config):
+            try:
+                await self.reload()
+            except MootError as fault:
+                log.error("configuration not reloaded", extra={"reason": str(fault)})
+
+
+def _entry(wrapped: Wrapped, all_of_them: tuple[Wrapped, ...]) -> dict[str, Json]:
+    last = wrapped.namespace.rpartition(".")[2]
+    alike = [each for each in all_of_them if each.namespace.rpartition(".")[2] == last]
+    name = last if len(alike) == 1 else wrapped.namespace.replace(".", "-")
+    return {
+        "name": name,
+        "transport": "stdio",
+        "command": wrapped.command,
+        "xprotocol_namespace": wrapped.namespace,
+    }
+
+
+def _everything(settings: AdapterSettings) -> Scopes:
+    """All that any contract could ask for; names outside of the namespaces come from the file."""
+    found = {f"{namespace}.*" for namespace in settings.namespaces}
+    for source in settings.mcp_sources:
+        found |= set(source.translation.capabilities)
+        overrides = source.translation.schema_overrides.values()
+        found |= {each.required_capability for each in overrides if each.required_capability is not None}
+    return frozenset(found)
+
+
+def _loaded(settings: DevSettings, document: dict[str, Json], file: Path | None) -> AdapterSettings:
+    folder = Path.cwd() if file is None else file.absolute().parent
+    loaded = settings_from(document, folder=folder, environ=settings.environ, file=file)
+    if loaded.problems or loaded.settings is None:
+        named = "" if file is None else f"{file}: "
+        raise UsageError("\n".join(f"{named}{problem}" for problem in loaded.problems))
+    return loaded.settings
+
+
+def _relay_settings(settings: DevSettings) -> RelaySettings:
+    unhurried = replace(RelayLimits(), events_per_second=0, sender_events_per_second=0, requests_per_second=0)
+    return RelaySettings(
+        data=settings.data / "relay", host=settings.host, port=settings.relay_port, limits=unhurried
+    )

@@ -1,0 +1,104 @@
+"""The wrapped MCP servers of an adapter: opened, looked after, and closed, together or one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from moot.adapter.measures import Measures
+from moot.adapter.refresh import Refresher
+from moot.adapter.registry import Registry, Taken
+from moot.adapter.resource_subscriptions import ResourceSubscriptions
+from moot.adapter.settings import AdapterLimits
+from moot.adapter.source_settings import McpSource
+from moot.adapter.sources import Source, SourceEvents
+from moot.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+
+class Wrapping:
+    """All sources by name. What they publish is the registry's, and who follows them the subscriptions'."""
+
+    def __init__(
+        self,
+        limits: AdapterLimits,
+        *,
+        registry: Registry,
+        environ: Mapping[str, str],
+        store: Path,
+        measures: Measures,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.sources: dict[str, Source] = {}
+        self.limits = limits
+        self.refresher = Refresher(registry, self.sources, limits, on_change=self._published)
+        self._registry = registry
+        self._environ = environ
+        self._store = store
+        self._measures = measures
+        self._on_change = on_change
+        self._subscriptions: ResourceSubscriptions | None = None
+
+    def attach(self, subscriptions: ResourceSubscriptions) -> None:
+        """Who hears of resources that change."""
+        self._subscriptions = subscriptions
+
+    async def open(self, settings: McpSource) -> None:
+        """Start a source and look after it; raises UsageError for settings that cannot work."""
+        events = SourceEvents(came_up=self._came_up, changed=self.refresher.want, updated=self._updated)
+        source = Source(settings, self.limits, environ=self._environ, store=self._store, events=events)
+        self.sources[settings.name] = source
+        await source.open()
+        self.refresher.follow(source)
+
+    async def try_open(self, settings: McpSource) -> None:
+        """`open` while others run already, which go on whatever is wrong with this one."""
+        try:
+            await self.open(settings)
+        except UsageError as fault:
+            self.sources.pop(settings.name, None)
+            log.error("a source cannot be opened", extra={"source": settings.name, "reason": str(fault)})
+
+    def change(self, settings: McpSource) -> None:
+        """Other words about a source whose server goes on as it is."""
+        self.sources[settings.name].settings = settings
+        self.refresher.want(settings.name)
+
+    async def close(self, name: str) -> None:
+        """End a source; what it published is gone, and whoever followed it hears nothing more."""
+        await self.refresher.ended(name)
+        if self._subscriptions is not None:
+            self._subscriptions.drop_source(name)
+        taken = await self._registry.drop(name)
+        await self.sources.pop(name).close()
+        if taken is not None:
+            self._on_change()
+        self._measures.forget(name)
+
+    async def close_all(self) -> None:
+        await self.refresher.close()
+        await asyncio.gather(*(source.close() for source in self.sources.values()))
+
+    @property
+    def rates(self) -> dict[str, int | None]:
+        """XP 8.4: requests of one key in a minute, by source."""
+        return {name: source.settings.requests_per_minute for name, source in self.sources.items()}
+
+    @property
+    def up(self) -> int:
+        return sum(source.state == "up" for source in self.sources.values())
+
+    def _came_up(self, name: str) -> None:
+        self.refresher.want(name)
+        if self._subscriptions is not None:
+            self._subscriptions.came_up(name)
+
+    def _updated(self, name: str, uri: str) -> None:
+        if self._subscriptions is not None:
+            self._subscriptions.updated(name, uri)
+
+    def _published(self, _name: str, _taken: Taken) -> None:
+        self._on_change()

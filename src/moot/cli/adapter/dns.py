@@ -1,0 +1,56 @@
+"""`xprotocol-adapter dns`: the TXT record by which the endpoint is found (XP 3.1, 8.1)."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from moot.cli.adapter import Misused
+from moot.cli.adapter.options import add_config, add_json, command, own_identity, print_json, usable
+
+_EXAMPLES = """\
+  xprotocol-adapter dns --config xprotocol-mcp-adapter.yml
+  xprotocol-adapter dns --domain tools.acme.com >> acme.com.zone
+"""
+
+
+def add_command(commands: Any) -> None:
+    parser = command(
+        commands,
+        "dns",
+        run,
+        help="print the DNS TXT record to publish",
+        description="Prints the record that makes xp://DOMAIN lead to this adapter, as a line of a zone "
+        "file: its keys, its relay and where its well-known document is. Publish exactly one, "
+        "and serve https://DOMAIN/.well-known/xprotocol-endpoint beside it: the two have to "
+        "agree.",
+        examples=_EXAMPLES,
+    )
+    add_config(parser)
+    parser.add_argument("--domain", metavar="HOST", help="in place of discovery.domain")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="in place of identity.key_file")
+    add_json(parser, "name and text of the record as one JSON object")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    import msgspec
+
+    from moot.adapter.dns import TTL_SECONDS, record_name, record_of, zone_line
+    from moot.endpoint.resolving import record_text
+
+    settings = usable(chosen.config, ("identity.key_file", "relay", "discovery"))
+    domain = chosen.domain or settings.discovery.domain
+    if domain is None:
+        raise Misused("for which host? Give --domain tools.example.com, or set discovery.domain")
+    discovery = msgspec.structs.replace(settings.discovery, domain=domain)
+    record = record_of(
+        msgspec.structs.replace(settings, discovery=discovery), own_identity(chosen.key, settings)[1]
+    )
+    if chosen.json:
+        print_json(
+            {"name": record_name(domain), "type": "TXT", "ttl": TTL_SECONDS, "text": record_text(record)}
+        )
+    else:
+        print(zone_line(domain, record))
+    return 0

@@ -1,0 +1,39 @@
+"""Which MCP sources `schemas` and `test-mcp` look at: all, or the one that is named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from moot.cli.adapter.options import config_file
+from moot.errors import UsageError
+
+if TYPE_CHECKING:
+    from moot.adapter.settings import AdapterSettings
+    from moot.adapter.source_settings import McpSource
+
+
+def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSettings, tuple[McpSource, ...]]:
+    """The settings and the sources in question; raises UsageError.
+
+    Only what is wrong with those sources is in the way: a server can be tried while, say, the relay is not
+    known yet.
+    """
+    from moot.adapter.loading import read_settings
+
+    path = config_file(config)
+    loaded = read_settings(path, environ=os.environ)
+    settings = loaded.settings
+    if settings is None:
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in loaded.problems))
+    sources = tuple(source for source in settings.mcp_sources if name in (None, source.name))
+    if name is not None and sources:
+        return settings, sources
+    wrong = [problem for problem in loaded.problems if problem.path.startswith("mcp_sources")]
+    if wrong:
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in wrong))
+    if name is not None:
+        known = ", ".join(source.name for source in settings.mcp_sources) or "none"
+        raise UsageError(f"{path}: no MCP source is called {name}; there is {known}")
+    return settings, sources

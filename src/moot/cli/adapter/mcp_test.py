@@ -1,0 +1,96 @@
+"""`xprotocol-adapter test-mcp`: whether an MCP server can be reached and what it says (XP Appendix A)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from moot.cli.adapter.inspected import inspected_sources
+from moot.cli.adapter.options import add_config, add_json, command, print_json
+
+if TYPE_CHECKING:
+    from moot.adapter.inspecting import Inspection
+    from moot.protocol.operation import Json
+
+_EXAMPLES = """\
+  xprotocol-adapter test-mcp --config xprotocol-mcp-adapter.yml --source filesystem
+  xprotocol-adapter test-mcp                                every MCP source
+"""
+
+
+def add_command(commands: Any) -> None:
+    parser = command(
+        commands,
+        "test-mcp",
+        run,
+        help="test the connection to an MCP server",
+        description="Starts or connects to an MCP server as the adapter would, with the same credentials "
+        "and the same environment, lists what it offers, and ends it. Exit code 0 when it "
+        "answered, 1 when it did not; then its last words on stderr are shown.",
+        examples=_EXAMPLES,
+    )
+    add_config(parser)
+    parser.add_argument("--source", metavar="NAME", help="which MCP source (default: every one)")
+    add_json(parser, "the outcome, as a JSON list")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from moot.adapter.inspecting import inspect
+
+    settings, sources = inspected_sources(chosen.config, chosen.source)
+    found = asyncio.run(inspect(sources, limits=settings.limits, environ=os.environ))
+    if chosen.json:
+        print_json([_described(each) for each in found])
+    else:
+        for each in found:
+            _print(each)
+    return 1 if any(each.fault is not None for each in found) else 0
+
+
+def _described(found: Inspection) -> dict[str, Json]:
+    answer: dict[str, Json] = {
+        "name": found.source.name,
+        "transport": found.source.transport,
+        "ok": found.fault is None,
+        "seconds": round(found.seconds, 3),
+    }
+    if found.fault is not None:
+        return answer | {"error": found.fault, "stderr": list(found.last_words)}
+    if found.greeting is not None:
+        answer["server"] = found.greeting.server_info
+        answer["mcp_version"] = found.greeting.version
+    offer, publication = found.offer, found.publication
+    return answer | {
+        "tools": len(offer.tools),
+        "resources": len(offer.resources) + len(offer.resource_templates),
+        "prompts": len(offer.prompts),
+        "published": len(publication.contracts) if publication is not None else 0,
+        "refused": [
+            {"name": each.name, "reason": each.reason, "message": each.message}
+            for each in (publication.refused if publication is not None else ())
+        ],
+    }
+
+
+def _print(found: Inspection) -> None:
+    from moot.cli.terminal import printable
+
+    name = found.source.name
+    if found.fault is not None:
+        print(f"{name}: failed: {printable(found.fault)}", file=sys.stderr)
+        for line in found.last_words:
+            print(f"    {printable(line)}", file=sys.stderr)
+        return
+    described = _described(found)
+    server = described.get("server") or {}
+    label = printable(f"{server.get('name', 'unnamed')} {server.get('version', '')}".strip())
+    print(
+        f"{name}: ok in {found.seconds:.1f} s: {label}, MCP {printable(str(described.get('mcp_version')))}: "
+        f"{described['tools']} tools, {described['resources']} resources, {described['prompts']} prompts; "
+        f"{described['published']} schemas published"
+    )
+    for refused in described["refused"]:
+        print(f"    not published: {printable(refused['name'])}: {printable(refused['message'])}")

@@ -1,0 +1,174 @@
+"""`xprotocol-adapter register`: a parent key delegates capabilities to the adapter's key (XP 6.2, 8.6)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moot.cli.adapter import Misused
+from moot.cli.adapter.options import (
+    add_config,
+    add_json,
+    command,
+    moment,
+    own_identity,
+    print_json,
+    shown_time,
+    usable_if_any,
+)
+
+if TYPE_CHECKING:
+    from moot.adapter.settings import AdapterSettings
+
+_EXAMPLES = """\
+  xprotocol-adapter register --key ~/.xprotocol/adapter.key \\
+      --parent-key ~/.xprotocol/org-dept.key --capabilities "filesystem.read,filesystem.write,crm.read"
+  xprotocol-adapter register --parent-key org.key           key and capabilities from the configuration here
+  xprotocol-adapter register --key dept.key --parent-key root.key --capabilities 'com.acme.*'
+  xprotocol-adapter register --parent-key dept.key --parent-delegation dept.delegation.json --publish
+
+Two levels: the root registers the department, then the department registers the adapter, with the file of
+its own registration given as --parent-delegation. Anybody checks the result with `trust-chain`.
+"""
+
+
+def add_command(commands: Any) -> None:
+    parser = command(
+        commands,
+        "register",
+        run,
+        help="register the adapter's key with a parent key",
+        description="The holder of a parent key says, signed, that the adapter's key may act with a list "
+        "of capabilities until some day. That is written to a file; name it in the "
+        "configuration as identity.parent_delegation_event, and the parent's key as "
+        "identity.parent_key. There is no delegation of everything: a stolen adapter key must "
+        "not be worth the whole organisation.",
+        examples=_EXAMPLES,
+    )
+    add = parser.add_argument
+    add("--key", metavar="FILE", help="the adapter's key file, or its public key (default: as configured)")
+    add("--parent-key", type=Path, required=True, metavar="FILE", help="the key file of whoever is above it")
+    add(
+        "--capabilities",
+        metavar="CSV",
+        help="what it may do, with commas between; short names are written out by the configuration's "
+        "namespaces (default: what the configured sources can ask for)",
+    )
+    add(
+        "--expires",
+        type=moment,
+        metavar="TIME",
+        help="when it ends: 90d from now, or 2027-01-31 (default: a year from now)",
+    )
+    add(
+        "--parent-delegation",
+        type=Path,
+        metavar="FILE",
+        help="the parent's own registration, where it is not the root",
+    )
+    add("--output", type=Path, metavar="FILE", help="default: beside the key file, in .delegation.json")
+    add("--force", action="store_true", help="replace the output file")
+    add(
+        "--publish",
+        nargs="?",
+        const="",
+        metavar="RELAY",
+        help="also have a relay keep it: the one given, or the configured ones",
+    )
+    add_config(parser)
+    add_json(parser, "what was delegated, as one JSON object")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from moot.adapter.registration import LIFETIME_SECONDS, publish_events, register, write_events
+    from moot.identity import keyfile
+
+    settings = usable_if_any(chosen.config, ("identity.key_file", "mcp_sources", "relay"))
+    capabilities = _capabilities(chosen, settings)
+    relays = _relays(chosen, settings)
+    key, key_file = _key(chosen, settings)
+    parent = keyfile.load(chosen.parent_key)
+    now = time.time()
+    made = register(
+        parent,
+        key,
+        capabilities,
+        ends=chosen.expires or int(now) + LIFETIME_SECONDS,
+        now=now,
+        parent_chain=chosen.parent_delegation,
+    )
+    output = chosen.output or key_file.with_suffix(".delegation.json")
+    write_events(output, made.as_json(), force=chosen.force)
+    published = asyncio.run(publish_events(relays, parent, made.events)) if relays else None
+    link = made.chain.links[-1]
+    if chosen.json:
+        print_json(
+            {
+                "ok": True,
+                "file": str(output),
+                "id": link.id,
+                "delegated_key": key,
+                "parent_key": parent.key.text,
+                "root": made.chain.root,
+                "capabilities": sorted(link.capabilities),
+                "expires_at": link.ends,
+                "published": published,
+                "delegation": made.as_json(),
+            }
+        )
+        return 0
+    print(f"delegated to  {key}")
+    print(f"by            {parent.key.text}")
+    for name in sorted(link.capabilities):
+        print(f"may           {name}")
+    print(f"until         {shown_time(link.ends)}")
+    print(f"written to    {output}")
+    if published is not None:
+        print(f"published at  {published}")
+    print("\nIn the adapter's configuration:\n")
+    print(f"identity:\n  parent_key: {parent.key.text}\n  parent_delegation_event: {output.absolute()}")
+    return 0
+
+
+def _capabilities(chosen: argparse.Namespace, settings: AdapterSettings | None) -> list[str]:
+    from moot.adapter.registration import capabilities_of, expansion
+
+    if chosen.capabilities is not None:
+        names = [name.strip() for name in chosen.capabilities.split(",") if name.strip()]
+        if not names:
+            raise Misused("--capabilities is empty: name at least one, such as com.acme.crm.read")
+        expand = expansion(settings)
+        return [expand(name) for name in names]
+    if settings is None:
+        raise Misused(
+            "--capabilities is missing: say what the adapter may do, for example "
+            "--capabilities com.acme.filesystem.read,com.acme.crm.read, or give --config FILE to take what "
+            "its sources ask for"
+        )
+    found = list(capabilities_of(settings))
+    if not found:
+        raise Misused("the configuration has no mcp_sources to take capabilities from: give --capabilities")
+    return found
+
+
+def _relays(chosen: argparse.Namespace, settings: AdapterSettings | None) -> tuple[str, ...]:
+    if chosen.publish is None:
+        return ()
+    if chosen.publish:
+        return (chosen.publish,)
+    if settings is None:
+        raise Misused("--publish needs a relay here: --publish wss://relay.example, or --config FILE")
+    return settings.relay.urls
+
+
+def _key(chosen: argparse.Namespace, settings: AdapterSettings | None) -> tuple[str, Path]:
+    """The adapter's public key, and the file that the output is named after."""
+    from moot.identity.keys import SIGNING_PREFIX, VerifyKey
+
+    if chosen.key is not None and chosen.key.startswith(SIGNING_PREFIX):
+        return VerifyKey.parse(chosen.key).text, Path("adapter.key")
+    path, identity = own_identity(None if chosen.key is None else Path(chosen.key), settings)
+    return identity.key.text, path

@@ -1,0 +1,67 @@
+"""`xprotocol-adapter schemas`: what the configured MCP servers become (XP Appendix A)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Any
+
+from moot.cli.adapter.inspected import inspected_sources
+from moot.cli.adapter.options import add_config, add_json, command, print_json
+
+_EXAMPLES = """\
+  xprotocol-adapter schemas --config xprotocol-mcp-adapter.yml
+  xprotocol-adapter schemas --source filesystem
+  xprotocol-adapter schemas --json | jq '.[].kind'
+"""
+
+
+def add_command(commands: Any) -> None:
+    parser = command(
+        commands,
+        "schemas",
+        run,
+        help="list the wrapped schemas",
+        description="Starts the configured MCP servers, translates what they offer, and prints every "
+        "schema that would be published: its kind and version, the capability that a call "
+        "needs, how well it is described (0.00 to 1.00), and its description. What is not "
+        "published is named with its reason. Exit code 1 when a server could not be asked.",
+        examples=_EXAMPLES,
+    )
+    add_config(parser)
+    parser.add_argument("--source", metavar="NAME", help="of this MCP source only")
+    add_json(parser, "the contracts in full, as a JSON list")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from moot.adapter.inspecting import inspect
+    from moot.cli.terminal import printable
+    from moot.xprotocol.contracts import contract_json
+
+    settings, sources = inspected_sources(chosen.config, chosen.source)
+    found = asyncio.run(inspect(sources, limits=settings.limits, environ=os.environ, store=settings.store))
+    published = [each.publication for each in found if each.publication is not None]
+    contracts = sorted((c for each in published for c in each.contracts), key=lambda c: c.kind)
+    if chosen.json:
+        print_json([contract_json(contract) for contract in contracts])
+    for contract in () if chosen.json else contracts:
+        score = contract.semantic.description_quality_score if contract.semantic is not None else 0.0
+        needs = contract.auth.required_capability if contract.auth is not None else "nothing"
+        kind = printable(contract.kind)
+        print(f"{kind}  {contract.version}  needs {printable(needs)}  quality {score:.2f}")
+        text = " ".join((contract.description or "").split())
+        if text:
+            print(f"    {printable(text[:100])}{'…' if len(text) > 100 else ''}")
+    for inspection in found:
+        name = inspection.source.name
+        if inspection.fault is not None:
+            print(f"xprotocol-adapter: {name}: {printable(inspection.fault)}", file=sys.stderr)
+        elif inspection.publication is not None:
+            for refused in inspection.publication.refused:
+                words = printable(f"{refused.name}: not published: {refused.message}")
+                print(f"{name}: {words}", file=sys.stderr)
+            for notice in inspection.publication.warnings:
+                print(f"{name}: {printable(f'{notice.about}: {notice.message}')}", file=sys.stderr)
+    return 1 if any(each.fault is not None for each in found) else 0

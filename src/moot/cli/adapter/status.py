@@ -1,0 +1,103 @@
+"""`xprotocol-adapter status`: whether the adapter runs, and how it does (XP Appendix A, D-75)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moot.cli.adapter.options import add_config, add_json, command, print_json, shown_time
+
+if TYPE_CHECKING:
+    from moot.protocol.operation import Json
+
+_EXAMPLES = """\
+  xprotocol-adapter status                                  the adapter of this folder, or the default one
+  xprotocol-adapter status --config acme.yml --json
+  xprotocol-adapter status && echo running
+"""
+
+
+def add_command(commands: Any) -> None:
+    parser = command(
+        commands,
+        "status",
+        run,
+        help="show how the adapter does",
+        description="Asks the running adapter over its control socket, which only you can open. Exit code "
+        "0 when it runs, 1 when it does not.",
+        examples=_EXAMPLES,
+    )
+    add_config(parser, "the configuration that it was started with")
+    parser.add_argument("--control", type=Path, metavar="SOCKET", help="its control socket, in place of that")
+    add_json(parser, "everything as one JSON object")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from moot.adapter.control import NotRunning, ask
+
+    control = chosen.control or control_of(chosen.config)
+    try:
+        status = asyncio.run(ask(control, "status"))
+    except NotRunning as fault:
+        if chosen.json:
+            print_json({"running": False, "control": str(control)})
+        else:
+            print(f"stopped: {fault}")
+        return 1
+    if chosen.json:
+        print_json({"running": True, "control": str(control), **status})
+    else:
+        _print(status)
+    return 0
+
+
+def control_of(config: Path | None) -> Path:
+    """The socket of the adapter with this configuration: whatever is wrong with the rest of the file."""
+    import os
+
+    from moot.adapter.loading import control_path, find_config, read_settings, store_path
+    from moot.adapter.settings import KEY_FILE
+    from moot.errors import UsageError
+
+    path = config or find_config(Path())
+    if path is None:
+        return control_path(store_path(KEY_FILE.expanduser()))
+    loaded = read_settings(path, environ=os.environ)
+    if loaded.settings is None:
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in loaded.problems))
+    return loaded.settings.control
+
+
+def _print(status: dict[str, Json]) -> None:
+    from moot.cli.terminal import printable
+
+    def say(name: str, words: object) -> None:
+        print(f"{name:<12}{printable(str(words))}")
+
+    say("running", f"{status.get('status')}, for {status.get('uptime_seconds')} s, pid {status.get('pid')}")
+    for problem in status.get("problems") or []:
+        say("problem", problem)
+    say("adapter", f"{status.get('display_name')}, {status.get('key')}")
+    if status.get("chain"):
+        say("under", " → ".join(status["chain"][:-1]))
+    say("relay", status.get("relay") or "none can be reached")
+    say("catalogue", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
+    if status.get("mcp"):
+        say("MCP", status["mcp"])
+    for source in status.get("sources") or []:
+        say("source", _line(source, "namespace"))
+    for source in status.get("xprotocol_sources") or []:
+        say("endpoint", _line(source, "endpoint"))
+    announced = status.get("announced")
+    say("announced", shown_time(announced["at"]) if announced else "not yet")
+    calls = status.get("calls") or {}
+    say("calls", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in calls.items()))
+
+
+def _line(source: dict[str, Json], whose: str) -> str:
+    """One source: name, state, how many tools, whose they are, what is wrong."""
+    facts = [f"{source.get('name')} {source.get('state')}", f"{source.get('tools')} tools"]
+    facts += [str(source[key]) for key in (whose, "trouble", "fault") if source.get(key)]
+    return ", ".join(facts)

@@ -1,0 +1,205 @@
+"""`xprotocol-adapter trust-chain`: who stands behind a key, up to its root (XP 6.1, 8.1)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moot.cli.adapter import Misused
+from moot.cli.adapter.options import (
+    add_config,
+    add_json,
+    command,
+    own_identity,
+    print_json,
+    shown_time,
+    usable_if_any,
+)
+
+if TYPE_CHECKING:
+    from moot.adapter.chain import Evidence, Walk
+    from moot.adapter.evidence import Channel
+    from moot.adapter.settings import AdapterSettings
+    from moot.protocol.operation import Json
+
+_EXAMPLES = """\
+  xprotocol-adapter trust-chain                             this adapter's own chain
+  xprotocol-adapter trust-chain ed25519:… --relay wss://relay.example --trust ed25519:ROOT…
+  xprotocol-adapter trust-chain ed25519:… --delegation adapter.delegation.json --revocation revoked.json
+  xprotocol-adapter trust-chain --host xp://tools.acme.com  the key that this host names
+
+Without --trust the chain is checked and its root is shown, but whether that root is who you think it is you
+have to know: compare it with what its owner published.
+"""
+
+
+def add_command(commands: Any) -> None:
+    parser = command(
+        commands,
+        "trust-chain",
+        run,
+        help="walk and show a key's chain of trust",
+        description="Walks from a key up to the root of its organisation: every link with its signature, "
+        "its capabilities and its time, revocations heeded. What it walks comes from files, "
+        "from what the key announces on a relay, and from what the relay keeps; all of it is "
+        "verified here. With a host, DNS and the well-known document are asked as well "
+        "whether they name the same key. Exit code 0 when the chain holds, 1 when it does "
+        "not.",
+        examples=_EXAMPLES,
+    )
+    add = parser.add_argument
+    add("key", nargs="?", metavar="KEY", help="ed25519:… (default: the host's, or this adapter's own)")
+    for option in ("--delegation", "--revocation"):
+        add(
+            option,
+            action="append",
+            default=[],
+            type=Path,
+            metavar="FILE",
+            help=f"a file of {option[2:]}s; may be given several times",
+        )
+    add(
+        "--relay",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="ask this relay; may be given several times",
+    )
+    add(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="one of the keys above has to be one of these",
+    )
+    add("--host", metavar="xp://HOST", help="also ask DNS and the well-known address of this host")
+    add(
+        "--allow-private",
+        action="store_true",
+        help="the host may have a private address, as in a network of yours",
+    )
+    add_config(parser, "whose sources, relays and trusted keys count as well")
+    add_json(parser, "the walk as one JSON object")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    return asyncio.run(_run(chosen))
+
+
+async def _run(chosen: argparse.Namespace) -> int:
+    from moot.adapter.chain import Evidence, walk
+    from moot.adapter.readers import read_key
+
+    settings = usable_if_any(chosen.config, ("identity", "relay", "trust"))
+    evidence = Evidence()
+    for file in (*chosen.delegation, *chosen.revocation):
+        evidence.add_file(file)
+    anchors = {read_key(key, "--trust") for key in chosen.trust}
+    if settings is not None and not anchors:
+        anchors = set(settings.anchors)
+    key = chosen.key and read_key(chosen.key, "KEY")
+    places: list[Channel] = []
+    relays = list(chosen.relay)
+    if chosen.host is not None:
+        key, places, found_at = await _asked_host(chosen, key)
+        relays = relays or found_at
+    elif key is None:
+        key = _own(settings, evidence)
+    if settings is not None and not relays and not evidence.delegations:
+        relays = list(settings.relay.urls)
+    if not relays and chosen.host is None and not evidence.delegations and not evidence.refused:
+        raise Misused("nothing to walk: give --relay URL, --delegation FILE, --host HOST or --config FILE")
+    if relays and key is not None:
+        places.append(await _asked_relay(evidence, key, relays, sorted(anchors)))
+    found = walk(key or "", evidence, anchors=anchors, now=time.time())
+    holds = found.holds and all(place.agrees is not False for place in places)
+    if chosen.json:
+        print_json(_described(found, places, evidence, holds=holds))
+    else:
+        _print(found, places, evidence, anchors)
+    return 0 if holds else 1
+
+
+def _own(settings: AdapterSettings | None, evidence: Evidence) -> str:
+    """This adapter's key; with the file of its chain, unless other delegations were given."""
+    _, identity = own_identity(None, settings)
+    file = settings.identity.parent_delegation_event if settings is not None else None
+    if file is not None and not evidence.delegations:
+        evidence.add_file(file)
+    return identity.key.text
+
+
+async def _asked_host(
+    chosen: argparse.Namespace, key: str | None
+) -> tuple[str | None, list[Channel], list[str]]:
+    from moot.adapter.evidence import channels
+    from moot.endpoint.fetching import Reach
+    from moot.endpoint.resolving import dns_lookup
+
+    endpoint = chosen.host if "://" in chosen.host else f"xp://{chosen.host}"
+    reach = Reach(allow_private=chosen.allow_private)
+    return await channels(endpoint, key, reach, dns_lookup())
+
+
+async def _asked_relay(evidence: Evidence, key: str, relays: list[str], anchors: list[str]) -> Channel:
+    from moot.adapter.evidence import Channel, gather
+    from moot.errors import MootError
+
+    try:
+        url = await gather(evidence, key, relays, anchors=anchors)
+    except MootError as fault:
+        return Channel("relay", None, str(fault))
+    if key not in evidence.announces:
+        return Channel("relay", None, f"{url} has no announce of this key")
+    name = evidence.announces[key].payload.get("display_name")
+    return Channel("relay", True, f"{url} has its announce, as {name!r}")
+
+
+def _described(found: Walk, places: list[Channel], evidence: Evidence, *, holds: bool) -> dict[str, Json]:
+    links = found.chain.links if found.chain is not None else ()
+    return {
+        "ok": holds,
+        "key": found.key,
+        "holds": found.holds,
+        "reason": found.fault,
+        "root": found.chain.root if found.chain is not None else (found.key if found.holds else None),
+        "trusted": found.trusted,
+        "links": [
+            {
+                "by": link.signer,
+                "to": link.delegated_key,
+                "capabilities": sorted(link.capabilities),
+                "starts": link.starts,
+                "expires_at": link.ends,
+                "event": link.id,
+            }
+            for link in links
+        ],
+        "channels": [{"name": p.name, "agrees": p.agrees, "message": p.words} for p in places],
+        "not_verified": evidence.refused,
+    }
+
+
+def _print(found: Walk, places: list[Channel], evidence: Evidence, anchors: set[str]) -> None:
+    from moot.cli.terminal import printable
+
+    if found.chain is not None:
+        judged = "compare it with what its owner published" if found.trusted is None else "not trusted here"
+        root = found.chain.root
+        print(f"{root}  (root, {'trusted' if root in anchors else judged})")
+        for depth, link in enumerate(found.chain.links, 1):
+            mark = "  (trusted)" if link.delegated_key in anchors else ""
+            print(f"{'    ' * depth}└── {link.delegated_key}{mark}")
+            may = ", ".join(sorted(link.capabilities))
+            print(f"{'    ' * depth}    may {may} until {shown_time(link.ends)}")
+    else:
+        print(found.key + ("  (trusted itself)" if found.holds else ""))
+    for place in places:
+        mark_of = {True: "agrees", False: "DISAGREES", None: "says nothing"}
+        print(f"{place.name} {mark_of[place.agrees]}: {printable(place.words)}")
+    for words in evidence.refused:
+        print(f"passed over: {printable(words)}")
+    print("the chain holds" if found.holds else f"the chain does NOT hold: {printable(found.fault or '')}")

@@ -1,0 +1,338 @@
+"""The `xprotocol-devserver` command (XP 10): the whole of XProtocol on one's own machine, in one process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot import __version__
+from moot.errors import MootError, UsageError
+
+if TYPE_CHECKING:
+    from moot.adapter.devserver import DevServer, DevSettings
+
+_ABOUT = """\
+Starts everything that XProtocol needs on this machine, in one process: the MCP adapter, a relay, an event
+store, and keys that are made on the spot. For development, demonstrations and tests; not for production.
+"""
+
+_EXAMPLES = """\
+examples:
+  xprotocol-devserver --mcp-command "npx @modelcontextprotocol/server-filesystem /tmp" \\
+                      --namespace com.demo.filesystem
+  xprotocol-devserver --config ./xprotocol-mcp-adapter.yml      edit the file: it is read again at once
+  xprotocol-devserver --config ./xprotocol-mcp-adapter.yml --payloads
+                                                                shows what the sealed events hold
+  xprotocol-devserver --mcp-proxy                               for MCP clients, which start it themselves
+
+An MCP client's call travels as it would between organisations: signed and sealed by one key, over the relay,
+opened and answered by another. Look inside with `moot store list .moot/devserver/relay`, or ask
+`xprotocol-adapter status`. Ctrl-C and SIGTERM stop it; --fresh forgets all keys and events of earlier runs.
+"""
+
+DATA: Final = Path(".moot/devserver")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until told to stop; 0 is success, 1 a failure that was explained, 2 a mistake in the call."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if len(chosen.mcp_command) != len(chosen.namespace):
+        parser.error("every --mcp-command needs its --namespace, such as com.demo.filesystem")
+    if chosen.config is not None and chosen.mcp_command:
+        parser.error("--config and --mcp-command exclude each other: put the server into the file")
+    try:
+        return _run(chosen)
+    except MootError as fault:
+        for line in str(fault).split("\n"):
+            print(f"xprotocol-devserver: {line}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="xprotocol-devserver",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--version", action="version", version=f"xprotocol-devserver {__version__} (profile xp1)")
+    add("--config", type=Path, metavar="FILE", help="an adapter's configuration; its relay and key are ours")
+    add(
+        "--mcp-command",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="wrap this MCP server, which is started without a shell; may be given several times",
+    )
+    add("--namespace", action="append", default=[], metavar="NAME", help="of the --mcp-command before it")
+    add(
+        "--mcp-proxy",
+        action="store_true",
+        help="be an MCP server over stdio: of the DevServer that runs, or of one that is started for it",
+    )
+    add("--data", type=Path, metavar="DIR", help=f"keys, events and versions (default {DATA})")
+    add("--fresh", action="store_true", help="forget keys, events and versions of earlier runs first")
+    add("--relay-port", type=int, default=8765, metavar="PORT", help="0 takes a free one (default 8765)")
+    add(
+        "--port",
+        type=int,
+        default=8766,
+        metavar="PORT",
+        help="of the discovery document and catalogue; 0 takes a free one (default 8766)",
+    )
+    add(
+        "--mcp-port",
+        type=int,
+        default=8767,
+        metavar="PORT",
+        help="for MCP clients over HTTP, at /mcp and /sse; 0 takes a free one (default 8767)",
+    )
+    add("--host", default="127.0.0.1", help="listen there; anything but this machine needs --i-know")
+    add("--i-know", action="store_true", help="let others reach a server that is not made for it")
+    add("--payloads", action="store_true", help="show what events hold, as far as our keys open them")
+    add("--quiet", action="store_true", help="show no events")
+    add(
+        "--log-level",
+        default="warning",
+        choices=("debug", "info", "warning", "error"),
+        help="of the log on stderr (default warning)",
+    )
+    return parser
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    import uvloop
+
+    from moot.config.gateway import is_loopback
+
+    if not is_loopback(chosen.host) and not chosen.i_know:
+        raise UsageError(
+            f"--host {chosen.host}: the DevServer is for this machine alone. Use xprotocol-adapter and "
+            "moot relay for anything else, or add --i-know"
+        )
+    _set_up_logging(chosen.log_level)
+    uvloop.run(_until_told(_proxied(chosen) if chosen.mcp_proxy else _served(chosen, _settings(chosen))))
+    return 0
+
+
+def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevSettings:
+    from moot.adapter.devserver import DevSettings, Wrapped
+    from moot.adapter.loading import find_config
+
+    wrapped = tuple(
+        Wrapped(command=command, namespace=namespace)
+        for command, namespace in zip(chosen.mcp_command, chosen.namespace, strict=True)
+    )
+    config = chosen.config or (None if wrapped else find_config(Path()))
+    if config is None and not wrapped:
+        raise UsageError(
+            "nothing to wrap: give --config FILE, or --mcp-command and --namespace, for example\n"
+            '  xprotocol-devserver --mcp-command "npx @modelcontextprotocol/server-filesystem /tmp" '
+            "--namespace com.demo.filesystem"
+        )
+    data = (chosen.data or DATA).absolute()
+    if chosen.fresh and data.exists():
+        _check_ours(data)
+        shutil.rmtree(data)
+    return DevSettings(
+        data=data,
+        config=None if config is None else config.absolute(),
+        wrapped=wrapped,
+        host=chosen.host,
+        relay_port=chosen.relay_port,
+        pages_port=chosen.port,
+        mcp_port=chosen.mcp_port,
+        stdio=stdio,
+        environ=dict(os.environ),
+    )
+
+
+def _check_ours(data: Path) -> None:
+    """--fresh removes a whole folder: only one that a DevServer has made."""
+    if not (data / "client.key").exists():
+        raise UsageError(f"--fresh: {data} does not look like a DevServer's folder; nothing was removed")
+
+
+async def _served(chosen: argparse.Namespace, settings: DevSettings) -> None:
+    """A DevServer until it is told to stop; over stdio, until its client goes."""
+    from moot.adapter.devserver import DevServer
+    from moot.adapter.event_log import EventLog
+
+    # With a client on stdout, people are told on stderr.
+    out = sys.stderr if settings.stdio else sys.stdout
+
+    def write(line: str) -> None:
+        print(line, file=out, flush=True)
+
+    shown = EventLog(write, colour=out.isatty() and "NO_COLOR" not in os.environ)
+    async with DevServer(settings, on_event=None if chosen.quiet else shown.event) as server:
+        if chosen.payloads:
+            halves = (server.adapter, server.client)
+            shown.opening = {half.key: half.identity for half in halves}
+        _remember(settings)
+        for line in _banner(server):
+            write(line)
+        shown.begin(server.names)
+        await server.run()
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Until its end, or until Ctrl-C or SIGTERM."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    running = asyncio.ensure_future(work)
+    told = False
+
+    def stop() -> None:
+        nonlocal told
+        # Once: a second Ctrl-C while it ends what it began would leave children behind.
+        if not told:
+            told = True
+            running.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await running
+    except asyncio.CancelledError:
+        if not told:
+            raise
+
+
+def _banner(server: DevServer) -> list[str]:
+    """XP 10: what runs where, and what to paste."""
+    adapter, host = server.adapter, "localhost"
+    lines = [
+        "✓ XProtocol DevServer started",
+        f"✓ Adapter key: {adapter.key}",
+        f"✓ Local relay: ws://{host}:{server.relay.port}",
+    ]
+    for source in adapter.status()["sources"]:
+        words = f"{source['namespace']} ({_counted(source['tools'])})"
+        if source["state"] == "up":
+            lines.append(f"✓ Wrapped MCP server: {words}")
+        else:
+            why = source["trouble"] or "see the log"
+            lines.append(f"✗ Wrapped MCP server: {words} is {source['state']}: {why}")
+    pages = adapter.address.rpartition(":")[2]
+    lines.append(f"✓ Schema catalog: http://{host}:{pages}/.well-known/xprotocol-endpoint")
+    if server.client.listener.url is not None:
+        lines.append(f"✓ MCP over HTTP: {server.client.listener.url}")
+    lines += ["! For development only: do not use it in production.", ""]
+    if server.client.listener.url is not None:
+        lines += ["Paste into Claude Code MCP config:", json.dumps(_client_config(server.settings)), ""]
+    return lines
+
+
+def _counted(tools: int) -> str:
+    return "1 tool" if tools == 1 else f"{tools} tools"
+
+
+def _client_config(settings: DevSettings) -> dict[str, Any]:
+    arguments = ["--mcp-proxy"]
+    if settings.data != DATA.absolute():
+        arguments += ["--data", str(settings.data)]
+    return {"mcpServers": {"xprotocol": {"command": "xprotocol-devserver", "args": arguments}}}
+
+
+# The proxy
+
+
+async def _proxied(chosen: argparse.Namespace) -> None:
+    """MCP over stdio: beside the DevServer that runs, or with one of our own (D-79)."""
+    from moot.adapter.control import AskFailed, NotRunning, ask
+    from moot.adapter.devserver import DevSettings
+
+    remembered = _remembered()
+    folders = [(chosen.data or DATA).absolute()]
+    if chosen.data is None and isinstance(known := remembered.get("data"), str):
+        folders.append(Path(known))
+    for data in dict.fromkeys(folders):
+        running = DevSettings(data=data, stdio=True)
+        try:
+            status = await ask(running.control, "status")
+        except (NotRunning, AskFailed):
+            continue
+        await _attached(running, status)
+        return
+    if not chosen.config and not chosen.mcp_command and chosen.data is None:
+        _as_before(chosen, remembered)
+    await _served(chosen, _settings(chosen, stdio=True))
+
+
+async def _attached(settings: DevSettings, status: dict[str, Any]) -> None:
+    """A client half of our own, with the key of the one that runs, on its relay."""
+    import tempfile
+
+    from moot.adapter.devserver import client_settings
+    from moot.adapter.running import run_adapter
+
+    with tempfile.TemporaryDirectory(prefix="xprotocol-proxy-") as folder:
+        facing = client_settings(settings, str(status["relay"]), str(status["key"]), store=Path(folder))
+        await run_adapter(facing)
+
+
+def _state_file() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "moot" / "devserver.json"
+
+
+def _remember(settings: DevSettings) -> None:
+    """So that an MCP client, which starts its proxy anywhere, finds the DevServer that ran last."""
+    file = _state_file()
+    said = {
+        "data": str(settings.data),
+        "config": None if settings.config is None else str(settings.config),
+        "wrapped": [[each.command, each.namespace] for each in settings.wrapped],
+        "folder": str(Path.cwd()),
+    }
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The command line may hold a key of somebody's.
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            json.dump(said, opened)
+    except OSError as fault:
+        print(f"xprotocol-devserver: note: {file} cannot be written: {fault.strerror}", file=sys.stderr)
+
+
+def _remembered() -> dict[str, Any]:
+    try:
+        said = json.loads(_state_file().read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _as_before(chosen: argparse.Namespace, remembered: dict[str, Any]) -> None:
+    """Nothing runs and nothing was said: start what ran last, from where it ran."""
+    if not remembered.get("data"):
+        return
+    os.chdir(remembered.get("folder") or ".")
+    chosen.data = Path(remembered["data"])
+    if remembered.get("config"):
+        chosen.config = Path(remembered["config"])
+    for command, namespace in remembered.get("wrapped") or ():
+        chosen.mcp_command.append(command)
+        chosen.namespace.append(namespace)
+
+
+def _set_up_logging(level: Any) -> None:
+    import logging
+
+    from moot import logs
+
+    logs.set_up(level, "text")
+    # uvicorn tells of its own starting and stopping; ours say it better.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)

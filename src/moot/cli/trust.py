@@ -1,0 +1,232 @@
+"""`moot trust`: look at rules and suggestions, accept, narrow, dismiss, stop. As a person of the space."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.cli.talking import add_where, where_of
+from moot.cli.terminal import printable
+from moot.errors import UsageError
+
+if TYPE_CHECKING:
+    from moot.participant import JoinedSpace
+
+_EXAMPLES: Final = """\
+examples:
+  moot trust suggestions                what the decisions so far would bear, with what it rests on
+  moot trust accept s-3fa1              take it as it is; --narrow FILE takes a narrower one
+  moot trust accept s-3fa1 --grant      give the agent the right itself instead; `moot revoke` takes it back
+  moot trust dismiss s-3fa1             nothing like it is suggested again
+  moot trust rules                      what decides now, how often it did, and what is suspended
+  moot trust stop                       the switch: nothing is decided by rules any more
+  moot trust stop reports --reason "odd file names"
+  moot trust lift reports               a suspended rule holds again
+  moot trust resume                     after stop
+  moot trust report                     the share of decisions that was automatic, day by day
+"""
+
+Act = Callable[["JoinedSpace", argparse.Namespace], Awaitable[Any]]
+
+
+def add_commands(commands: Any) -> None:
+    parser = commands.add_parser(
+        "trust",
+        help="rules that decide on proposals: look, accept, dismiss, stop",
+        description="Talks to the approver of a space (`moot approver`). What you say is seen by everybody, "
+        "and needs the capability for it: trust/accept, trust/dismiss, trust/stop; looking needs mcp/request "
+        "to the approver.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    _action(actions, "suggestions", _suggestions, "the rules that are suggested")
+    _action(actions, "rules", _rules, "the rules and how they stand")
+    _action(actions, "report", _report, "how much is automatic, and how rules did in the shadow")
+    accept = _action(actions, "accept", _accept, "make a suggestion a rule")
+    accept.add_argument("suggestion", metavar="ID")
+    accept.add_argument("--narrow", type=Path, metavar="FILE", help="a rule in YAML that takes less")
+    accept.add_argument(
+        "--grant", action="store_true", help="grant the right to the agent itself, for these arguments"
+    )
+    dismiss = _action(actions, "dismiss", _dismiss, "refuse a suggestion for good")
+    dismiss.add_argument("suggestion", metavar="ID")
+    dismiss.add_argument("--reason", default="", metavar="TEXT")
+    stop = _action(actions, "stop", _stop, "suspend a rule, or all of them at once")
+    stop.add_argument("rule", nargs="?", metavar="RULE", help="leave it out to stop them all")
+    stop.add_argument("--about", metavar="ID", help="the proposal that a rule should not have decided")
+    stop.add_argument("--reason", default="", metavar="TEXT")
+    lift = _action(actions, "lift", _lift, "let a suspended rule hold again")
+    lift.add_argument("rule", metavar="RULE")
+    _action(actions, "resume", _resume, "let rules decide again after stop")
+
+
+def _action(actions: Any, name: str, act: Act, help: str) -> Any:
+    parser = actions.add_parser(name, help=help, description=f"{help[:1].upper()}{help[1:]}.")
+    parser.add_argument("--approver", default="approver", metavar="NAME", help="its name (default approver)")
+    parser.add_argument("--json", action="store_true", help="one JSON value instead of words")
+    add_where(parser)
+    parser.set_defaults(run=_run, act=act)
+    return parser
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    import uvloop
+
+    from moot.cli.talking.operations import show_fault
+    from moot.errors import MootError
+
+    try:
+        found = uvloop.run(_perform(chosen))
+    except MootError as fault:
+        return show_fault(fault, as_json=chosen.json)
+    if chosen.json:
+        print(json.dumps(found, ensure_ascii=False))
+    return 0
+
+
+async def _perform(chosen: argparse.Namespace) -> Any:
+    from moot.participant import connect
+
+    where = where_of(chosen)
+    token = where.token.reveal()
+    async with connect(where.url, where.space, token, passive=True, reconnect=False) as space:
+        return await chosen.act(space, chosen)
+
+
+async def _asked(space: JoinedSpace, chosen: argparse.Namespace, tool: str) -> dict[str, Any]:
+    if chosen.approver not in space.roster:
+        raise UsageError(
+            f"no member {chosen.approver} is here: start `moot approver`, or name it with --approver"
+        )
+    outcome = await space.call(chosen.approver, tool, {})
+    answer = outcome.structured
+    if not isinstance(answer, dict):
+        raise UsageError(f"{chosen.approver} is no approver: it answered {tool} with something else")
+    return answer
+
+
+async def _suggestions(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    found = (await _asked(space, chosen, "trust_suggestions"))["suggestions"]
+    if not chosen.json:
+        if not found:
+            print("nothing is suggested")
+        for each in found:
+            print(printable(f"{each['suggestion']}  {each['words']}"))
+            print(printable(f"    {each['evidence']}"))
+            if each.get("grant"):
+                print(printable(f"    could be granted: {each['grant']['words']}"))
+    return found
+
+
+async def _rules(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    found = await _asked(space, chosen, "trust_rules")
+    if not chosen.json:
+        if found["stopped"] is not None:
+            print(printable(f"STOPPED by {found['stopped']['by']}: {found['stopped']['why']}"))
+        if found["fault"] is not None:
+            print(printable(f"the rules cannot be read: {found['fault']}"))
+        if found["shadow"]:
+            print("in the shadow: nothing is decided")
+        for each in found["rules"]:
+            rule = each["rule"]
+            left = "" if each["left"] is None else f", {each['left']} left"
+            print(printable(f"{rule['name']}  {each['state']}, {each['hits']} times{left}"))
+            print(printable(f"    {each['words']}"))
+            if each["why"]:
+                print(printable(f"    since {each['why']}"))
+        if not found["rules"]:
+            print("there are no rules")
+    return found
+
+
+async def _report(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    found = await _asked(space, chosen, "trust_report")
+    if not chosen.json:
+        print(f"{'day':12}{'people':>8}{'rules':>8}{'automatic':>11}")
+        for day in found["days"]:
+            bar = "#" * round(day["share"] * 40)
+            print(f"{day['day']:12}{day['people']:8}{day['rules']:8}{day['share']:11.0%}  {bar}")
+        for name, record in found["shadow"].items():
+            said = f"{record['agreements']} as predicted, {record['conflicts']} otherwise"
+            print(printable(f"{name} in the shadow: {said}; wrong in {record['error_bound']:.0%} at most"))
+    return found
+
+
+async def _accept(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    payload: dict[str, Any] = {"suggestion": chosen.suggestion}
+    if chosen.narrow is not None:
+        payload["rule"] = _narrowed(chosen.narrow)
+    if chosen.grant:
+        found = (await _asked(space, chosen, "trust_suggestions"))["suggestions"]
+        suggestion = next((each for each in found if each["suggestion"] == chosen.suggestion), None)
+        if suggestion is None:
+            raise UsageError(f"there is no suggestion {chosen.suggestion}")
+        grant = suggestion["grant"]
+        if grant is None:
+            raise UsageError(f"it cannot be granted: {suggestion['no_grant']}. Accept it as a rule instead")
+        given = await space.grant(
+            grant["participant"], [grant["capability"]], reason=f"suggestion {chosen.suggestion}"
+        )
+        payload["granted"] = True
+        sent = await space.send("trust/accept", payload, confirm=True)
+        if not chosen.json:
+            back = f"moot revoke {grant['participant']} --grant {given.id}"
+            print(printable(f"granted: {grant['words']}. Take it back with: {back}"))
+        return {"accepted": chosen.suggestion, "grant": given.id, "envelope": sent.id}
+    sent = await space.send("trust/accept", payload, confirm=True)
+    if not chosen.json:
+        print(f"accepted {printable(chosen.suggestion)}; `moot trust rules` shows whether it holds")
+    return {"accepted": chosen.suggestion, "envelope": sent.id}
+
+
+def _narrowed(file: Path) -> Any:
+    from moot.trust.rule_text import read_rules, rule_as_json
+
+    try:
+        rules = read_rules(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UsageError(f"{file} cannot be read: {fault}") from None
+    if len(rules) != 1:
+        raise UsageError(f"{file} holds {len(rules)} rules; it has to hold the one that you accept")
+    return rule_as_json(rules[0])
+
+
+async def _dismiss(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    payload = {"suggestion": chosen.suggestion} | ({"reason": chosen.reason} if chosen.reason else {})
+    return await _said(space, chosen, "trust/dismiss", payload, f"dismissed {chosen.suggestion}")
+
+
+async def _stop(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    payload: dict[str, Any] = {"reason": chosen.reason} if chosen.reason else {}
+    if chosen.rule:
+        payload["rule"] = chosen.rule
+    words = f"suspended {chosen.rule}" if chosen.rule else "all rules are stopped; people decide everything"
+    if chosen.about:
+        words = "the rule that decided it is suspended"
+    return await _said(space, chosen, "trust/stop", payload, words, about=chosen.about)
+
+
+async def _lift(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    return await _said(space, chosen, "trust/accept", {"lift": chosen.rule}, f"asked to lift {chosen.rule}")
+
+
+async def _resume(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    return await _said(space, chosen, "trust/accept", {"resume": True}, "rules decide again")
+
+
+async def _said(
+    space: JoinedSpace,
+    chosen: argparse.Namespace,
+    kind: str,
+    payload: Any,
+    words: str,
+    about: str | None = None,
+) -> Any:
+    sent = await space.send(kind, payload, about=about or (), confirm=True)
+    if not chosen.json:
+        print(printable(words))
+    return {"kind": kind, "envelope": sent.id}

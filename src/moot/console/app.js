@@ -1,0 +1,57 @@
+// @ts-check
+/** Where the console starts: sign in, then the shell around one view at a time. */
+import { replace } from "./core/dom.js";
+import { here } from "./core/router.js";
+import { Session } from "./core/session.js";
+import { loadViews } from "./views/manifest.js";
+import { Shell } from "./views/shell.js";
+import { signInPage } from "./views/sign-in.js";
+import { applyTheme } from "./views/theme.js";
+
+/**
+ * What every view is given.
+ * @typedef {object} Context
+ * @property {import("./core/session.js").Session} session
+ * @property {import("./core/session.js").Place} place
+ * @property {import("./core/state.js").State} state
+ * @property {import("./core/speaking.js").Voice["say"]} say
+ * @property {import("./core/speaking.js").Voice["call"]} call
+ * @property {import("./core/speaking.js").Voice} voice
+ * @property {import("./core/keys.js").Keys} keys
+ * @property {(view: string, ...rest: string[]) => void} go show a view of this space
+ * @property {(view: string, ...rest: string[]) => string} link the address of a view of this space
+ * @property {(words: string, tone?: "info" | "good" | "bad") => void} notify a short message on the page, spoken too
+ * @property {(words: string) => void} announce spoken by screen readers, not shown
+ */
+
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
+// The page stands at the gateway's root, also behind a proxy with a path.
+const session = new Session(new URL(".", location.href.split("#")[0]));
+/** @type {Shell | null} */
+let shell = null;
+
+function show() {
+  if (session.doors.length === 0) {
+    shell?.close();
+    shell = null;
+    replace(root, signInPage(session, show));
+    root.querySelector("input")?.focus();
+    return;
+  }
+  const asked = here().space;
+  const space = session.doors.some((door) => door.space === asked) ? asked : session.doors[0].space;
+  session.enter(space);
+  if (!shell) {
+    shell = new Shell(root, session);
+    shell.onSignedOut = show;
+  }
+  shell.show();
+}
+
+applyTheme();
+addEventListener("hashchange", () => {
+  if (session.doors.length > 0) show();
+});
+await loadViews();
+await session.restore();
+show();

@@ -1,0 +1,151 @@
+// @ts-check
+/**
+ * Building elements. Everything that a peer wrote comes in as text: there is no way here to set HTML, a
+ * handler or a style from a string, so nothing that is said in a space can become part of the page.
+ */
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+// Attributes that cannot run anything. `href` is looked at once more below.
+const ALLOWED = new Set([
+  "abbr", "autocapitalize", "autocomplete", "cols", "colspan", "content", "datetime", "dir", "disabled", "download", "enterkeyhint",
+  "for", "form", "headers", "height", "hidden", "href", "id", "inputmode", "label", "lang", "list", "max", "maxlength",
+  "min", "minlength", "multiple", "name", "open", "pattern", "placeholder", "readonly", "rel", "required", "role",
+  "rowspan", "rows", "scope", "selected", "size", "spellcheck", "start", "step", "tabindex", "target", "title", "type",
+  "width", "wrap",
+]);
+const SVG_ALLOWED = new Set([
+  "cx", "cy", "d", "dx", "dy", "fill", "height", "id", "marker-end", "markerHeight", "markerUnits", "markerWidth", "orient",
+  "points", "preserveAspectRatio", "r", "refX", "refY", "role", "rx", "ry", "stroke", "stroke-width", "tabindex",
+  "text-anchor", "transform", "viewBox", "width", "x", "x1", "x2", "y", "y1", "y2",
+]);
+const SVG = "http://www.w3.org/2000/svg";
+// javascript:, data: and the like are no links.
+const SAFE_LINK = /^(https?:\/\/|mailto:|#)/i;
+const FORBIDDEN_TAGS = new Set(["script", "iframe", "object", "embed", "base", "link", "meta", "style", "frame", "portal"]);
+
+/**
+ * An element. `attributes` may hold `class` (string or list), `on` ({click: handler}), `data` and `aria`
+ * (objects), `value`, `checked`; the rest is set as an attribute, true as an empty one, false and null not.
+ * @param {string} tag
+ * @param {Record<string, any>} [attributes]
+ * @param {...(Child | Child[])} children
+ * @returns {any}
+ */
+export function el(tag, attributes = {}, ...children) {
+  if (FORBIDDEN_TAGS.has(tag.toLowerCase())) throw new Error(`no <${tag}> is made here`);
+  const element = document.createElement(tag);
+  return fill(element, attributes, children, ALLOWED);
+}
+
+/**
+ * An element of a picture.
+ * @param {string} tag
+ * @param {Record<string, any>} [attributes]
+ * @param {...(Child | Child[])} children
+ * @returns {any}
+ */
+export function svg(tag, attributes = {}, ...children) {
+  if (FORBIDDEN_TAGS.has(tag.toLowerCase()) || tag === "foreignObject" || tag === "use") throw new Error(`no <${tag}> is made here`);
+  const element = document.createElementNS(SVG, tag);
+  return fill(element, attributes, children, SVG_ALLOWED);
+}
+
+/** @param {any} element @param {Record<string, any>} attributes @param {any[]} children @param {Set<string>} allowed */
+function fill(element, attributes, children, allowed) {
+  let value;
+  for (const [name, given] of Object.entries(attributes)) {
+    if (given === null || given === undefined || given === false) continue;
+    if (name === "class") element.setAttribute("class", Array.isArray(given) ? given.filter(Boolean).join(" ") : String(given));
+    else if (name === "on") for (const [event, handler] of Object.entries(given)) element.addEventListener(event, handler);
+    else if (name === "data") for (const [key, each] of Object.entries(given)) element.dataset[key] = String(each);
+    else if (name === "aria") for (const [key, each] of Object.entries(given)) aria(element, key, each);
+    else if (name === "value") value = given;
+    else if (name === "checked") element.checked = Boolean(given);
+    else if (name.startsWith("aria-")) aria(element, name.slice(5), given);
+    else if (!allowed.has(name)) throw new Error(`attribute ${name} is not set here`);
+    else if (name === "href") link(element, String(given));
+    else element.setAttribute(name, given === true ? "" : String(given));
+  }
+  append(element, children);
+  // After the children: a <select> has its options by now.
+  if (value !== undefined) element.value = value;
+  return element;
+}
+
+/** @param {Element} element @param {string} name @param {any} value */
+function aria(element, name, value) {
+  if (value === null || value === undefined) element.removeAttribute(`aria-${name}`);
+  else element.setAttribute(`aria-${name}`, String(value));
+}
+
+/** @param {Element} element @param {string} address */
+function link(element, address) {
+  if (!SAFE_LINK.test(address)) return;
+  element.setAttribute("href", address);
+  if (!address.startsWith("#")) {
+    element.setAttribute("rel", "noopener noreferrer nofollow");
+    element.setAttribute("target", "_blank");
+  }
+}
+
+/**
+ * Children at the end of an element; lists are flattened, null and false left out.
+ * @param {Element | DocumentFragment} element
+ * @param {any[]} children
+ */
+export function append(element, children) {
+  for (const child of children) {
+    if (Array.isArray(child)) append(element, child);
+    else if (child === null || child === undefined || child === false) continue;
+    else element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+}
+
+/**
+ * Give an element other children.
+ * @param {Element} element
+ * @param {...(Child | Child[])} children
+ */
+export function replace(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+}
+
+/** @param {...(Child | Child[])} children */
+export function fragment(...children) {
+  const made = document.createDocumentFragment();
+  append(made, children);
+  return made;
+}
+
+let minted = 0;
+/** An id for label/for and aria-describedby, used nowhere else on the page. @param {string} [start] */
+export function freshId(start = "m") {
+  minted += 1;
+  return `${start}-${minted}`;
+}
+
+/**
+ * A button with words; `shortcut` is shown beside them and announced.
+ * @param {string} words
+ * @param {() => void} press
+ * @param {{class?: string, shortcut?: string, title?: string, disabled?: boolean, icon?: Node, aria?: object, data?: object}} [options]
+ */
+export function button(words, press, options = {}) {
+  return el(
+    "button",
+    {
+      type: "button",
+      class: ["button", options.class],
+      title: options.title,
+      disabled: options.disabled,
+      aria: { keyshortcuts: options.shortcut, ...options.aria },
+      data: options.data ?? {},
+      on: { click: press },
+    },
+    options.icon,
+    el("span", {}, words),
+    options.shortcut && el("kbd", { "aria-hidden": "true" }, options.shortcut),
+  );
+}

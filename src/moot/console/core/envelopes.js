@@ -1,0 +1,209 @@
+// @ts-check
+/**
+ * Everything that was heard, oldest first: rows of a few fields and the text as it came. Payloads are parsed
+ * again when somebody looks, so that 100,000 of them do not lie about as objects.
+ *
+ * A row belongs to one conversation, whose root is found when it arrives: the conversation of the first thing
+ * that it correlates to, else of the reasoning sequence or context that it is said in, else its own.
+ */
+import { trim } from "./bounded.js";
+import { addressees, correlations, operationOf, spelled, summary } from "./labels.js";
+import { moment } from "./time.js";
+
+/**
+ * @typedef {object} Row
+ * @property {number} n counts up from 0 and never again
+ * @property {"envelope" | "gap"} type
+ * @property {string} id
+ * @property {number} at milliseconds, by the sender's clock
+ * @property {string} from
+ * @property {string[]} to
+ * @property {string} kind
+ * @property {string} operation `tools/call:read_file`, or empty
+ * @property {string[]} about what it correlates to
+ * @property {string} context
+ * @property {string} words a line of what it says; not escaped yet
+ * @property {string} raw the text as it came
+ * @property {string} root the conversation
+ * @property {boolean} bad a refusal, a failed result, a rejection
+ */
+
+// Twice what the console promises to scroll; the oldest fiftieth goes when it is full.
+export const MOST_ROWS = 200_000;
+// A quarter of a gigabyte of text would be more than a tab should take.
+export const MOST_CHARACTERS = 128 * 1024 * 1024;
+// Operations of requests are remembered longer than the rows, so that late answers are labelled (D002).
+const MOST_OPERATIONS = 50_000;
+const WORDS = 240;
+
+export class Envelopes {
+  /** @param {number} [most] rows that are kept */
+  constructor(most = MOST_ROWS) {
+    this.most = most;
+    /** @type {Row[]} */
+    this._rows = [];
+    this._start = 0;
+    /** The number of the oldest row that is kept. */
+    this.first = 0;
+    /** One more than the number of the newest. */
+    this.next = 0;
+    this.characters = 0;
+    /** How many were let go for want of room. */
+    this.dropped = 0;
+    /** @type {Map<string, number>} */
+    this._byId = new Map();
+    /** @type {Map<string, number[]>} effects: who correlates to an id */
+    this._effects = new Map();
+    /** Conversations by root; the one that was active last is the last. @type {Map<string, {root: string, rows: number[]}>} */
+    this.conversations = new Map();
+    /** @type {Map<string, import("./labels.js").Operation>} */
+    this._operations = new Map();
+    /** @type {Map<string, number>} how many of each kind, for the filter */
+    this.kinds = new Map();
+  }
+
+  get size() {
+    return this.next - this.first;
+  }
+
+  /** @param {number} n @returns {Row | undefined} */
+  at(n) {
+    return n < this.first ? undefined : this._rows[n - this.first + this._start];
+  }
+
+  /** @param {string} id */
+  has(id) {
+    return this._byId.has(id);
+  }
+
+  /** @param {string} id @returns {Row | undefined} */
+  byId(id) {
+    const n = this._byId.get(id);
+    return n === undefined ? undefined : this.at(n);
+  }
+
+  /** The rows that correlate to this one: its answers and decisions. @param {string} id @returns {Row[]} */
+  effectsOf(id) {
+    return /** @type {Row[]} */ ((this._effects.get(id) ?? []).map((n) => this.at(n)).filter(Boolean));
+  }
+
+  /** What this row correlates to, as far as it was heard; ids of the rest. @param {Row} row */
+  causesOf(row) {
+    return row.about.map((id) => ({ id, row: this.byId(id) }));
+  }
+
+  /** The whole envelope, parsed anew. @param {Row} row @returns {any} */
+  envelope(row) {
+    return row.type === "gap" ? null : JSON.parse(row.raw);
+  }
+
+  /** What the request or proposal with this id calls, even if its row has gone. @param {string} id */
+  operationBy(id) {
+    return this._operations.get(id);
+  }
+
+  /**
+   * @param {any} envelope parsed @param {string} raw @param {number} heardAt
+   * @returns {Row}
+   */
+  add(envelope, raw, heardAt) {
+    const about = correlations(envelope);
+    const operation = operationOf(envelope, (id) => this._operations.get(id));
+    if (operation.method && (envelope.kind.startsWith("mcp/request") || envelope.kind.startsWith("mcp/proposal"))) this._remember(envelope.id, operation);
+    const payload = envelope.payload ?? {};
+    /** @type {Row} */
+    const row = {
+      n: this.next,
+      type: "envelope",
+      id: envelope.id,
+      at: moment(envelope.ts, heardAt),
+      from: typeof envelope.from === "string" ? envelope.from : "",
+      to: addressees(envelope),
+      kind: envelope.kind,
+      operation: spelled(operation),
+      about,
+      context: typeof envelope.context === "string" ? envelope.context : "",
+      words: summary(envelope, operation).slice(0, WORDS),
+      raw,
+      root: "",
+      bad: envelope.kind === "system/error" || envelope.kind === "mcp/reject" || Boolean(payload.error) || payload.result?.isError === true,
+    };
+    row.root = this._rootOf(row);
+    this._append(row);
+    return row;
+  }
+
+  /** A place where something may be missing. @param {string} words @param {number} at */
+  addGap(words, at) {
+    /** @type {Row} */
+    const row = { n: this.next, type: "gap", id: `gap-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", words, raw: "", root: `gap-${this.next}`, bad: true };
+    this._append(row);
+    return row;
+  }
+
+  /** @param {Row} row */
+  _rootOf(row) {
+    for (const id of row.about) {
+      const cause = this.byId(id);
+      if (cause) return cause.root;
+    }
+    if (row.about.length > 0) return row.about[0];
+    if (row.context) {
+      const head = row.context.split("/", 1)[0];
+      return this.byId(head)?.root ?? head;
+    }
+    return row.id;
+  }
+
+  /** @param {Row} row */
+  _append(row) {
+    this._rows.push(row);
+    this.next += 1;
+    this.characters += row.raw.length;
+    this._byId.set(row.id, row.n);
+    for (const id of row.about) {
+      const effects = this._effects.get(id);
+      if (effects) effects.push(row.n);
+      else this._effects.set(id, [row.n]);
+    }
+    const conversation = this.conversations.get(row.root);
+    if (conversation) {
+      // Last in the map is last active.
+      this.conversations.delete(row.root);
+      conversation.rows.push(row.n);
+      this.conversations.set(row.root, conversation);
+    } else this.conversations.set(row.root, { root: row.root, rows: [row.n] });
+    this.kinds.set(row.kind, (this.kinds.get(row.kind) ?? 0) + 1);
+    if (this.size > this.most || this.characters > MOST_CHARACTERS) this._makeRoom();
+  }
+
+  _makeRoom() {
+    const enough = Math.max(1, Math.floor(this.size / 50));
+    for (let count = 0; count < enough; count += 1) {
+      const row = this._rows[this._start];
+      this._rows[this._start] = /** @type {any} */ (undefined);
+      this._start += 1;
+      this.first += 1;
+      this.dropped += 1;
+      this.characters -= row.raw.length;
+      if (this._byId.get(row.id) === row.n) this._byId.delete(row.id);
+      this._effects.delete(row.id);
+      const conversation = this.conversations.get(row.root);
+      if (conversation) {
+        while (conversation.rows.length > 0 && conversation.rows[0] <= row.n) conversation.rows.shift();
+        if (conversation.rows.length === 0) this.conversations.delete(row.root);
+      }
+      const left = (this.kinds.get(row.kind) ?? 1) - 1;
+      if (left > 0) this.kinds.set(row.kind, left);
+      else this.kinds.delete(row.kind);
+    }
+    this._rows = this._rows.slice(this._start);
+    this._start = 0;
+  }
+
+  /** @param {string} id @param {import("./labels.js").Operation} operation */
+  _remember(id, operation) {
+    this._operations.set(id, operation);
+    trim(this._operations, MOST_OPERATIONS);
+  }
+}

@@ -1,0 +1,121 @@
+// @ts-check
+/**
+ * Markdown as nodes, never as HTML: paragraphs, headings, lists, quotes, code, emphasis and links. HTML in the
+ * text stays text. Images are links: looking at a message must not fetch anything.
+ */
+import { el } from "./dom.js";
+import { block, visible } from "./text.js";
+
+// Longer text is shown plain: nobody reads it as prose, and parsing it would hold the page up.
+const MOST_CHARACTERS = 40_000;
+const MOST_DEEP = 6;
+
+/** @param {string} source @returns {HTMLElement} */
+export function markdown(source) {
+  if (source.length > MOST_CHARACTERS) return block(source, { tag: "div" });
+  const root = el("div", { class: "markdown" });
+  root.append(...blocks(visible(source.replace(/\r\n?/g, "\n")).split("\n"), 0));
+  return root;
+}
+
+/** @param {string[]} lines @param {number} deep @returns {Node[]} */
+function blocks(lines, deep) {
+  /** @type {Node[]} */
+  const made = [];
+  for (let at = 0; at < lines.length; ) {
+    const line = lines[at];
+    const fence = /^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)/.exec(line);
+    const heading = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/.exec(line);
+    if (!line.trim()) at += 1;
+    else if (fence) {
+      let end = at + 1;
+      while (end < lines.length && !lines[end].trimStart().startsWith(fence[1])) end += 1;
+      made.push(el("pre", { tabindex: "0", role: "group", "aria-label": fence[2] ? `code, ${fence[2]}` : "code" }, el("code", {}, lines.slice(at + 1, end).join("\n"))));
+      at = end + 1;
+    } else if (heading) {
+      // The page has its own first headings.
+      made.push(el(`h${Math.min(6, heading[1].length + 2)}`, {}, inline(heading[2], 0)));
+      at += 1;
+    } else if (/^ {0,3}([-*_])( *\1){2,}\s*$/.test(line)) {
+      made.push(el("hr"));
+      at += 1;
+    } else if (/^ {0,3}>/.test(line) && deep < MOST_DEEP) {
+      let end = at;
+      while (end < lines.length && /^ {0,3}>/.test(lines[end])) end += 1;
+      made.push(el("blockquote", {}, blocks(lines.slice(at, end).map((each) => each.replace(/^ {0,3}> ?/, "")), deep + 1)));
+      at = end;
+    } else if (itemOf(line) && deep < MOST_DEEP) {
+      const [list, end] = listAt(lines, at, deep);
+      made.push(list);
+      at = end;
+    } else {
+      let end = at + 1;
+      while (end < lines.length && lines[end].trim() && !startsBlock(lines[end])) end += 1;
+      made.push(el("p", {}, inline(lines.slice(at, end).join("\n"), 0)));
+      at = end;
+    }
+  }
+  return made;
+}
+
+/** @param {string} line */
+function startsBlock(line) {
+  return /^ {0,3}(`{3,}|~{3,}|#{1,6}\s|>)/.test(line) || itemOf(line) !== null;
+}
+
+/** @param {string} line */
+function itemOf(line) {
+  return /^( {0,3})([-*+]|\d{1,9}[.)])(\s+)(.*)$/.exec(line);
+}
+
+/** @param {string[]} lines @param {number} at @param {number} deep @returns {[Node, number]} */
+function listAt(lines, at, deep) {
+  const first = /** @type {RegExpExecArray} */ (itemOf(lines[at]));
+  const ordered = /\d/.test(first[2]);
+  const list = el(ordered ? "ol" : "ul", ordered ? { start: String(parseInt(first[2], 10)) } : {});
+  while (at < lines.length) {
+    const item = itemOf(lines[at]);
+    if (!item || /\d/.test(item[2]) !== ordered) break;
+    const indent = item[1].length + item[2].length + 1;
+    const inside = [item[4]];
+    at += 1;
+    while (at < lines.length && lines[at].trim() && (lines[at].startsWith(" ".repeat(Math.min(indent, 2))) || !startsBlock(lines[at]))) {
+      inside.push(lines[at].slice(Math.min(indent, lines[at].length - lines[at].trimStart().length)));
+      at += 1;
+    }
+    list.append(el("li", {}, inside.length === 1 ? inline(inside[0], 0) : blocks(inside, deep + 1)));
+  }
+  return [list, at];
+}
+
+// Each alternative is bounded or excludes its own end, so that no text makes it slow.
+const INLINE = /(`{1,3})([^`]{1,2000})\1|!?\[([^\[\]]{0,500})\]\(\s*([^\s()<>]{1,2000})\s*\)|\*\*([^*]{1,2000})\*\*|__([^_]{1,2000})__|\*([^*\s][^*]{0,2000})\*|(?<!\w)_([^_\s][^_]{0,2000})_(?!\w)|~~([^~]{1,2000})~~|(https?:\/\/[^\s<>()"'`]{1,2000})/;
+
+/** @param {string} text @param {number} deep @returns {Node[]} */
+function inline(text, deep) {
+  /** @type {Node[]} */
+  const made = [];
+  let rest = text;
+  while (rest) {
+    const found = deep < MOST_DEEP ? INLINE.exec(rest) : null;
+    if (!found) break;
+    if (found.index > 0) made.push(document.createTextNode(rest.slice(0, found.index)));
+    const [all, , code, words, target, strong1, strong2, soft1, soft2, struck, bare] = found;
+    if (code !== undefined) made.push(el("code", {}, code));
+    else if (target !== undefined) made.push(linked(words || target, target, deep));
+    else if (strong1 ?? strong2) made.push(el("strong", {}, inline(strong1 ?? strong2, deep + 1)));
+    else if (soft1 ?? soft2) made.push(el("em", {}, inline(soft1 ?? soft2, deep + 1)));
+    else if (struck) made.push(el("s", {}, inline(struck, deep + 1)));
+    else made.push(linked(bare, bare, MOST_DEEP));
+    rest = rest.slice(found.index + all.length);
+  }
+  if (rest) made.push(document.createTextNode(rest));
+  return made;
+}
+
+/** Where a link goes stands in its title: words may say anything. @param {string} words @param {string} target @param {number} deep */
+function linked(words, target, deep) {
+  const goes = /^(https?:\/\/|mailto:)/i.test(target);
+  if (!goes) return document.createTextNode(words === target ? words : `${words} (${target})`);
+  return el("a", { href: target, title: target }, inline(words, deep + 1));
+}

@@ -1,0 +1,57 @@
+// @ts-check
+/**
+ * Views and their addresses: `#/SPACE/VIEW/REST`. A view is registered once and mounted when it is shown.
+ */
+
+/**
+ * @typedef {object} View
+ * @property {string} id stands in the address
+ * @property {string} title in the navigation
+ * @property {string} icon name in views/icons.js
+ * @property {number} order in the navigation
+ * @property {string} key letter after "g" that goes there
+ * @property {string} [css] stylesheet below console/, loaded with the view
+ * @property {(state: import("./state.js").State) => number} [badge]
+ * @property {(outlet: HTMLElement, context: import("../app.js").Context) => Mounted} mount
+ * @typedef {object} Mounted
+ * @property {() => void} [unmount]
+ * @property {(rest: string[]) => void} [arrive] the rest of the address, decoded; also called on mounting
+ */
+
+/** @type {Map<string, View>} */
+const views = new Map();
+
+/** @param {View} view */
+export function registerView(view) {
+  views.set(view.id, view);
+}
+
+/** @returns {View[]} */
+export function registeredViews() {
+  return [...views.values()].sort((a, b) => a.order - b.order);
+}
+
+/** @param {string} id */
+export function viewOf(id) {
+  return views.get(id);
+}
+
+/** @returns {{space: string, view: string, rest: string[]}} */
+export function here() {
+  const steps = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
+  return { space: steps[0] ?? "", view: steps[1] ?? "", rest: steps.slice(2) };
+}
+
+/** @param {string} space @param {string} view @param {...string} rest */
+export function address(space, view, ...rest) {
+  return `#/${[space, view, ...rest].map(encodeURIComponent).join("/")}`;
+}
+
+/** @param {string} step */
+function decoded(step) {
+  try {
+    return decodeURIComponent(step);
+  } catch {
+    return step;
+  }
+}

@@ -1,0 +1,77 @@
+// @ts-check
+/** Chat, and which of it waits to be acknowledged by us (MEW 3.4). */
+import { trim } from "./bounded.js";
+import { correlations } from "./labels.js";
+
+/**
+ * @typedef {object} Chat
+ * @property {string} id
+ * @property {number} n its row
+ * @property {string} from
+ * @property {string[]} to
+ * @property {string[]} about what it replies to
+ * @property {string} context
+ * @property {string} text
+ * @property {"plain" | "markdown"} format
+ * @property {number} at
+ * @property {{by: string, status: string}[]} acknowledged
+ * @property {{by: string, reason: string} | null} cancelled
+ */
+
+const MOST_CHATS = 20_000;
+// A queue that nobody looks at does not grow for ever.
+const MOST_WAITING = 2_000;
+
+export class Chats {
+  constructor() {
+    /** Oldest first. @type {Map<string, Chat>} */
+    this.byId = new Map();
+    /** Those that are addressed to us, or to all, and that we have not acknowledged. @type {Map<string, Chat>} */
+    this.waiting = new Map();
+    /** Ours that others have not all dealt with. @type {Map<string, Chat>} */
+    this.ours = new Map();
+  }
+
+  /** @param {any} envelope @param {import("./envelopes.js").Row} row @param {{me: {id: string, name: string}}} state */
+  hear(envelope, row, state) {
+    const payload = envelope.payload ?? {};
+    if (envelope.kind === "chat") {
+      if (typeof payload.text !== "string") return null;
+      /** @type {Chat} */
+      const chat = {
+        id: row.id, n: row.n, from: row.from, to: row.to, about: row.about, context: row.context, text: payload.text,
+        format: payload.format === "markdown" ? "markdown" : "plain", at: row.at, acknowledged: [], cancelled: null,
+      };
+      keep(this.byId, chat, MOST_CHATS);
+      const isMine = row.from === state.me.id;
+      if (isMine) keep(this.ours, chat, MOST_WAITING);
+      // MEW 3.4.1: what is addressed to us, or to nobody in particular.
+      else if (row.to.length === 0 || row.to.includes(state.me.id) || row.to.includes(state.me.name)) keep(this.waiting, chat, MOST_WAITING);
+      return "chats";
+    }
+    if (envelope.kind !== "chat/acknowledge" && envelope.kind !== "chat/cancel") return null;
+    let topic = null;
+    for (const id of correlations(envelope)) {
+      const chat = this.byId.get(id);
+      if (!chat) continue;
+      topic = "chats";
+      if (envelope.kind === "chat/acknowledge") {
+        chat.acknowledged.push({ by: row.from, status: String(payload.status ?? "") });
+        if (row.from === state.me.id) this.waiting.delete(id);
+        else this.ours.delete(id);
+      } else {
+        // MEW 3.4.2: whoever may say so says that nothing need be done about it.
+        chat.cancelled = { by: row.from, reason: String(payload.reason ?? "") };
+        this.waiting.delete(id);
+        this.ours.delete(id);
+      }
+    }
+    return topic;
+  }
+}
+
+/** @param {Map<string, Chat>} chats @param {Chat} chat @param {number} most */
+function keep(chats, chat, most) {
+  chats.set(chat.id, chat);
+  trim(chats, most);
+}

@@ -1,0 +1,85 @@
+// @ts-check
+/** Capabilities handed on at run time, and by whom (MEW 3.6.1 to 3.6.3; D-16 to D-18). */
+import { trim } from "./bounded.js";
+import { correlations } from "./labels.js";
+
+/**
+ * @typedef {object} Grant
+ * @property {string} id of the envelope; this is what a revocation names
+ * @property {string} granter
+ * @property {string} recipient
+ * @property {any[]} capabilities
+ * @property {string} reason
+ * @property {number} at
+ * @property {boolean} acknowledged
+ * @property {{by: string, at: number, reason: string, whole: boolean} | null} revoked `whole` is false when a pattern took part of it
+ */
+
+const MOST_GRANTS = 5_000;
+
+export class Grants {
+  constructor() {
+    /** Oldest first. @type {Map<string, Grant>} */
+    this.byId = new Map();
+  }
+
+  /** Those of one recipient, newest first. @param {string} recipient */
+  of(recipient) {
+    return [...this.byId.values()].filter((each) => each.recipient === recipient).reverse();
+  }
+
+  /**
+   * From this grant back to somebody who was given nothing: by whose grants the granter may have come to it.
+   * The gateway alone knows which right supports which; this is what was seen.
+   * @param {Grant} grant @returns {Grant[]}
+   */
+  chainOf(grant) {
+    const chain = [grant];
+    const seen = new Set([grant.id]);
+    for (let here = grant; ; ) {
+      const above = this.of(here.granter).find((each) => !seen.has(each.id) && each.at <= here.at && !each.revoked?.whole);
+      if (!above) return chain;
+      seen.add(above.id);
+      chain.push(above);
+      here = above;
+    }
+  }
+
+  /** @param {any} envelope @param {import("./envelopes.js").Row} row */
+  hear(envelope, row) {
+    const payload = envelope.payload ?? {};
+    if (envelope.kind === "capability/grant") {
+      const recipient = typeof payload.recipient === "string" ? payload.recipient : (row.to[0] ?? "");
+      this.byId.set(row.id, {
+        id: row.id, granter: row.from, recipient, capabilities: Array.isArray(payload.capabilities) ? payload.capabilities : [],
+        reason: String(payload.reason ?? ""), at: row.at, acknowledged: false, revoked: null,
+      });
+      trim(this.byId, MOST_GRANTS);
+      return "grants";
+    }
+    if (envelope.kind === "capability/grant-ack") {
+      for (const id of correlations(envelope)) {
+        const grant = this.byId.get(id);
+        if (grant && grant.recipient === row.from) grant.acknowledged = true;
+      }
+      return "grants";
+    }
+    if (envelope.kind === "capability/revoke") {
+      const told = { by: row.from, at: row.at, reason: String(payload.reason ?? "") };
+      const named = typeof payload.grant_id === "string" ? this.byId.get(payload.grant_id) : undefined;
+      if (named) named.revoked = { ...told, whole: true };
+      else if (Array.isArray(payload.capabilities)) {
+        const taken = new Set(payload.capabilities.map((/** @type {any} */ each) => JSON.stringify(each)));
+        const recipient = typeof payload.recipient === "string" ? payload.recipient : row.to[0];
+        for (const grant of this.byId.values()) {
+          if (grant.recipient !== recipient || grant.revoked?.whole) continue;
+          // What a pattern covers is the gateway's to say; equal ones are certain.
+          const left = grant.capabilities.filter((each) => !taken.has(JSON.stringify(each)));
+          if (left.length < grant.capabilities.length) grant.revoked = { ...told, whole: left.length === 0 };
+        }
+      }
+      return "grants";
+    }
+    return null;
+  }
+}

@@ -1,0 +1,95 @@
+// @ts-check
+/** Members thinking aloud (MEW 3.5): sequences as they grow, each in the context that its start opened. */
+import { trim } from "./bounded.js";
+
+/**
+ * @typedef {object} Sequence
+ * @property {string} id of the start
+ * @property {string} from
+ * @property {string} message
+ * @property {string} context what its thoughts carry: the start's own context and its id
+ * @property {string[]} about
+ * @property {number} at
+ * @property {number} changedAt
+ * @property {{id: string, text: string, at: number}[]} thoughts the latest
+ * @property {number} dropped earlier thoughts that are no longer kept here
+ * @property {"active" | "concluded" | "cancelled"} status
+ * @property {string} ending conclusion, or the reason of the cancellation
+ * @property {string} endedBy
+ * @property {string[]} streams ids of streams that belong to it
+ */
+
+const MOST_SEQUENCES = 1_000;
+const MOST_THOUGHTS = 500;
+
+export class Reasoning {
+  constructor() {
+    /** Oldest first, by the id of the start. @type {Map<string, Sequence>} */
+    this.byId = new Map();
+  }
+
+  /** @returns {Sequence[]} */
+  active() {
+    return [...this.byId.values()].filter((each) => each.status === "active");
+  }
+
+  /** The innermost sequence that a context lies in. @param {string} context @returns {Sequence | undefined} */
+  within(context) {
+    const steps = context.split("/");
+    for (let index = steps.length - 1; index >= 0; index -= 1) {
+      const found = this.byId.get(steps[index]);
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  /** @param {any} envelope @param {import("./envelopes.js").Row} row */
+  hear(envelope, row) {
+    const payload = envelope.payload ?? {};
+    const message = typeof payload.message === "string" ? payload.message : "";
+    if (envelope.kind === "reasoning/start") {
+      this.byId.set(row.id, {
+        id: row.id, from: row.from, message, context: row.context ? `${row.context}/${row.id}` : row.id, about: row.about, at: row.at,
+        changedAt: row.at, thoughts: [], dropped: 0, status: "active", ending: "", endedBy: "", streams: [],
+      });
+      trim(this.byId, MOST_SEQUENCES);
+      return "reasoning";
+    }
+    if (envelope.kind === "stream/request" || envelope.kind === "stream/open") return this._stream(envelope, row);
+    if (!envelope.kind.startsWith("reasoning/") || !row.context) return null;
+    const sequence = this.within(row.context);
+    if (!sequence) return null;
+    sequence.changedAt = row.at;
+    if (envelope.kind === "reasoning/thought") {
+      sequence.thoughts.push({ id: row.id, text: message, at: row.at });
+      if (sequence.thoughts.length > MOST_THOUGHTS) {
+        sequence.thoughts.shift();
+        sequence.dropped += 1;
+      }
+    } else if (envelope.kind === "reasoning/conclusion" && row.from === sequence.from) this._end(sequence, "concluded", message, row.from);
+    else if (envelope.kind === "reasoning/cancel") this._end(sequence, "cancelled", typeof payload.reason === "string" ? payload.reason : message, row.from);
+    return "reasoning";
+  }
+
+  /** @param {Sequence} sequence @param {Sequence["status"]} status @param {string} ending @param {string} by */
+  _end(sequence, status, ending, by) {
+    if (sequence.status !== "active") return;
+    Object.assign(sequence, { status, ending, endedBy: by });
+  }
+
+  /** A stream whose request correlates to a start carries its long reasoning. @param {any} envelope @param {import("./envelopes.js").Row} row */
+  _stream(envelope, row) {
+    if (envelope.kind === "stream/request") {
+      for (const id of row.about) if (this.byId.has(id)) this._requested.set(row.id, id);
+      trim(this._requested, MOST_SEQUENCES);
+      return null;
+    }
+    const sequence = row.about.map((id) => this.byId.get(this._requested.get(id) ?? "")).find((each) => each !== undefined);
+    if (!sequence || typeof envelope.payload?.stream_id !== "string") return null;
+    sequence.streams.push(envelope.payload.stream_id);
+    return "reasoning";
+  }
+
+  /** Requests of streams for a sequence: request id → start id. @type {Map<string, string>} */
+  _requested = new Map();
+}

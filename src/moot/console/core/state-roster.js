@@ -1,0 +1,148 @@
+// @ts-check
+/** Who is here, with which rights, and who is paused (MEW 3.7, 3.8.1, 3.9). */
+import { correlations, addressees } from "./labels.js";
+
+/**
+ * @typedef {object} Member
+ * @property {string} id runtime id
+ * @property {string} name logical name
+ * @property {any[]} capabilities
+ * @property {boolean} present
+ * @property {boolean} invited
+ * @property {number} since when its presence last changed
+ * @property {number} heardAt when it last said something
+ * @property {number} said how much it said
+ * @property {number} refused how often the gateway told everybody of a violation (D-32)
+ * @property {{id: string, by: string, reason: string, until: number} | null} paused
+ * @property {{at: number, payload: any} | null} status what it last reported of itself
+ * @property {string} leftWith why it left
+ * @property {string} invitedBy
+ */
+
+// Members that left are remembered by name; so many are more than a space holds.
+const MOST_MEMBERS = 5_000;
+
+export class Roster {
+  constructor() {
+    /** @type {{id: string, name: string, capabilities: any[]}} */
+    this.me = { id: "", name: "", capabilities: [] };
+    /** Everybody that was seen, ourselves too, by runtime id. @type {Map<string, Member>} */
+    this.members = new Map();
+  }
+
+  /** Those who are here, by name. @returns {Member[]} */
+  present() {
+    return [...this.members.values()].filter((each) => each.present).sort((a, b) => a.id.localeCompare(b.id));
+  }
+
+  /** @param {string} id a runtime id or a logical name @returns {Member | undefined} */
+  get(id) {
+    const found = this.members.get(id);
+    if (found) return found;
+    for (const member of this.members.values()) if (member.name === id) return member;
+    return undefined;
+  }
+
+  /** @param {any} envelope @param {import("./envelopes.js").Row} row */
+  hear(envelope, row) {
+    const payload = envelope.payload ?? {};
+    const sender = this.members.get(row.from);
+    if (sender) {
+      sender.heardAt = row.at;
+      sender.said += 1;
+    }
+    switch (envelope.kind) {
+      case "system/welcome":
+        return this._welcome(payload, row);
+      case "system/presence":
+        return this._presence(payload, row);
+      case "participant/pause":
+        for (const member of this._meant(envelope, row))
+          member.paused = { id: row.id, by: row.from, reason: String(payload.reason ?? ""), until: typeof payload.timeout_seconds === "number" ? row.at + payload.timeout_seconds * 1000 : Infinity };
+        return "roster";
+      case "participant/resume":
+        for (const member of this._meant(envelope, row)) member.paused = null;
+        return "roster";
+      case "participant/status":
+        if (sender) sender.status = { at: row.at, payload };
+        return "roster";
+      case "system/error":
+        if (addressees(envelope).length === 0 && typeof payload.participant === "string") {
+          const member = this.get(payload.participant);
+          if (member) member.refused += 1;
+          return "roster";
+        }
+        return null;
+      default:
+        return null;
+    }
+  }
+
+  /** Whether a member is paused at this moment. @param {Member} member @param {number} [now] */
+  isPaused(member, now = Date.now()) {
+    return member.paused !== null && member.paused.until > now;
+  }
+
+  /** D-25: no `to` means everybody but the sender. @param {any} envelope @param {import("./envelopes.js").Row} row */
+  _meant(envelope, row) {
+    const pause = correlations(envelope)[0];
+    if (row.to.length > 0) return row.to.map((id) => this.get(id)).filter((each) => each !== undefined);
+    const others = [...this.members.values()].filter((each) => each.id !== row.from);
+    return pause && envelope.kind === "participant/resume" ? others.filter((each) => each.paused?.id === pause) : others;
+  }
+
+  /** @param {any} payload @param {import("./envelopes.js").Row} row */
+  _welcome(payload, row) {
+    const you = payload.you ?? {};
+    this.me = { id: String(you.id ?? ""), name: String(you.name ?? you.id ?? ""), capabilities: list(you.capabilities) };
+    const here = new Set([this.me.id]);
+    this._put(you, row, true);
+    for (const shown of list(payload.participants)) {
+      if (typeof shown?.id !== "string") continue;
+      here.add(shown.id);
+      this._put(shown, row, true);
+    }
+    for (const member of this.members.values()) {
+      if (member.present && !here.has(member.id)) Object.assign(member, { present: false, since: row.at });
+    }
+    return "roster";
+  }
+
+  /** @param {any} payload @param {import("./envelopes.js").Row} row */
+  _presence(payload, row) {
+    const shown = payload.participant ?? {};
+    if (typeof shown.id !== "string") return null;
+    if (payload.event === "join") this._put(shown, row, true);
+    else if (payload.event === "leave") {
+      const member = this._put(shown, row, false);
+      member.leftWith = String(payload.reason ?? "");
+      member.paused = null;
+    } else if (payload.event === "invited") {
+      const member = this._put(shown, row, this.members.get(shown.id)?.present ?? false);
+      member.invited = true;
+      member.invitedBy = String(payload.invited_by ?? "");
+    }
+    return "roster";
+  }
+
+  /** @param {any} shown @param {import("./envelopes.js").Row} row @param {boolean} present @returns {Member} */
+  _put(shown, row, present) {
+    const id = String(shown.id);
+    let member = this.members.get(id);
+    if (!member) {
+      member = { id, name: id, capabilities: [], present: false, invited: false, since: row.at, heardAt: 0, said: 0, refused: 0, paused: null, status: null, leftWith: "", invitedBy: "" };
+      if (this.members.size < MOST_MEMBERS) this.members.set(id, member);
+    }
+    if (member.present !== present) member.since = row.at;
+    member.present = present;
+    if (present) member.leftWith = "";
+    if (typeof shown.name === "string") member.name = shown.name;
+    if (Array.isArray(shown.capabilities)) member.capabilities = shown.capabilities;
+    return member;
+  }
+}
+
+/** @param {any} given @returns {any[]} */
+function list(given) {
+  return Array.isArray(given) ? given : [];
+}

@@ -1,0 +1,136 @@
+// @ts-check
+/** Streams: who owns and writes them, and the end of what was written (MEW 3.10). */
+import { trim } from "./bounded.js";
+
+/**
+ * @typedef {object} Stream
+ * @property {string} id
+ * @property {string} owner
+ * @property {string[]} writers
+ * @property {string[]} target who reads it; empty means everybody
+ * @property {string} description
+ * @property {string} contentType
+ * @property {string} format
+ * @property {string} encoding "text" or "binary"
+ * @property {string} direction
+ * @property {string} requestId
+ * @property {string} openId
+ * @property {number} openedAt
+ * @property {boolean} open
+ * @property {string} ending why it was closed
+ * @property {number} frames how many came while we listened
+ * @property {number} bytes
+ * @property {number} lastAt
+ * @property {string} tail the end of its text; empty for binary data
+ * @property {number} cut characters that are no longer in `tail`
+ */
+
+const MOST_STREAMS = 500;
+// A screen holds 10,000 characters; this is for scrolling back.
+export const TAIL_CHARACTERS = 256 * 1024;
+
+export class Streams {
+  constructor() {
+    /** Oldest first. @type {Map<string, Stream>} */
+    this.byId = new Map();
+    /** What was asked for, until it is open. @type {Map<string, any>} */
+    this._requests = new Map();
+  }
+
+  /** @returns {Stream[]} */
+  open() {
+    return [...this.byId.values()].filter((each) => each.open);
+  }
+
+  /** @param {any} envelope @param {import("./envelopes.js").Row} row */
+  hear(envelope, row) {
+    const payload = envelope.payload ?? {};
+    const kind = envelope.kind;
+    if (kind === "system/welcome") return this._welcome(payload, row);
+    if (!kind.startsWith("stream/")) return null;
+    if (kind === "stream/request") {
+      this._requests.set(row.id, payload);
+      trim(this._requests, MOST_STREAMS);
+      return null;
+    }
+    // What the gateway says counts; a member saying it is not believed.
+    if (kind !== "stream/close" && row.from !== "gateway") return null;
+    if (kind === "stream/open") {
+      const asked = row.about.map((id) => this._requests.get(id)).find((each) => each !== undefined);
+      this._put({ ...asked, ...payload }, row);
+      return "streams";
+    }
+    const stream = this.byId.get(String(payload.stream_id ?? "")) ?? [...this.byId.values()].find((each) => row.about.includes(each.requestId) || row.about.includes(each.openId));
+    if (!stream) return null;
+    if (kind === "stream/close") {
+      if (row.from !== "gateway" && row.from !== stream.owner) return null;
+      stream.open = false;
+      stream.ending = String(payload.reason ?? "closed");
+    } else {
+      if (Array.isArray(payload.authorized_writers)) stream.writers = payload.authorized_writers.map(String);
+      if (kind === "stream/ownership-transferred") stream.owner = String(payload.new_owner ?? payload.owner ?? stream.owner);
+    }
+    return "streams";
+  }
+
+  /** @param {string} id @param {string | Uint8Array} data @returns {boolean} whether anything changed */
+  frame(id, data) {
+    const stream = this.byId.get(id);
+    if (!stream) return false;
+    stream.frames += 1;
+    stream.bytes += data.length;
+    stream.lastAt = Date.now();
+    const text = typeof data === "string" ? data : stream.encoding === "text" ? new TextDecoder().decode(data) : "";
+    if (text) {
+      const all = stream.tail + text;
+      // Cut now and then, not at every frame.
+      if (all.length > TAIL_CHARACTERS * 1.25) {
+        stream.cut += all.length - TAIL_CHARACTERS;
+        stream.tail = all.slice(-TAIL_CHARACTERS);
+      } else stream.tail = all;
+    }
+    return true;
+  }
+
+  /** @param {any} payload @param {import("./envelopes.js").Row} row */
+  _welcome(payload, row) {
+    const listed = Array.isArray(payload.active_streams) ? payload.active_streams : [];
+    const open = new Set(listed.map((/** @type {any} */ each) => each?.stream_id));
+    for (const each of listed) if (typeof each?.stream_id === "string") this._put(each, row);
+    for (const stream of this.byId.values()) {
+      if (stream.open && !open.has(stream.id)) Object.assign(stream, { open: false, ending: stream.ending || "closed while you were away" });
+    }
+    return "streams";
+  }
+
+  /** @param {any} said @param {import("./envelopes.js").Row} row */
+  _put(said, row) {
+    const id = String(said.stream_id ?? "");
+    if (!id) return;
+    const before = this.byId.get(id);
+    const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
+    const names = (/** @type {any} */ each) => (Array.isArray(each) ? each.map(String) : []);
+    this.byId.set(id, {
+      id,
+      owner: text(said.owner) || (before?.owner ?? ""),
+      writers: names(said.authorized_writers),
+      target: names(said.target),
+      description: text(said.description) || (before?.description ?? ""),
+      contentType: text(said.content_type) || (before?.contentType ?? ""),
+      format: text(said.format) || (before?.format ?? ""),
+      encoding: text(said.encoding) || (before?.encoding ?? "text"),
+      direction: text(said.direction) || (before?.direction ?? ""),
+      requestId: row.about[0] ?? before?.requestId ?? "",
+      openId: row.kind === "stream/open" ? row.id : (before?.openId ?? ""),
+      openedAt: before?.openedAt ?? row.at,
+      open: true,
+      ending: "",
+      frames: before?.frames ?? 0,
+      bytes: before?.bytes ?? 0,
+      lastAt: before?.lastAt ?? 0,
+      tail: before?.tail ?? "",
+      cut: before?.cut ?? 0,
+    });
+    trim(this.byId, MOST_STREAMS, (each) => !each.open);
+  }
+}

@@ -1,0 +1,107 @@
+// @ts-check
+/**
+ * Text that a peer wrote, made harmless to look at (D-86): control characters, characters that turn the
+ * direction of writing or have no width are shown as what they are, and huge text is cut with a button.
+ */
+import { el } from "./dom.js";
+
+// C0 but tab and line feed, C1, soft hyphen, bidi marks, zero width, line separators, tags, variation
+// selectors supplement, BOM, interlinear marks, and lone surrogates.
+const HIDDEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/gu;
+const LONE = /[\ud800-\udfff]/;
+// A name has 64 characters at most (D-23); runtime ids may be longer.
+const NAME_CHARACTERS = 64;
+// About what a screen shows.
+export const BLOCK_CHARACTERS = 4000;
+// A line that Zalgo text would push over its neighbours keeps at most so many marks in a row.
+const MARKS = /(\p{M}{4})\p{M}+/gu;
+
+/** Every hidden character as ⟨U+202E⟩. Tabs and line feeds stay. @param {unknown} text */
+export function visible(text) {
+  return String(text)
+    .replace(HIDDEN, (each) => `⟨U+${(each.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
+    .replace(MARKS, "$1…");
+}
+
+/** On one line, cut after `most` characters. @param {unknown} text @param {number} [most] */
+export function oneLine(text, most = 160) {
+  const all = String(text);
+  // Looked at only as far as it can matter: a megabyte is not searched for a label.
+  const cut = all.length > most * 2 ? all.slice(0, most * 2) : all;
+  const shown = visible(cut).replace(/\s+/g, " ").trim();
+  return all.length > cut.length || shown.length > most ? `${endWhole(shown.slice(0, most))}…` : shown;
+}
+
+/** Cut not in the middle of a surrogate pair. @param {string} text */
+function endWhole(text) {
+  return LONE.test(text.slice(-1)) && text.charCodeAt(text.length - 1) < 0xdc00 ? text.slice(0, -1) : text;
+}
+
+/**
+ * A participant's name: isolated, so that it cannot turn its neighbours round.
+ * @param {unknown} text @param {{class?: string, you?: boolean}} [options]
+ */
+export function nameOf(text, options = {}) {
+  const shown = oneLine(text, NAME_CHARACTERS);
+  return el(
+    "bdi",
+    { class: ["name", options.class], data: { hue: String(hue(String(text))) }, title: shown === text ? null : "this name holds hidden characters or is cut" },
+    shown,
+    options.you && el("span", { class: "you" }, " (you)"),
+  );
+}
+
+/** One of eight colours, the same for a name everywhere. @param {string} name */
+export function hue(name) {
+  let sum = 0;
+  for (let index = 0; index < Math.min(name.length, 64); index += 1) sum = (sum * 31 + name.charCodeAt(index)) >>> 0;
+  return sum % 8;
+}
+
+// A browser lays out one endless word in the square of its length; pieces out of sight are not laid out at all.
+const PIECE_CHARACTERS = 2_000;
+
+/** @param {string} text @returns {HTMLElement[]} */
+function pieces(text) {
+  const made = [];
+  for (let at = 0; at < text.length; ) {
+    const line = text.lastIndexOf("\n", at + PIECE_CHARACTERS);
+    const stop = text.length - at <= PIECE_CHARACTERS ? text.length : line > at ? line + 1 : at + PIECE_CHARACTERS;
+    // The block itself ends the line.
+    made.push(el("span", { class: "text-piece" }, text.slice(at, stop).replace(/\n$/, "")));
+    at = stop;
+  }
+  return made;
+}
+
+/**
+ * Text as a block that keeps its lines. More than `most` characters are cut, with a button for the rest.
+ * @param {unknown} text
+ * @param {{most?: number, class?: string, tag?: string, label?: string}} [options]
+ */
+export function block(text, options = {}) {
+  const all = String(text);
+  const most = options.most ?? BLOCK_CHARACTERS;
+  const body = el(options.tag ?? "pre", { class: ["text-block", options.class], tabindex: options.tag ? null : "0", "aria-label": options.tag ? null : (options.label ?? "text") , role: options.tag ? null : "group" });
+  if (all.length <= most) {
+    body.append(visible(all));
+    return body;
+  }
+  body.append(`${visible(endWhole(all.slice(0, most)))}…`);
+  const more = el(
+    "button",
+    {
+      type: "button",
+      class: "button quiet show-all",
+      on: {
+        click: () => {
+          body.replaceChildren(...pieces(visible(all)));
+          more.remove();
+        },
+      },
+    },
+    `Show all ${all.length.toLocaleString("en")} characters`,
+  );
+  return el("div", { class: "cut-block" }, body, more);
+}

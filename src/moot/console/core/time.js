@@ -1,0 +1,47 @@
+// @ts-check
+/** Times for people: the clock of today, the date of other days, and how long ago. */
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
+
+/** Milliseconds of an RFC 3339 time; `otherwise` for what is none. @param {unknown} text @param {number} otherwise */
+export function moment(text, otherwise) {
+  const at = typeof text === "string" ? Date.parse(text) : NaN;
+  return Number.isFinite(at) ? at : otherwise;
+}
+
+/** @type {{minute: number, text: string}} */
+let lastDay = { minute: -1, text: "" };
+
+/** 14:03:07, or with the date when it was not in the last day. @param {number} at */
+export function shortTime(at) {
+  if (Math.abs(Date.now() - at) < 86_400_000) {
+    // Formatting costs microseconds, a timeline asks a thousand times a second: seconds are added by hand.
+    const minute = Math.floor(at / 60_000);
+    if (minute !== lastDay.minute) lastDay = { minute, text: clock.format(minute * 60_000).slice(0, -2) };
+    return lastDay.text + String(Math.floor((at % 60_000) / 1000)).padStart(2, "0");
+  }
+  return day.format(at);
+}
+
+/** @param {number} at */
+export function longTime(at) {
+  return new Date(at).toISOString();
+}
+
+/** "just now", "3 min ago", "in 5 s". @param {number} at @param {number} [now] */
+export function ago(at, now = Date.now()) {
+  const seconds = Math.round((now - at) / 1000);
+  const size = Math.abs(seconds);
+  if (size < 2) return "just now";
+  const words = size < 90 ? `${size} s` : size < 5400 ? `${Math.round(size / 60)} min` : size < 129_600 ? `${Math.round(size / 3600)} h` : `${Math.round(size / 86_400)} days`;
+  return seconds > 0 ? `${words} ago` : `in ${words}`;
+}
+
+/** 850 ms, 12.3 s, 4 min 5 s. @param {number} milliseconds */
+export function duration(milliseconds) {
+  if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
+  const seconds = milliseconds / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}

@@ -1,0 +1,400 @@
+// @ts-check
+/**
+ * A form made from a JSON Schema. Its value is JSON text, not a JavaScript value: a number is sent with the digits
+ * that were typed. Every part gives its text, or null when it is left out, and shows faults at its own place.
+ */
+import { button, el, freshId, replace } from "../core/dom.js";
+import { parts } from "../core/exact.js";
+import { oneLine, visible } from "../core/text.js";
+import { MOST_DEPTH, alternatives, isObject, resolved, shapeWords, strings, titleOfSchema, typesOf } from "./call-schema.js";
+
+/**
+ * @typedef {object} Part one field, with those inside it
+ * @property {HTMLElement} node
+ * @property {() => string | null} text JSON, or null when it is left out
+ * @property {(text: string | null) => void} fill
+ * @property {(path: string[], words: string) => boolean} fault show it at its place; false if that is not here
+ * @property {() => void} clear faults
+ * @property {() => boolean} check whether all of it can be read at all; shows where not
+ */
+
+const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
+const MOST_ITEMS = 200;
+// A schema that names itself many times would grow without end: what comes after so many fields is JSON by hand.
+const MOST_FIELDS = 400;
+const LONG_TEXTS = /content|text|body|message|query|code|prompt|description|old|new/i;
+
+/** @param {any} schema of the arguments @param {() => void} changed @returns {Part} */
+export function schemaForm(schema, changed) {
+  return part(schema, { root: schema, changed, depth: 0, name: "", required: true, built: { fields: 0 } });
+}
+
+/** @typedef {{root: any, changed: () => void, depth: number, name: string, required: boolean, label?: string, built: {fields: number}}} Place `label` is heard where none is seen */
+
+/** @param {any} given @param {Place} place @returns {Part} */
+function part(given, place) {
+  const schema = resolved(given, place.root);
+  const choices = alternatives(schema, place.root);
+  const types = typesOf(schema);
+  place.built.fields += 1;
+  if (place.depth > MOST_DEPTH || place.built.fields > MOST_FIELDS || schema["x-unresolved"]) return raw(schema, place);
+  if (schema.const !== undefined) return constant(schema, place);
+  if (Array.isArray(schema.enum)) return choice(schema, place);
+  if (choices.length > 0) {
+    // `anyOf: [X, null]` is how optional fields are often written: one field that may be left out.
+    const real = choices.filter((each) => each.type !== "null");
+    if (real.length === 1 && choices.length === 2) return part({ ...real[0], ...withoutChoices(schema) }, place);
+    return several(schema, choices, place);
+  }
+  const single = types.filter((each) => each !== "null");
+  if (single.length > 1) return several(schema, single.map((type) => ({ ...schema, type, title: undefined })), place);
+  switch (single[0]) {
+    case "object":
+      return isObject(schema.properties) || place.depth === 0 ? object(schema, place) : raw(schema, place);
+    case "array":
+      return Array.isArray(schema.prefixItems) ? raw(schema, place) : list(schema, place);
+    case "boolean":
+      return choice({ ...schema, enum: [true, false] }, place, ["Yes", "No"]);
+    case "integer":
+    case "number":
+      return line(schema, place, "number");
+    case "string":
+      return line(schema, place, "text");
+    default:
+      return place.depth === 0 ? object(schema, place) : raw(schema, place);
+  }
+}
+
+/** @param {any} schema */
+function withoutChoices(schema) {
+  const { anyOf, oneOf, ...rest } = schema;
+  return rest;
+}
+
+/** A label, what the tool says about the field, the field, and room for a fault. @param {any} schema @param {Place} place @param {HTMLElement} field @param {string} [hint] */
+function framed(schema, place, field, hint = "") {
+  const title = titleOfSchema(schema, place.name);
+  const words = [typeof schema.description === "string" ? visible(schema.description.slice(0, 1000)) : "", hint].filter(Boolean).join(" ");
+  const describe = freshId("about");
+  const fault = el("p", { class: "fault", id: `${describe}-fault` });
+  field.id ||= freshId("field");
+  field.setAttribute("aria-describedby", `${describe} ${describe}-fault`);
+  if (place.required) field.setAttribute("aria-required", "true");
+  if (!title) field.setAttribute("aria-label", place.label ?? "value");
+  const node = el(
+    "div",
+    { class: "form-field" },
+    title && el("label", { for: field.id }, el("bdi", {}, oneLine(title, 80)), title !== place.name && place.name && el("bdi", { class: "mono faint" }, ` ${oneLine(place.name, 60)}`), place.required ? el("span", { class: "needed" }, " needed") : null),
+    el("p", { class: "form-about soft", id: describe }, words),
+    field,
+    fault,
+  );
+  return {
+    node,
+    fault: (/** @type {string[]} */ path, /** @type {string} */ text) => {
+      field.setAttribute("aria-invalid", "true");
+      replace(fault, visible(`${path.length > 0 ? `${path.join(".")} ` : ""}${text}`));
+      return true;
+    },
+    clear: () => {
+      field.removeAttribute("aria-invalid");
+      replace(fault);
+    },
+    check: () => true,
+  };
+}
+
+/** @param {any} schema @param {Place} place @param {"text" | "number"} kind @returns {Part} */
+function line(schema, place, kind) {
+  const isLong = kind === "text" && (schema.contentMediaType !== undefined || (schema.maxLength ?? 1e9) > 200) && !schema.format && !schema.pattern && LONG_TEXTS.test(place.name);
+  const attributes = {
+    class: ["field", kind === "number" && "number-field"], autocomplete: "off", spellcheck: "false", autocapitalize: "off",
+    placeholder: example(schema), on: { input: place.changed },
+  };
+  const field = isLong ? el("textarea", { ...attributes, rows: "4" }) : el("input", { ...attributes, type: schema.format === "password" ? "password" : "text", inputmode: kind === "number" ? "decimal" : schema.format === "email" ? "email" : schema.format === "uri" ? "url" : null });
+  const frame = framed(schema, place, field, bounds(schema, kind));
+  // An empty text and no text are two things: left empty it is left out, unless it is needed or was given so.
+  let isGiven = false;
+  field.addEventListener("input", () => (isGiven = false));
+  const self = {
+    ...frame,
+    text: () => {
+      const value = field.value;
+      if (kind === "number") return value.trim() === "" ? null : NUMBER.test(value.trim()) ? value.trim() : JSON.stringify(value);
+      return value === "" && !(place.required || isGiven) ? null : JSON.stringify(value);
+    },
+    fill: (/** @type {string | null} */ text) => {
+      field.value = text === null ? "" : text.startsWith('"') ? JSON.parse(text) : text;
+      isGiven = text === '""';
+    },
+  };
+  if (schema.default !== undefined) self.fill(JSON.stringify(schema.default));
+  return self;
+}
+
+/** @param {any} schema */
+function example(schema) {
+  const first = Array.isArray(schema.examples) ? schema.examples[0] : undefined;
+  return first === undefined ? null : oneLine(typeof first === "string" ? first : JSON.stringify(first), 80);
+}
+
+/** @param {any} schema @param {string} kind */
+function bounds(schema, kind) {
+  const found = [];
+  if (kind === "number") {
+    found.push(schema.type === "integer" ? "Whole number." : "Number.");
+    if (schema.minimum !== undefined || schema.maximum !== undefined) found.push(`From ${schema.minimum ?? "any"} to ${schema.maximum ?? "any"}.`);
+  } else if (typeof schema.format === "string") found.push(`Format: ${oneLine(schema.format, 40)}.`);
+  return found.join(" ");
+}
+
+/** @param {any} schema @param {Place} place @returns {Part} */
+function constant(schema, place) {
+  const field = el("input", { class: "field mono", readonly: true, value: JSON.stringify(schema.const) });
+  const frame = framed(schema, place, field);
+  return { ...frame, text: () => JSON.stringify(schema.const), fill: () => {} };
+}
+
+/** @param {any} schema @param {Place} place @param {string[]} [words] @returns {Part} */
+function choice(schema, place, words) {
+  const values = schema.enum.slice(0, 1000).map((/** @type {any} */ each) => JSON.stringify(each));
+  const field = el(
+    "select",
+    { class: "field", on: { change: place.changed } },
+    el("option", { value: "" }, place.required ? "Choose…" : "(left out)"),
+    values.map((/** @type {string} */ value, /** @type {number} */ index) => el("option", { value }, words?.[index] ?? oneLine(typeof schema.enum[index] === "string" ? schema.enum[index] : value, 100))),
+  );
+  const frame = framed(schema, place, field);
+  const self = {
+    ...frame,
+    text: () => (field.value === "" ? null : field.value),
+    fill: (/** @type {string | null} */ text) => {
+      field.value = text !== null && values.includes(canonical(text)) ? canonical(text) : "";
+    },
+  };
+  if (schema.default !== undefined) self.fill(JSON.stringify(schema.default));
+  return self;
+}
+
+/** @param {string} text */
+function canonical(text) {
+  try {
+    return JSON.stringify(JSON.parse(text));
+  } catch {
+    return text;
+  }
+}
+
+/** JSON by hand, where no form fits. @param {any} schema @param {Place} place @returns {Part} */
+function raw(schema, place) {
+  const field = el("textarea", { class: "field mono", rows: "3", spellcheck: "false", autocapitalize: "off", placeholder: place.required ? "JSON" : "JSON, or nothing", on: { input: place.changed } });
+  const frame = framed(schema, place, field, `As JSON: ${shapeWords(schema)}.`);
+  if (schema.default !== undefined) field.value = JSON.stringify(schema.default);
+  return {
+    ...frame,
+    text: () => (field.value.trim() === "" || !isJson(field.value) ? null : field.value.trim()),
+    fill: (text) => (field.value = text ?? ""),
+    check: () => {
+      const fault = field.value.trim() === "" ? "" : !isJson(field.value) ? "This is no JSON." : schema.type === "object" && !field.value.trim().startsWith("{") ? "This must be an object: {…}." : "";
+      if (fault) frame.fault([], fault);
+      return fault === "";
+    },
+  };
+}
+
+/** @param {string} text */
+export function isJson(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** One of several shapes. @param {any} schema @param {any[]} choices @param {Place} place @returns {Part} */
+function several(schema, choices, place) {
+  const inner = el("div", { class: "form-inner" });
+  const pick = el("select", { class: "field", on: { change: () => {
+    take(Number(pick.value));
+    place.changed();
+  } } }, !place.required && el("option", { value: "-1" }, "(left out)"), choices.map((each, index) => el("option", { value: String(index) }, oneLine(shapeWords(each), 80))));
+  const frame = framed(schema, place, pick, "One of several:");
+  frame.node.append(inner);
+  /** @type {Part | null} */
+  let current = null;
+  const take = (/** @type {number} */ index) => {
+    current = index < 0 ? null : part({ ...choices[index], title: undefined }, { ...place, depth: place.depth + 1, name: "", label: titleOfSchema(schema, place.name) || place.label, required: true });
+    pick.value = String(index);
+    replace(inner, current?.node);
+  };
+  take(place.required ? 0 : -1);
+  if (schema.default !== undefined) fill(JSON.stringify(schema.default));
+  /** @param {string | null} text */
+  function fill(text) {
+    if (text === null) {
+      take(place.required ? 0 : -1);
+      return;
+    }
+    const shape = text.startsWith('"') ? "string" : text.startsWith("{") ? "object" : text.startsWith("[") ? "array" : /^[tf]/.test(text) ? "boolean" : text === "null" ? "null" : "number";
+    const keys = shape === "object" ? parts(text).map((each) => each.key) : [];
+    const found = choices.findIndex((each) => {
+      const types = typesOf(each);
+      if (Array.isArray(each.enum)) return each.enum.some((/** @type {any} */ one) => JSON.stringify(one) === canonical(text));
+      if (each.const !== undefined) return JSON.stringify(each.const) === canonical(text);
+      return (types.includes(shape) || (shape === "number" && types.includes("integer"))) && (shape !== "object" || strings(each.required).every((name) => keys.includes(name)));
+    });
+    take(found);
+    current?.fill(text);
+  }
+  return {
+    node: frame.node,
+    text: () => current?.text() ?? null,
+    fill,
+    fault: (path, words) => (current?.fault(path, words) ?? false) || frame.fault(path, words),
+    clear: () => {
+      frame.clear();
+      current?.clear();
+    },
+    check: () => current?.check() ?? true,
+  };
+}
+
+/** One that may be left out is built when it is wanted: a schema may lead to itself. @param {any} schema @param {Place} place @returns {Part} */
+function object(schema, place) {
+  if (place.depth === 0) {
+    const inside = members(schema, place);
+    return { ...inside, node: el("div", {}, inside.isEmpty && el("p", { class: "soft" }, "It takes no arguments."), inside.node) };
+  }
+  const title = oneLine(titleOfSchema(schema, place.name), 80);
+  const about = typeof schema.description === "string" && el("p", { class: "form-about soft" }, visible(schema.description.slice(0, 1000)));
+  if (place.required) {
+    const inside = members(schema, place);
+    if (!title) return inside;
+    return { ...inside, node: el("fieldset", { class: "form-group" }, el("legend", {}, title, el("span", { class: "needed" }, " needed")), about, inside.node) };
+  }
+  /** @type {ReturnType<typeof members> | null} */
+  let inside = null;
+  const body = el("div", {});
+  const include = el("input", { type: "checkbox", on: { change: () => {
+    wanted(include.checked);
+    place.changed();
+  } } });
+  const wanted = (/** @type {boolean} */ isWanted) => {
+    include.checked = isWanted;
+    if (isWanted && !inside) {
+      inside = members(schema, place);
+      body.append(inside.node);
+    }
+    body.hidden = !isWanted;
+  };
+  const self = {
+    node: el("fieldset", { class: "form-group" }, el("legend", {}, el("label", { class: "choice" }, include, title || "Include it")), about, body),
+    text: () => (include.checked ? (inside?.text() ?? null) : null),
+    fill: (/** @type {string | null} */ text) => {
+      wanted(text !== null);
+      if (text !== null) inside?.fill(text);
+    },
+    fault: (/** @type {string[]} */ path, /** @type {string} */ words) => {
+      wanted(true);
+      return inside?.fault(path, words) ?? false;
+    },
+    clear: () => inside?.clear(),
+    check: () => !include.checked || (inside?.check() ?? true),
+  };
+  wanted(false);
+  if (isObject(schema.default)) self.fill(JSON.stringify(schema.default));
+  return self;
+}
+
+/** The members of an object, needed ones first. @param {any} schema @param {Place} place */
+function members(schema, place) {
+  const needed = strings(schema.required);
+  const names = Object.keys(isObject(schema.properties) ? schema.properties : {}).slice(0, MOST_ITEMS);
+  names.sort((a, b) => Number(needed.includes(b)) - Number(needed.includes(a)));
+  const inside = new Map(names.map((name) => [name, part(schema.properties[name], { ...place, depth: place.depth + 1, name, label: undefined, required: needed.includes(name) })]));
+  const isOpen = schema.additionalProperties === true || isObject(schema.additionalProperties) || (names.length === 0 && schema.additionalProperties !== false);
+  const more = isOpen ? raw({ title: names.length > 0 ? "Further fields" : "Fields", description: "An object; its members are added.", type: "object" }, { ...place, depth: place.depth + 1, name: "", required: false }) : null;
+  const fault = el("p", { class: "fault" });
+  const self = {
+    node: el("div", { class: "form-object" }, [...inside.values()].map((each) => each.node), more?.node, fault),
+    isEmpty: names.length === 0 && !more,
+    text: () => {
+      const stated = [...inside].map(([name, each]) => [name, each.text()]).filter(([, text]) => text !== null).map(([name, text]) => `${JSON.stringify(name)}:${text}`);
+      const others = more?.text();
+      if (others?.startsWith("{")) stated.push(...parts(others).filter((each) => !inside.has(each.key)).map((each) => `${JSON.stringify(each.key)}:${each.text}`));
+      return `{${stated.join(",")}}`;
+    },
+    fill: (/** @type {string | null} */ text) => {
+      if (text === null || !text.startsWith("{")) return;
+      const given = parts(text);
+      for (const [name, each] of inside) each.fill(given.find((one) => one.key === name)?.text ?? null);
+      const others = given.filter((each) => !inside.has(each.key));
+      more?.fill(others.length > 0 ? `{${others.map((each) => `${JSON.stringify(each.key)}:${each.text}`).join(",")}}` : null);
+    },
+    fault: (/** @type {string[]} */ path, /** @type {string} */ words) => {
+      const [first, ...rest] = path;
+      if (first !== undefined && inside.get(first)?.fault(rest, words)) return true;
+      if (first !== undefined && more && !inside.has(first)) return more.fault(path, words);
+      replace(fault, visible(`${path.join(".")} ${words}`));
+      return true;
+    },
+    clear: () => {
+      replace(fault);
+      more?.clear();
+      for (const each of inside.values()) each.clear();
+    },
+    check: () => [...inside.values(), ...(more ? [more] : [])].map((each) => each.check()).every(Boolean),
+  };
+  if (isObject(schema.default)) self.fill(JSON.stringify(schema.default));
+  return self;
+}
+
+/** @param {any} schema @param {Place} place @returns {Part} */
+function list(schema, place) {
+  /** @type {Part[]} */
+  let items = [];
+  const rows = el("ol", { class: "form-items" });
+  const add = button("Add one", () => {
+    put(null);
+    place.changed();
+    rows.lastElementChild?.querySelector("input, textarea, select")?.focus();
+  }, { class: "small" });
+  const fault = el("p", { class: "fault" });
+  const title = oneLine(titleOfSchema(schema, place.name), 80);
+  const node = el("fieldset", { class: "form-group" }, el("legend", {}, title, place.required && el("span", { class: "needed" }, " needed")), el("p", { class: "form-about soft" }, typeof schema.description === "string" ? visible(schema.description.slice(0, 1000)) : "", " A list."), rows, add, fault);
+  const put = (/** @type {string | null} */ text) => {
+    if (items.length >= MOST_ITEMS) return;
+    const item = part({ ...resolved(schema.items ?? {}, place.root) }, { ...place, depth: place.depth + 1, name: "", label: `${title} ${items.length + 1}`, required: true });
+    if (text !== null) item.fill(text);
+    items.push(item);
+    const row = el("li", {}, item.node, button("Remove", () => {
+      items = items.filter((each) => each !== item);
+      row.remove();
+      place.changed();
+    }, { class: "small quiet", aria: { label: `Remove one of ${title}` } }));
+    rows.append(row);
+  };
+  const self = {
+    node,
+    text: () => (items.length === 0 && !place.required ? null : `[${items.map((each) => each.text() ?? "null").join(",")}]`),
+    fill: (/** @type {string | null} */ text) => {
+      items = [];
+      replace(rows);
+      if (text?.startsWith("[")) for (const each of parts(text).slice(0, MOST_ITEMS)) put(each.text);
+    },
+    fault: (/** @type {string[]} */ path, /** @type {string} */ words) => {
+      const [first, ...rest] = path;
+      if (first !== undefined && items[Number(first)]?.fault(rest, words)) return true;
+      replace(fault, visible(`${path.join(".")} ${words}`));
+      return true;
+    },
+    clear: () => {
+      replace(fault);
+      items.forEach((each) => each.clear());
+    },
+    check: () => items.map((each) => each.check()).every(Boolean),
+  };
+  if (Array.isArray(schema.default)) self.fill(JSON.stringify(schema.default));
+  return self;
+}

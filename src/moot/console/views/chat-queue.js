@@ -1,0 +1,111 @@
+// @ts-check
+/** Chats that wait for our acknowledgement, and those of ours that others may still look at (MEW 3.4.1, 3.4.2). */
+import { button, el, freshId, replace } from "../core/dom.js";
+import { nameOf, oneLine } from "../core/text.js";
+import { ago } from "../core/time.js";
+import { icon } from "./icons.js";
+
+const AT_ONCE = 50;
+// So many are said together; then their echoes are waited for, and no rate is exceeded.
+const TOGETHER = 20;
+const REDRAW_MILLISECONDS = 200;
+
+/** @typedef {import("../core/state-chats.js").Chat} Chat */
+
+export class AcknowledgeQueue {
+  /** @param {import("../app.js").Context} context @param {(id: string) => void} show */
+  constructor(context, show) {
+    this.context = context;
+    this.chats = context.state.chats;
+    this._show = show;
+    this._working = false;
+    /** @type {any} */
+    this._later = undefined;
+    const id = freshId("queue");
+    this._title = el("h2", { id });
+    this._all = button("Acknowledge all", () => this.acknowledgeAll(), { class: "small", shortcut: "e", icon: icon("check", 14) });
+    this._list = el("ul", { class: "queue-list" });
+    this._ours = el("div", { class: "queue-ours" });
+    this.node = el("aside", { class: "queue", "aria-labelledby": id }, el("header", { class: "queue-head" }, this._title, this._all), this._list, this._ours);
+    this._stop = context.state.on(["chats"], () => {
+      this._later ??= setTimeout(() => {
+        this._later = undefined;
+        this.draw();
+      }, REDRAW_MILLISECONDS);
+    });
+    this.draw();
+  }
+
+  close() {
+    clearTimeout(this._later);
+    this._stop();
+  }
+
+  draw() {
+    const waiting = [...this.chats.waiting.values()];
+    const ours = [...this.chats.ours.values()];
+    this.node.classList.toggle("idle", waiting.length === 0);
+    this._title.textContent = waiting.length === 0 ? "All acknowledged" : `${waiting.length} to acknowledge`;
+    this._all.hidden = waiting.length === 0;
+    this._all.disabled = this._working;
+    replace(
+      this._list,
+      waiting.slice(0, AT_ONCE).map((chat) =>
+        el(
+          "li",
+          { class: "queue-item" },
+          el("button", { type: "button", class: "queue-words", on: { click: () => this._show(chat.id) } }, nameOf(chat.from), el("bdi", { class: "soft" }, oneLine(chat.text, 90)), el("span", { class: "faint" }, ago(chat.at))),
+          el("button", { type: "button", class: "button quiet icon-only small", title: "Acknowledge", "aria-label": `Acknowledge what ${oneLine(chat.from, 40)} said: ${oneLine(chat.text, 40)}`, on: { click: () => this.acknowledge(chat) } }, icon("check", 16)),
+        ),
+      ),
+      waiting.length > AT_ONCE && el("li", { class: "soft" }, `and ${waiting.length - AT_ONCE} more`),
+    );
+    replace(
+      this._ours,
+      ours.length > 0 && [
+        el("p", { class: "soft" }, `${ours.length} of yours ${ours.length === 1 ? "is" : "are"} not acknowledged by anybody.`),
+        button("Cancel all of mine", () => this.cancelAll(), { class: "small", disabled: this._working, title: "Tell everybody that these need no attention any more" }),
+      ],
+    );
+  }
+
+  /** @param {Chat} chat */
+  acknowledge(chat) {
+    return this._each([chat], (each) => this.context.say("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }), "acknowledged");
+  }
+
+  /** One acknowledgement for each (MEW 3.4.1). */
+  acknowledgeAll() {
+    return this._each([...this.chats.waiting.values()], (each) => this.context.say("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }), "acknowledged");
+  }
+
+  /** @param {Chat} chat @param {string} [reason] */
+  cancel(chat, reason = "handled_elsewhere") {
+    return this._each([chat], (each) => this.context.say("chat/cancel", { reason }, { about: each.id }), "cancelled");
+  }
+
+  cancelAll() {
+    return this._each([...this.chats.ours.values()], (each) => this.context.say("chat/cancel", { reason: "handled_elsewhere" }, { about: each.id }), "cancelled");
+  }
+
+  /** @param {Chat[]} chats @param {(chat: Chat) => Promise<any>} act @param {string} word */
+  async _each(chats, act, word) {
+    if (this._working || chats.length === 0) return;
+    this._working = true;
+    let done = 0;
+    try {
+      for (let at = 0; at < chats.length; at += TOGETHER) {
+        const some = await Promise.allSettled(chats.slice(at, at + TOGETHER).map(act));
+        done += some.filter((each) => each.status === "fulfilled").length;
+        const failed = some.find((each) => each.status === "rejected");
+        if (failed) throw failed.reason;
+      }
+      this.context.announce(`${done} ${word}`);
+    } catch (why) {
+      this.context.notify(`${done} of ${chats.length} ${word}; then: ${why instanceof Error ? why.message : why}`, "bad");
+    } finally {
+      this._working = false;
+      this.draw();
+    }
+  }
+}

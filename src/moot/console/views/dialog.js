@@ -1,0 +1,40 @@
+// @ts-check
+/** A question or a sheet above the page. The browser's own <dialog> keeps the focus inside and gives it back. */
+import { el, freshId } from "../core/dom.js";
+import { icon } from "./icons.js";
+
+/**
+ * Open a dialog; `close` in the answer ends it. It is gone from the page when it is closed.
+ * @param {string} title
+ * @param {(Node | string)[]} content
+ * @param {{class?: string, actions?: Node[], closed?: () => void}} [options]
+ * @returns {{node: HTMLDialogElement, close: () => void}}
+ */
+export function openDialog(title, content, options = {}) {
+  const id = freshId("dialog");
+  const node = el(
+    "dialog",
+    { class: ["dialog", options.class], "aria-labelledby": id },
+    el(
+      "header",
+      { class: "dialog-head" },
+      el("h2", { id }, title),
+      el("button", { type: "button", class: "button quiet icon-only", "aria-label": "Close", on: { click: () => node.close() } }, icon("close")),
+    ),
+    el("div", { class: "dialog-body" }, content),
+    options.actions && el("footer", { class: "dialog-actions" }, options.actions),
+  );
+  node.addEventListener("close", () => {
+    node.remove();
+    options.closed?.();
+  });
+  // A click beside it closes it: it lands on the dialog itself, not on what is in it.
+  node.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+    if (event.target === node && event.detail > 0) node.close();
+  });
+  // Keys of the page below do nothing meanwhile.
+  node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.stopPropagation());
+  document.body.append(node);
+  node.showModal();
+  return { node, close: () => node.close() };
+}

@@ -1,0 +1,144 @@
+// @ts-check
+/** One envelope in full: who, what, why it was refused, what led to it and what it led to, and its payload. */
+import { button, el } from "../core/dom.js";
+import { textAt } from "../core/exact.js";
+import { nameOf, oneLine, visible } from "../core/text.js";
+import { duration, longTime, shortTime } from "../core/time.js";
+import { explain, explainRejection } from "./explain.js";
+import { icon } from "./icons.js";
+import { jsonText, jsonTree } from "./json-tree.js";
+import { kindTag } from "./timeline-rows.js";
+
+/** @typedef {import("../core/envelopes.js").Row} Row */
+
+/**
+ * @param {Row} row
+ * @param {import("../app.js").Context} context
+ * @param {{jump: (id: string) => void, close: () => void, filter: (words: string) => void}} acts
+ */
+export function envelopeDetails(row, context, acts) {
+  const store = context.state.envelopes;
+  if (row.type === "gap") return el("div", { class: "details" }, head("A gap", acts), el("p", {}, visible(row.words)), el("p", { class: "soft" }, `Messages between ${longTime(row.at)} and the next line may be missing here. The gateway's journal has them: moot journal.`));
+  const payload = textAt(row.raw, ["payload"]);
+  const cause = store.causesOf(row);
+  const effects = store.effectsOf(row.id);
+  return el(
+    "div",
+    { class: "details" },
+    head([kindTag(row), el("bdi", { class: "details-title" }, oneLine(row.operation || row.kind, 120))], acts),
+    facts(row, acts),
+    refusal(row, context),
+    links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, acts),
+    links("Led to", effects.map((each) => ({ id: each.id, row: each })), row, acts),
+    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("Show as a picture", () => context.go("picture", row.id), { class: "small", icon: icon("picture", 16) }), button("Only this conversation", () => acts.filter(`is-root:${row.root}`), { class: "small" })),
+    payload === null ? el("p", { class: "soft" }, "It has no payload.") : el("section", {}, el("div", { class: "details-bar" }, el("h3", {}, "Payload"), copyButton(jsonText(payload), "Copy payload", context)), jsonTree(payload)),
+    el("details", { class: "raw" }, el("summary", {}, "The whole envelope as it was received"), rawBlock(row.raw)),
+  );
+}
+
+/** Built when it is opened. @param {string} raw */
+function rawBlock(raw) {
+  const holder = el("div", {});
+  const shown = new IntersectionObserver((entries) => {
+    if (!entries.some((each) => each.isIntersecting)) return;
+    shown.disconnect();
+    holder.append(jsonTree(raw, { label: "envelope" }));
+  });
+  shown.observe(holder);
+  return holder;
+}
+
+/** @param {any} title @param {{close: () => void}} acts */
+function head(title, acts) {
+  return el("header", { class: "details-head" }, el("h2", {}, title), el("button", { type: "button", class: "button quiet icon-only", "aria-label": "Close details", on: { click: acts.close } }, icon("close")));
+}
+
+/** @param {Row} row @param {{filter: (words: string) => void}} acts */
+function facts(row, acts) {
+  /** @param {string} id @param {string} field */
+  const who = (id, field) => el("button", { type: "button", class: "link-button", title: "Show only this", on: { click: () => acts.filter(`${field}:${quoted(id)}`) } }, nameOf(id));
+  return el(
+    "dl",
+    { class: "facts" },
+    fact("From", who(row.from, "from")),
+    fact("To", row.to.length > 0 ? row.to.map((id, index) => [index > 0 && ", ", who(id, "to")]) : el("span", { class: "soft" }, "everybody")),
+    fact("Kind", el("button", { type: "button", class: "link-button mono", title: "Show only this", on: { click: () => acts.filter(`kind:${row.kind}`) } }, oneLine(row.kind, 120))),
+    fact("Time", el("time", { datetime: longTime(row.at) }, longTime(row.at))),
+    row.context && fact("Context", el("button", { type: "button", class: "link-button", on: { click: () => acts.filter(`context:${quoted(row.context)}`) } }, path(row.context))),
+    fact("Id", el("bdi", { class: "mono" }, oneLine(row.id, 80))),
+  );
+}
+
+/** MEW 3: a context is a path. @param {string} context */
+function path(context) {
+  return el("span", { class: "path" }, context.split("/").slice(0, 12).map((step) => el("bdi", { class: "mono" }, oneLine(step, 40))));
+}
+
+/** @param {string} name @param {any} value */
+function fact(name, value) {
+  return el("div", {}, el("dt", {}, name), el("dd", {}, value));
+}
+
+/** @param {string} text */
+function quoted(text) {
+  return /\s/.test(text) ? `"${text}"` : text;
+}
+
+/** @param {Row} row @param {import("../app.js").Context} context */
+function refusal(row, context) {
+  const payload = context.state.envelopes.envelope(row)?.payload ?? {};
+  if (row.kind === "system/error") {
+    const { means, todo } = explain(String(payload.error ?? ""));
+    const sent = row.about[0] ? context.voice.sentText(row.about[0]) : undefined;
+    return el(
+      "section",
+      { class: "why" },
+      el("h3", {}, icon("warning", 16), "Why was this refused?"),
+      el("p", {}, means),
+      el("p", { class: "why-message" }, visible(payload.message ?? "")),
+      el("p", { class: "soft" }, todo),
+      payload.attempted_kind && el("p", {}, "It tried ", el("code", {}, oneLine(payload.attempted_kind, 120)), "."),
+      Array.isArray(payload.your_capabilities) && el("details", {}, el("summary", {}, `What the sender may do (${payload.your_capabilities.length})`), jsonTree(JSON.stringify(payload.your_capabilities), { label: "capabilities" })),
+      sent && el("details", {}, el("summary", {}, "What was sent"), jsonTree(sent, { label: "what was sent" })),
+    );
+  }
+  if (row.kind === "mcp/reject") return el("section", { class: "why" }, el("h3", {}, icon("warning", 16), "Why was this rejected?"), el("p", {}, nameOf(row.from), " ", explainRejection(String(payload.reason ?? "")) || `says: ${visible(payload.reason ?? "no reason")}`, "."), el("p", { class: "soft" }, "The proposal stays open: somebody else may decide differently."));
+  if (row.bad && row.kind.startsWith("mcp/response")) return el("section", { class: "why" }, el("h3", {}, icon("warning", 16), "Why did this fail?"), el("p", {}, payload.error ? visible(payload.error.message ?? "") : "The tool itself says that it failed; its words are below."));
+  return null;
+}
+
+/** @param {string} title @param {{id: string, row: Row | undefined}[]} rows @param {Row} from @param {{jump: (id: string) => void}} acts */
+function links(title, rows, from, acts) {
+  if (rows.length === 0) return null;
+  return el(
+    "section",
+    {},
+    el("h3", {}, title),
+    el(
+      "ul",
+      { class: "cause-list" },
+      rows.slice(0, 50).map(({ id, row }) =>
+        el(
+          "li",
+          {},
+          row
+            ? el("button", { type: "button", class: "cause", on: { click: () => acts.jump(id) } }, kindTag(row), el("span", { class: "grow" }, nameOf(row.from), " ", el("bdi", { class: "soft" }, oneLine(row.operation || row.words, 80))), el("span", { class: "faint" }, row.at >= from.at ? `+${duration(row.at - from.at)}` : shortTime(row.at)))
+            : el("span", { class: "cause soft" }, "said before you came: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
+        ),
+      ),
+      rows.length > 50 && el("li", { class: "soft" }, `and ${rows.length - 50} more`),
+    ),
+  );
+}
+
+/** @param {string} text @param {string} words @param {import("../app.js").Context} context */
+export function copyButton(text, words, context) {
+  return button("Copy", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      context.notify("Copied", "good");
+    } catch {
+      context.notify("The browser did not let it be copied: select the text instead", "bad");
+    }
+  }, { class: "quiet small", icon: icon("copy", 14), aria: { label: words } });
+}

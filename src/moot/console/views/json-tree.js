@@ -1,0 +1,82 @@
+// @ts-check
+/** JSON to look at: folded, to the digit, built as far as somebody opens it. */
+import { el } from "../core/dom.js";
+import { parts, pretty } from "../core/exact.js";
+import { block, oneLine, visible } from "../core/text.js";
+
+// More members are shown on demand.
+const AT_ONCE = 100;
+// A string longer than this gets a block of its own.
+const SHORT = 120;
+const OPEN_DEPTH = 2;
+// What fits on a screen is open from the start, however deep.
+const SMALL = 1_500;
+const OPEN_DEPTH_SMALL = 8;
+
+/**
+ * @param {string} text JSON
+ * @param {{label?: string}} [options]
+ */
+export function jsonTree(text, options = {}) {
+  return el("div", { class: "json", role: "group", "aria-label": options.label ?? "payload" }, valueNode(text, 0));
+}
+
+/** The whole text with indents, for copying and reading. @param {string} text */
+export function jsonText(text) {
+  try {
+    return pretty(text);
+  } catch {
+    return text;
+  }
+}
+
+/** @param {string} text @param {number} depth @param {Node | null} [name] stands in the line that folds it @returns {Node} */
+function valueNode(text, depth, name = null) {
+  const first = text[0];
+  if (first === "{" || first === "[") return members(text, depth, name);
+  if (first === '"') {
+    const value = String(JSON.parse(text));
+    return value.length > SHORT || value.includes("\n") ? block(value, { class: "json-long", most: 2000, label: "long text" }) : el("span", { class: "json-string" }, `"${visible(value)}"`);
+  }
+  return el("span", { class: first === "t" || first === "f" || first === "n" ? "json-word" : "json-number" }, oneLine(text, 400));
+}
+
+/** @param {string} text @param {number} depth @param {Node | null} name */
+function members(text, depth, name) {
+  const all = parts(text);
+  const isList = text[0] === "[";
+  if (all.length === 0) return el("span", {}, name, " ", el("span", { class: "json-word" }, isList ? "[]" : "{}"));
+  const list = el("ul", {});
+  let shown = 0;
+  const more = el("button", { type: "button", class: "button quiet small", on: { click: () => show() } });
+  const show = () => {
+    more.remove();
+    for (const part of all.slice(shown, shown + AT_ONCE)) list.append(memberNode(part, isList, depth + 1));
+    shown = Math.min(all.length, shown + AT_ONCE);
+    if (shown < all.length) {
+      more.textContent = `Show ${Math.min(AT_ONCE, all.length - shown)} more of ${all.length.toLocaleString("en")}`;
+      list.after(more);
+    }
+  };
+  if (depth === 0) {
+    const holder = el("div", {}, list);
+    show();
+    return holder;
+  }
+  const fold = el("details", {}, el("summary", {}, name, " ", `${isList ? `[${all.length}]` : `{${all.length}}`}`), list);
+  fold.addEventListener("toggle", () => {
+    if (fold.open && shown === 0) show();
+  });
+  if ((depth <= OPEN_DEPTH && all.length <= 20) || (text.length < SMALL && depth <= OPEN_DEPTH_SMALL)) {
+    fold.open = true;
+    show();
+  }
+  return fold;
+}
+
+/** @param {{key: string, text: string}} part @param {boolean} isList @param {number} depth */
+function memberNode(part, isList, depth) {
+  const name = el("span", { class: isList ? "json-index" : "json-key" }, isList ? part.key : oneLine(part.key, 120));
+  const folds = part.text[0] === "{" || part.text[0] === "[";
+  return folds ? el("li", {}, valueNode(part.text, depth, name)) : el("li", {}, name, " ", valueNode(part.text, depth));
+}

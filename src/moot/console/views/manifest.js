@@ -1,0 +1,10 @@
+// @ts-check
+/** The views of the console. Each module registers itself; one that fails is left out and said so. */
+
+const MODULES = ["./desk.js", "./timeline.js", "./chat.js", "./picture.js", "./people.js", "./reasoning.js", "./streams.js", "./call.js"];
+
+export async function loadViews() {
+  await Promise.all(
+    MODULES.map((module) => import(module).catch((fault) => console.error(`the view ${module} could not be loaded`, fault))),
+  );
+}

@@ -1,0 +1,100 @@
+// @ts-check
+/** Pictures of the space: who talks to whom, and how one operation went from proposal to result. */
+import { el, replace } from "../core/dom.js";
+import { registerView } from "../core/router.js";
+import { oneLine } from "../core/text.js";
+import { icon } from "./icons.js";
+import { operationPath } from "./picture-path.js";
+import { talkingCircle } from "./picture-talk.js";
+import { kindTag } from "./timeline-rows.js";
+
+const REDRAW_MILLISECONDS = 1000;
+const LATEST = 30;
+
+class Picture {
+  /** @param {HTMLElement} outlet @param {import("../app.js").Context} context */
+  constructor(outlet, context) {
+    this.context = context;
+    this._id = "";
+    this._drawnAt = 0;
+    /** @type {any} */
+    this._later = undefined;
+    this._talk = el("div", { class: "picture-talk" });
+    this._path = el("div", { class: "picture-path" });
+    this._operations = el("ul", { class: "picture-operations" });
+    outlet.append(
+      el("div", { class: "view-head" }, el("h1", {}, "Picture of the space")),
+      el(
+        "div",
+        { class: "view-body picture" },
+        el("section", { class: "card picture-card", "aria-labelledby": "picture-who" }, el("h2", { id: "picture-who" }, "Who talks to whom"), this._talk),
+        el("section", { class: "card picture-card", "aria-labelledby": "picture-how" }, el("h2", { id: "picture-how" }, "One operation"), this._path, el("h3", {}, "Latest operations"), this._operations),
+      ),
+    );
+    this._stop = context.state.on(["envelopes", "roster"], () => this._changed());
+    this._draw();
+  }
+
+  close() {
+    clearTimeout(this._later);
+    this._stop();
+  }
+
+  /** @param {string[]} rest */
+  arrive(rest) {
+    this._id = rest[0] ?? "";
+    this._draw();
+  }
+
+  _changed() {
+    const wait = this._drawnAt + REDRAW_MILLISECONDS - performance.now();
+    clearTimeout(this._later);
+    if (wait <= 0) this._draw();
+    else this._later = setTimeout(() => this._draw(), wait);
+  }
+
+  _draw() {
+    this._drawnAt = performance.now();
+    const operations = this._latest();
+    const id = this._id || (operations.find((row) => row.kind.startsWith("mcp/proposal")) ?? operations[0])?.id || "";
+    const focused = this._path.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement)?.dataset.id : "";
+    replace(this._talk, talkingCircle(this.context));
+    replace(this._path, operationPath(id, this.context) ?? el("div", { class: "empty" }, icon("picture", 28), el("strong", {}, "No operation yet"), el("span", {}, "The way from a proposal to its result is drawn here.")));
+    if (focused) this._path.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
+    const key = `${id} ${operations.map((row) => row.id).join()}`;
+    if (key === this._shown) return;
+    this._shown = key;
+    replace(
+      this._operations,
+      operations.map((row) => el("li", {}, el("a", { class: "cause", href: this.context.link("picture", row.id), "aria-current": row.id === id ? "true" : null }, kindTag(row), el("bdi", { class: "grow mono" }, oneLine(row.operation || row.kind, 60)), el("bdi", { class: "soft" }, oneLine(row.from, 30))))),
+    );
+  }
+
+  _shown = "";
+
+  /** Proposals, and requests that fulfil none, newest first. @returns {import("../core/envelopes.js").Row[]} */
+  _latest() {
+    const store = this.context.state.envelopes;
+    const found = [];
+    // Looking further back would cost more than it shows.
+    for (let n = store.next - 1; n >= Math.max(store.first, store.next - 5000) && found.length < LATEST; n -= 1) {
+      const row = store.at(n);
+      if (!row || row.type === "gap") continue;
+      const isProposal = row.kind.startsWith("mcp/proposal");
+      if (isProposal || (row.kind.startsWith("mcp/request") && row.about.length === 0)) found.push(row);
+    }
+    return found;
+  }
+}
+
+registerView({
+  id: "picture",
+  title: "Picture",
+  icon: "picture",
+  order: 80,
+  key: "p",
+  mount(outlet, context) {
+    const view = new Picture(outlet, context);
+    return { unmount: () => view.close(), arrive: (rest) => view.arrive(rest) };
+  },
+});

@@ -1,0 +1,204 @@
+// @ts-check
+/** The frame around every view: where one is, whether the line stands, and how to get elsewhere. */
+import { el, replace } from "../core/dom.js";
+import { Keys } from "../core/keys.js";
+import { address, here, registeredViews, viewOf } from "../core/router.js";
+import { oneLine } from "../core/text.js";
+import { Notices } from "./notices.js";
+import { ConnectionLine } from "./connection-line.js";
+import { helpDialog } from "./help.js";
+import { icon } from "./icons.js";
+import { mark } from "./sign-in.js";
+import { SpaceMenu } from "./space-menu.js";
+import { nextTheme, theme } from "./theme.js";
+
+export class Shell {
+  /** @param {HTMLElement} root @param {import("../core/session.js").Session} session */
+  constructor(root, session) {
+    this.session = session;
+    this.onSignedOut = () => {};
+    this.keys = new Keys();
+    this.notices = new Notices();
+    /** @type {{view: string, space: string, mounted: import("../core/router.js").Mounted} | null} */
+    this._shown = null;
+    this._line = new ConnectionLine(session);
+    this._spaces = new SpaceMenu(session, (space) => (location.hash = address(space, here().view || this._home())));
+    this._nav = el("nav", { class: "nav", "aria-label": "Views" });
+    this._outlet = el("main", { class: "outlet", id: "view", tabindex: "-1" });
+    this._themeButton = el("button", { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } }, icon("theme"), el("span", { class: "sr" }));
+    this._themeWords();
+    this._build(root);
+    /** @type {Map<string, {link: HTMLElement, badge: HTMLElement}>} */
+    this._links = new Map();
+    this._buildNav();
+    this._stops = [session.on(["places", "current", "doors"], () => this._refresh())];
+    this._shortcuts();
+  }
+
+  /** @param {HTMLElement} root */
+  _build(root) {
+    const skip = el("a", { class: "skip", href: "#view", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); this._outlet.focus(); } } }, "Skip to the view");
+    replace(
+      root,
+      el(
+        "div",
+        { class: "shell" },
+        skip,
+        el(
+          "header",
+          { class: "top" },
+          el("div", { class: "brand small" }, mark(), el("span", { class: "brand-word" }, "Moot")),
+          this._spaces.node,
+          el("span", { class: "grow" }),
+          this._line.pill,
+          this._themeButton,
+          el("button", { type: "button", class: "button quiet icon-only", title: "Keyboard help (?)", "aria-keyshortcuts": "?", on: { click: () => helpDialog(this.keys) } }, icon("help"), el("span", { class: "sr" }, "Keyboard help")),
+          el("button", { type: "button", class: "button quiet icon-only", title: "Sign out", on: { click: () => this._signOut() } }, icon("leave"), el("span", { class: "sr" }, "Sign out")),
+        ),
+        this._line.banner,
+        this._nav,
+        this._outlet,
+        this.notices.node,
+      ),
+    );
+  }
+
+  _buildNav() {
+    const list = el("ul", {});
+    for (const view of registeredViews()) {
+      const badge = el("span", { class: "badge", hidden: true });
+      const link = el("a", { class: "nav-link", href: "#", title: `${view.title} (g ${view.key})` }, icon(view.icon, 20), el("span", { class: "nav-word" }, view.title), badge);
+      this._links.set(view.id, { link, badge });
+      list.append(el("li", {}, link));
+    }
+    replace(this._nav, list);
+  }
+
+  _home() {
+    return registeredViews()[0]?.id ?? "";
+  }
+
+  /** Show what the address says. */
+  show() {
+    const place = this.session.current;
+    if (!place) return;
+    const asked = here();
+    const view = viewOf(asked.view) ?? viewOf(this._home());
+    if (!view) return;
+    if (asked.space !== place.name || asked.view !== view.id) {
+      history.replaceState(null, "", address(place.name, view.id));
+      asked.rest = [];
+    }
+    if (this._shown?.view !== view.id || this._shown.space !== place.name) this._mount(view, place);
+    this._shown?.mounted.arrive?.(asked.rest);
+    this._refresh();
+  }
+
+  /** @param {import("../core/router.js").View} view @param {import("../core/session.js").Place} place */
+  _mount(view, place) {
+    const moved = this._shown !== null;
+    this._unmount();
+    if (view.css) stylesheet(view.css);
+    const outlet = el("div", { class: ["view", `view-${view.id}`] });
+    replace(this._outlet, outlet);
+    this._outlet.setAttribute("aria-label", view.title);
+    const mounted = view.mount(outlet, this._context(place)) ?? {};
+    this._shown = { view: view.id, space: place.name, mounted };
+    // A view that was chosen is where the keyboard and a screen reader go on.
+    if (moved && !outlet.contains(document.activeElement)) this._outlet.focus({ preventScroll: true });
+  }
+
+  /** @param {import("../core/session.js").Place} place @returns {import("../app.js").Context} */
+  _context(place) {
+    return {
+      session: this.session,
+      place,
+      state: place.state,
+      voice: place.voice,
+      say: place.voice.say.bind(place.voice),
+      call: place.voice.call.bind(place.voice),
+      keys: this.keys,
+      go: (view, ...rest) => (location.hash = address(place.name, view, ...rest)),
+      link: (view, ...rest) => address(place.name, view, ...rest),
+      notify: (words, tone) => this.notices.show(words, tone),
+      announce: (words) => this.notices.speak(words),
+    };
+  }
+
+  _refresh() {
+    const place = this.session.current;
+    if (!place) return;
+    let waiting = 0;
+    for (const view of registeredViews()) {
+      const parts = this._links.get(view.id);
+      if (!parts) continue;
+      parts.link.setAttribute("href", address(place.name, view.id));
+      if (this._shown?.view === view.id) parts.link.setAttribute("aria-current", "page");
+      else parts.link.removeAttribute("aria-current");
+      const count = view.badge?.(place.state) ?? 0;
+      if (view.id === "desk") waiting = count;
+      parts.badge.hidden = count === 0;
+      parts.badge.textContent = count > 99 ? "99+" : String(count);
+      parts.badge.setAttribute("aria-label", `${count} waiting`);
+      parts.badge.setAttribute("role", "img");
+    }
+    this._spaces.refresh();
+    this._line.refresh();
+    const title = viewOf(this._shown?.view ?? "")?.title ?? "";
+    document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · ${oneLine(place.name, 40)} · Moot`;
+  }
+
+  _shortcuts() {
+    /** @type {Record<string, [string, () => void]>} */
+    const views = {};
+    for (const view of registeredViews()) views[`g ${view.key}`] = [`Go to ${view.title}`, () => this.session.current && (location.hash = address(this.session.current.name, view.id))];
+    this.keys.add("Everywhere", {
+      "?": ["Show these keys", () => helpDialog(this.keys)],
+      ...views,
+      "g s": ["Choose a space", () => this._spaces.open()],
+      "\\": ["Light, dark or as the system says", () => this._theme()],
+    });
+  }
+
+  _theme() {
+    this.notices.show(`Theme: ${nextTheme()}`);
+    this._themeWords();
+  }
+
+  _themeWords() {
+    const words = `Theme: ${theme()} (\\)`;
+    this._themeButton.title = words;
+    this._themeButton.querySelector(".sr").textContent = words;
+  }
+
+  _signOut() {
+    this.session.signOut();
+    history.replaceState(null, "", location.pathname);
+    this.onSignedOut();
+  }
+
+  _unmount() {
+    this._shown?.mounted.unmount?.();
+    this._shown = null;
+  }
+
+  close() {
+    this._unmount();
+    this.keys.close();
+    this._line.close();
+    this._stops.forEach((stop) => stop());
+  }
+}
+
+/** @type {Set<string>} */
+const loaded = new Set();
+
+/** A view's own stylesheet, once. @param {string} path below console/ */
+function stylesheet(path) {
+  if (loaded.has(path)) return;
+  loaded.add(path);
+  const link = document.createElement("link");
+  link.rel = "stylesheet";
+  link.href = new URL(`../${path}`, import.meta.url).href;
+  document.head.append(link);
+}

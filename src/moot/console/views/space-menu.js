@@ -1,0 +1,83 @@
+// @ts-check
+/** Which space one is in, the others with what waits there, and how to add one. */
+import { el, freshId, replace } from "../core/dom.js";
+import { oneLine } from "../core/text.js";
+import { openDialog } from "./dialog.js";
+import { icon } from "./icons.js";
+import { signInForm } from "./sign-in.js";
+
+export class SpaceMenu {
+  /** @param {import("../core/session.js").Session} session @param {(space: string) => void} choose */
+  constructor(session, choose) {
+    this._session = session;
+    this._choose = choose;
+    const id = freshId("spaces");
+    this._list = el("div", { class: "menu", id, hidden: true, role: "menu", "aria-label": "Spaces", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } });
+    this._name = el("span", { class: "space-name" });
+    this._button = el("button", { type: "button", class: "button quiet space-button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-controls": id, on: { click: () => (this._list.hidden ? this.open() : this._close()) } }, el("span", { class: "sr" }, "Space: "), this._name, icon("down", 14));
+    this.node = el("div", { class: "menu-holder" }, this._button, this._list);
+    this.node.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
+      if (!this.node.contains(/** @type {Node} */ (event.relatedTarget))) this._close();
+    });
+  }
+
+  refresh() {
+    const place = this._session.current;
+    const words = place ? oneLine(place.name, 40) : "";
+    const me = place?.state.me.id || place?.door.participant || "";
+    replace(this._name, el("bdi", { class: "space-title" }, words), el("span", { class: "space-me" }, el("span", { class: "sr" }, "you are "), el("bdi", {}, oneLine(me, 40))));
+    if (!this._list.hidden) this._fill();
+  }
+
+  open() {
+    this._fill();
+    this._list.hidden = false;
+    this._button.setAttribute("aria-expanded", "true");
+    this._list.querySelector("button")?.focus();
+  }
+
+  _close() {
+    this._list.hidden = true;
+    this._button.setAttribute("aria-expanded", "false");
+  }
+
+  _fill() {
+    const items = this._session.doors.map((door) => {
+      const place = this._session.places.get(door.space);
+      const waiting = place?.state.proposals.pending.size ?? 0;
+      const current = this._session.current === place && place !== undefined;
+      return el(
+        "button",
+        { type: "button", role: "menuitemradio", "aria-checked": String(current), class: "menu-item", on: { click: () => { this._close(); this._button.focus(); this._choose(door.space); } } },
+        el("bdi", { class: "grow" }, oneLine(door.space, 40)),
+        el("small", {}, "as ", el("bdi", {}, oneLine(door.participant, 40))),
+        waiting > 0 && el("span", { class: "badge" }, String(waiting)),
+        current && icon("check", 16),
+      );
+    });
+    replace(this._list, items, el("button", { type: "button", role: "menuitem", class: "menu-item", on: { click: () => { this._close(); this._add(); } } }, icon("plus", 16), el("span", {}, "Add a space with another token")));
+  }
+
+  _add() {
+    const dialog = openDialog("Another space", [
+      signInForm(this._session, (doors) => {
+        dialog.close();
+        this._choose(doors[0].space);
+      }),
+    ]);
+  }
+
+  /** @param {KeyboardEvent} event */
+  _key(event) {
+    const items = /** @type {HTMLElement[]} */ ([...this._list.querySelectorAll("button")]);
+    const at = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[event.key];
+    if (next !== undefined) items[(next + items.length) % items.length]?.focus();
+    else if (event.key === "Escape") {
+      this._close();
+      this._button.focus();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

@@ -1,0 +1,36 @@
+// @ts-check
+/** Light, dark, or as the system says; the choice is remembered on this machine. It is no secret. */
+
+const KEPT = "moot.theme";
+/** @type {("system" | "light" | "dark")[]} */
+const THEMES = ["system", "light", "dark"];
+
+/** @returns {"system" | "light" | "dark"} */
+export function theme() {
+  try {
+    const kept = localStorage.getItem(KEPT);
+    return THEMES.find((each) => each === kept) ?? "system";
+  } catch {
+    return "system";
+  }
+}
+
+export function applyTheme() {
+  const chosen = theme();
+  if (chosen === "system") document.documentElement.removeAttribute("data-theme");
+  else document.documentElement.dataset.theme = chosen;
+}
+
+/** The next of the three; returns its name. */
+export function nextTheme() {
+  const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length];
+  try {
+    localStorage.setItem(KEPT, next);
+  } catch {
+    // Storage may be forbidden; the theme then holds until the page is left.
+    document.documentElement.dataset.theme = next;
+    return next;
+  }
+  applyTheme();
+  return next;
+}

@@ -1,0 +1,101 @@
+// @ts-check
+/**
+ * The order of what is shown by conversation. Conversations stand in the order in which they were last active;
+ * the first message of one is its head. A thousand messages a second must not order a hundred thousand anew
+ * each time, so what is new is taken in at the end: only the conversations that it belongs to move.
+ */
+
+/** @typedef {{root: string, rows: number[]}} Group */
+/** @typedef {number | Group} Item a row's number, or a conversation that its first row stands for */
+
+// A conversation that slept longer than so many lines is found by ordering all anew.
+const LOOK_BACK = 5_000;
+// Beyond this it is quicker, too.
+const MOST_MOVED = 1_000;
+
+export class Grouping {
+  /** @param {import("../core/envelopes.js").Envelopes} envelopes @param {(root: string) => boolean} isFolded */
+  constructor(envelopes, isFolded) {
+    this._envelopes = envelopes;
+    this._isFolded = isFolded;
+    /** @type {Item[]} */
+    this.items = [];
+    this._first = -1;
+    this._next = 0;
+  }
+
+  /** Everything anew: after folding, or for a filter. @param {number[] | null} found rows, oldest first; null for all */
+  rebuild(found) {
+    this._first = found === null ? this._envelopes.first : -1;
+    this._next = this._envelopes.next;
+    this.items = [];
+    const groups = found === null ? this._envelopes.conversations.values() : grouped(this._envelopes, found);
+    for (const group of groups) this._append(group);
+  }
+
+  /** Take in what came since; only for all rows. */
+  update() {
+    const store = this._envelopes;
+    if (this._first !== store.first || store.next - this._next > MOST_MOVED * 4 || !this._move(store)) this.rebuild(null);
+    this._next = store.next;
+  }
+
+  /** @param {import("../core/envelopes.js").Envelopes} store @returns {boolean} whether all were found */
+  _move(store) {
+    /** @type {Set<string>} roots, the last active last */
+    const touched = new Set();
+    for (let n = this._next; n < store.next; n += 1) {
+      const root = /** @type {import("../core/envelopes.js").Row} */ (store.at(n)).root;
+      touched.delete(root);
+      touched.add(root);
+    }
+    if (touched.size > MOST_MOVED) return false;
+    for (const root of touched) {
+      const group = /** @type {Group} */ (store.conversations.get(root));
+      let before = group.rows.length;
+      while (before > 0 && group.rows[before - 1] >= this._next) before -= 1;
+      if (before > 0 && !this._remove(group, before)) return false;
+    }
+    for (const root of touched) this._append(/** @type {Group} */ (store.conversations.get(root)));
+    return true;
+  }
+
+  /** @param {Group} group @param {number} count of its rows that are shown so far */
+  _remove(group, count) {
+    const head = count === 1 ? group.rows[0] : group;
+    const end = Math.max(0, this.items.length - LOOK_BACK);
+    for (let index = this.items.length - 1; index >= end; index -= 1) {
+      if (this.items[index] !== head) continue;
+      this.items.splice(index, this._isFolded(group.root) ? 1 : count);
+      return true;
+    }
+    return false;
+  }
+
+  /** @param {Group} group */
+  _append(group) {
+    const rows = group.rows;
+    if (rows.length === 1) {
+      this.items.push(rows[0]);
+      return;
+    }
+    this.items.push(group);
+    if (!this._isFolded(group.root)) for (let index = 1; index < rows.length; index += 1) this.items.push(rows[index]);
+  }
+}
+
+/** @param {import("../core/envelopes.js").Envelopes} envelopes @param {number[]} found @returns {Group[]} */
+function grouped(envelopes, found) {
+  /** @type {Map<string, Group>} */
+  const groups = new Map();
+  // From the newest back: the order in which roots come up is the order of the last activity, turned round.
+  for (let index = found.length - 1; index >= 0; index -= 1) {
+    const root = envelopes.at(found[index])?.root ?? "";
+    const group = groups.get(root);
+    if (group) group.rows.push(found[index]);
+    else groups.set(root, { root, rows: [found[index]] });
+  }
+  const ordered = [...groups.values()].reverse();
+  for (const group of ordered) group.rows.reverse();
+  return ordered;
+}

@@ -1,0 +1,418 @@
+// @ts-check
+/** Everything that is said in the space, as it is said. */
+import { el, freshId, replace } from "../core/dom.js";
+import { registerView } from "../core/router.js";
+import { envelopeDetails } from "./envelope-details.js";
+import { icon } from "./icons.js";
+import { isEmpty, parseFilter, Search } from "./timeline-filter.js";
+import { Grouping } from "./timeline-groups.js";
+import { drawHead, drawRow } from "./timeline-rows.js";
+import { VirtualList } from "./virtual-list.js";
+
+/** @typedef {import("./timeline-groups.js").Item} Item */
+
+// Going through what a filter found takes a few milliseconds: not in every frame.
+const MANY = 5_000;
+const MANY_MILLISECONDS = 200;
+const TYPING_MILLISECONDS = 120;
+
+class Timeline {
+  /** @param {HTMLElement} outlet @param {import("../app.js").Context} context */
+  constructor(outlet, context) {
+    this.context = context;
+    this.store = context.state.envelopes;
+    this.grouped = true;
+    /** @type {Set<string>} conversations whose folding was turned */
+    this._turned = new Set();
+    this._foldAll = false;
+    /** @type {Search | null} */
+    this._search = null;
+    this._root = "";
+    this._grouping = new Grouping(this.store, (root) => this._isFolded(root));
+    /** @type {Item[] | null} null: every row, one after the other */
+    this._items = null;
+    this._first = 0;
+    this._next = 0;
+    this._builtAt = 0;
+    /** @type {any} */
+    this._later = undefined;
+    this._chosen = "";
+    this.list = new VirtualList("Timeline", {
+      length: () => (this._items === null ? this._next - this._first : this._items.length),
+      at: (index) => (this._items === null ? this._first + index : this._items[index]),
+      stamp: (item) => (typeof item === "number" ? 0 : item.rows.length),
+      draw: (element, item) => this._draw(element, item),
+      chosen: (index, event) => this._choose(index, event),
+      folded: (index, open) => this._foldOne(index, open),
+    });
+    this.list.onFollow = () => this._news();
+    this._details = el("aside", { class: "tl-details", hidden: true, "aria-label": "Details" });
+    this._build(outlet);
+    this._stops = [
+      context.state.on("envelopes", () => this._arrived()),
+      context.state.on("roster", () => this._people()),
+      this._keys(),
+    ];
+    this._people();
+    this.rebuild();
+  }
+
+  /** @param {HTMLElement} outlet */
+  _build(outlet) {
+    const id = freshId("filter");
+    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: words, from:agent, kind:chat, tools/call:read_file", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
+    this._who = el("select", { class: "field", "aria-label": "Who", on: { change: () => this._picked("with", this._who) } });
+    this._kind = el("select", { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } }, KINDS.map(([value, words]) => el("option", { value }, words)));
+    this._groupButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "true", "aria-keyshortcuts": "c", on: { click: () => this.toggleGroups() } }, "Conversations");
+    this._foldButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "false", on: { click: () => this._fold() } }, "Fold");
+    this._count = el("span", { class: "faint tl-count", role: "status" });
+    this._newer = el("button", { type: "button", class: "button primary small tl-newer", hidden: true, on: { click: () => this._toEnd() } });
+    this._empty = el("div", { class: "empty", hidden: true }, icon("timeline", 28), el("strong", {}, "Nothing here yet"), el("span", {}, "What is said in the space appears here at once."));
+    outlet.append(
+      el(
+        "div",
+        { class: "tl-bar" },
+        el("h1", { class: "sr" }, "Timeline"),
+        el("div", { class: "tl-search" }, icon("search", 16), el("label", { class: "sr", for: id }, "Filter the timeline"), this._field),
+        el("div", { class: "tl-picks" }, this._who, this._kind),
+        el("div", { class: "tl-modes" }, this._groupButton, this._foldButton, this._count),
+      ),
+      el("div", { class: "tl-split" }, el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer), this._details),
+    );
+    this.list.measure();
+  }
+
+  _keys() {
+    return this.context.keys.add("Timeline", {
+      "/": ["Filter", () => this._field.focus()],
+      j: ["Next", () => this._move(1)],
+      k: ["Previous", () => this._move(-1)],
+      o: ["Open or fold", () => this.list.selected >= 0 && this._choose(this.list.selected)],
+      c: ["By conversation or one after the other", () => this.toggleGroups()],
+      f: ["Fold or unfold all conversations", () => this._fold()],
+      "[": ["Jump to what caused it", () => this._jumpBy("cause")],
+      "]": ["Jump to what it led to", () => this._jumpBy("effect")],
+      G: ["Newest", () => this._toEnd()],
+      x: ["Clear the filter", () => this.filter("")],
+      Escape: ["Close details", () => this._closeDetails()],
+    });
+  }
+
+  close() {
+    clearTimeout(this._later);
+    this._search?.stop();
+    this.list.close();
+    this._stops.forEach((stop) => stop());
+  }
+
+  // What is shown
+
+  /** @param {string} words */
+  filter(words) {
+    this._field.value = words;
+    this._apply();
+  }
+
+  _typed() {
+    clearTimeout(this._later);
+    this._later = setTimeout(() => this._apply(), TYPING_MILLISECONDS);
+  }
+
+  /** @param {string} field @param {HTMLSelectElement} select */
+  _picked(field, select) {
+    const rest = this._field.value.replace(new RegExp(`(^|\\s)${field}:("[^"]*"|\\S+)`, "g"), "").trim();
+    this.filter(select.value ? `${rest} ${field}:${/\s/.test(select.value) ? `"${select.value}"` : select.value}`.trim() : rest);
+  }
+
+  _apply() {
+    this._search?.stop();
+    this._search = null;
+    const source = this._field.value;
+    const root = /(?:^|\s)is-root:(\S+)/.exec(source);
+    this._root = root?.[1] ?? "";
+    const filter = parseFilter(source.replace(/(^|\s)is-root:\S+/, " "));
+    if (!isEmpty(filter)) this._search = new Search(this.store, filter, () => this.rebuild());
+    this.list.following = true;
+    this.rebuild();
+    this.list.redraw();
+  }
+
+  toggleGroups() {
+    const chosen = this.store.byId(this._chosen);
+    this.grouped = !this.grouped;
+    this._groupButton.setAttribute("aria-pressed", String(this.grouped));
+    this._foldButton.disabled = !this.grouped;
+    this.rebuild();
+    this.list.redraw();
+    if (chosen) this._selectRow(chosen.n);
+    this.context.announce(this.grouped ? "by conversation" : "one after the other");
+  }
+
+  _fold() {
+    this._foldAll = !this._foldAll;
+    this._turned.clear();
+    this._foldButton.setAttribute("aria-pressed", String(this._foldAll));
+    this.rebuild();
+    this.list.redraw();
+  }
+
+  /** @param {string} root */
+  _isFolded(root) {
+    return this._foldAll !== this._turned.has(root);
+  }
+
+  _arrived() {
+    this._search?.update();
+    // By conversation, a new message moves its conversation down: not under the eyes of somebody who reads.
+    if (this.grouped && !this.list.following) {
+      this._news();
+      return;
+    }
+    const wait = this.store.size > MANY ? this._builtAt + this._pause - performance.now() : 0;
+    if (wait <= 0) this.rebuild(true);
+    else if (!this._waitingToBuild) {
+      this._waitingToBuild = true;
+      setTimeout(() => {
+        this._waitingToBuild = false;
+        if (!this.grouped || this.list.following) this.rebuild(true);
+      }, wait);
+    }
+  }
+
+  _waitingToBuild = false;
+
+  /** @param {boolean} [onlyNew] nothing else has changed since the last time */
+  rebuild(onlyNew = false) {
+    const begun = performance.now();
+    const dropped = this.store.first - this._first;
+    this._first = this.store.first;
+    this._next = this.store.next;
+    const found = this._found();
+    if (this.grouped) {
+      if (found === null && onlyNew) this._grouping.update();
+      else this._grouping.rebuild(found);
+      this._items = this._grouping.items;
+    } else if (found !== null) this._items = found;
+    else {
+      this._items = null;
+      if (dropped > 0) this.list.dropped(dropped);
+    }
+    this._builtAt = performance.now();
+    // Never more than a tenth of the time, however slow the machine is.
+    this._pause = Math.max(found === null ? 0 : MANY_MILLISECONDS, (this._builtAt - begun) * 10);
+    this._empty.hidden = this._next > this._first;
+    this._news();
+    this.list.refresh();
+  }
+
+  _pause = 0;
+
+  /** @returns {number[] | null} */
+  _found() {
+    if (this._root) {
+      const rows = this.store.conversations.get(this._root)?.rows ?? [];
+      const within = new Set(rows);
+      return this._search ? this._search.found().filter((n) => within.has(n)) : [...rows];
+    }
+    return this._search ? this._search.found() : null;
+  }
+
+  _news() {
+    const fresh = this.list.following ? 0 : this.store.next - (this.grouped ? this._next : this._seen);
+    if (this.list.following) this._seen = this.store.next;
+    this._newer.hidden = this.list.following;
+    this._newer.textContent = fresh > 0 ? `${fresh.toLocaleString("en")} new ↓` : "Newest ↓";
+    const total = this.store.size.toLocaleString("en");
+    const found = this._search ? this._search.count : this._root ? (this.store.conversations.get(this._root)?.rows.length ?? 0) : undefined;
+    const words = found === undefined ? `${total} messages` : `${found.toLocaleString("en")} of ${total}${this._search && !this._search.done ? "…" : ""}`;
+    if (this._count.textContent !== words) this._count.textContent = words;
+  }
+
+  _seen = 0;
+
+  _people() {
+    const names = [...this.context.state.roster.members.keys()].sort((a, b) => a.localeCompare(b));
+    const key = names.join("\n");
+    if (key === this._names) return;
+    this._names = key;
+    const value = this._who.value;
+    replace(this._who, el("option", { value: "" }, "Everybody"), names.map((name) => el("option", { value: name }, name.slice(0, 64))));
+    this._who.value = value;
+  }
+
+  _names = "-";
+
+  // One of them
+
+  /** @param {HTMLElement} element @param {Item} item */
+  _draw(element, item) {
+    if (typeof item === "number") {
+      const row = this.store.at(item);
+      if (!row) return;
+      const group = this.grouped ? this.store.conversations.get(row.root) : undefined;
+      drawRow(element, row, (group?.rows.length ?? 0) > 1, this.context.state.me.id);
+    } else {
+      const row = this.store.at(item.rows[0]);
+      if (row) drawHead(element, row, item.rows.length, this._isFolded(item.root), this.context.state.me.id);
+    }
+  }
+
+  /** @param {number} step */
+  _move(step) {
+    const length = this._items === null ? this._next - this._first : this._items.length;
+    this.list.select(this.list.selected < 0 ? length - 1 : this.list.selected + step);
+    const row = this._selectedRow();
+    if (!this._details.hidden && row) this._showDetails(row.n);
+  }
+
+  /** @param {number} index @param {Event} [event] */
+  _choose(index, event) {
+    const item = this._items === null ? this._first + index : this._items[index];
+    if (item === undefined) return;
+    if (typeof item !== "number" && event?.target instanceof Element && event.target.closest(".fold-mark")) {
+      this._turn(item.root);
+      return;
+    }
+    const row = this.store.at(typeof item === "number" ? item : item.rows[0]);
+    if (row) this.context.go("timeline", row.id);
+  }
+
+  /** @param {number} index @param {boolean} open */
+  _foldOne(index, open) {
+    const item = this._items?.[index];
+    const row = typeof item === "number" ? this.store.at(item) : undefined;
+    const root = typeof item === "object" ? item.root : row?.root;
+    if (root === undefined || !this.grouped || this._isFolded(root) === !open) return;
+    this._turn(root);
+    const head = this._items?.findIndex((each) => typeof each === "object" && each.root === root) ?? -1;
+    if (head >= 0) this.list.select(head);
+  }
+
+  /** @param {string} root */
+  _turn(root) {
+    if (this._turned.has(root)) this._turned.delete(root);
+    else this._turned.add(root);
+    this.list.following = false;
+    this.rebuild();
+    this.list.redraw();
+  }
+
+  /** The address names an envelope. @param {string[]} rest */
+  arrive(rest) {
+    const id = rest[0] ?? "";
+    this._chosen = id;
+    const row = id ? this.store.byId(id) : undefined;
+    if (!row) {
+      if (!id) this._hide();
+      return;
+    }
+    this._showDetails(row.n);
+    this._selectRow(row.n);
+  }
+
+  /** @param {number} n */
+  _selectRow(n) {
+    const index = this._indexOf(n);
+    if (index < 0) return;
+    if (index === this.list.selected) return;
+    this.list.select(index, { into: Math.abs(index - this.list.selected) > 20 ? "middle" : "view" });
+  }
+
+  /** @param {number} n */
+  _indexOf(n) {
+    if (this._items === null) return n - this._first;
+    const find = () => /** @type {Item[]} */ (this._items).findIndex((item) => item === n || (typeof item === "object" && item.rows[0] === n));
+    const index = find();
+    if (index >= 0) return index;
+    const row = this.store.at(n);
+    if (row && this.grouped && this._isFolded(row.root)) {
+      if (this._turned.has(row.root)) this._turned.delete(row.root);
+      else this._turned.add(row.root);
+    }
+    this.rebuild();
+    this.list.redraw();
+    return find();
+  }
+
+  /** @param {number} n */
+  _showDetails(n) {
+    const row = this.store.at(n);
+    if (!row) return;
+    this._chosen = row.id;
+    replace(
+      this._details,
+      envelopeDetails(row, this.context, {
+        jump: (id) => this.context.go("timeline", id),
+        close: () => this._closeDetails(),
+        filter: (words) => this.filter(words),
+      }),
+    );
+    this._details.scrollTop = 0;
+    if (this._details.hidden) {
+      this._details.hidden = false;
+      this.list.measure();
+    }
+  }
+
+  _hide() {
+    if (this._details.hidden) return;
+    this._details.hidden = true;
+    this._chosen = "";
+    this.list.measure();
+  }
+
+  _closeDetails() {
+    if (this._details.hidden) return;
+    this.context.go("timeline");
+    this.list.node.focus();
+  }
+
+  /** @param {"cause" | "effect"} way */
+  _jumpBy(way) {
+    const row = this.store.byId(this._chosen) ?? this._selectedRow();
+    if (!row) return;
+    const id = way === "cause" ? this.store.causesOf(row).find((each) => each.row)?.id : this.store.effectsOf(row.id)[0]?.id;
+    if (id) this.context.go("timeline", id);
+    else this.context.announce(way === "cause" ? "nothing is known to have caused it" : "it has led to nothing yet");
+  }
+
+  _selectedRow() {
+    const item = this._items === null ? this._first + this.list.selected : this._items[this.list.selected];
+    return item === undefined ? undefined : this.store.at(typeof item === "number" ? item : item.rows[0]);
+  }
+
+  _toEnd() {
+    this.list.selected = -1;
+    this.list.follow();
+    this.rebuild();
+  }
+}
+
+/** @type {[string, string][]} */
+const KINDS = [
+  ["", "Every kind"],
+  ["mcp/proposal", "Proposals"],
+  ["mcp/request", "Requests"],
+  ["mcp/response", "Responses"],
+  ["mcp/reject", "Rejections"],
+  ["chat", "Chat"],
+  ["reasoning", "Reasoning"],
+  ["capability", "Capabilities"],
+  ["space", "Invitations and removals"],
+  ["participant", "Control of members"],
+  ["stream", "Streams"],
+  ["system/presence", "Coming and going"],
+  ["system/error", "Refusals"],
+];
+
+registerView({
+  id: "timeline",
+  title: "Timeline",
+  icon: "timeline",
+  order: 20,
+  key: "t",
+  mount(outlet, context) {
+    const timeline = new Timeline(outlet, context);
+    return { unmount: () => timeline.close(), arrive: (rest) => timeline.arrive(rest) };
+  },
+});

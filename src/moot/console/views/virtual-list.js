@@ -1,0 +1,210 @@
+// @ts-check
+/**
+ * A list of any length, of which only what is in sight exists. All rows have one height, so the place of each
+ * is its number times that. Elements are used again; a listbox, so that arrows and screen readers go through it.
+ */
+import { el, freshId } from "../core/dom.js";
+
+// Rows above and below the window, so that scrolling does not show bare ground.
+const SPARE = 8;
+// Browsers give an element 33 million pixels at most; Firefox 17.
+const MOST_PIXELS = 16_000_000;
+
+/**
+ * @typedef {object} Source
+ * @property {() => number} length
+ * @property {(index: number) => any} at an item
+ * @property {(item: any) => number} stamp another number when it looks different
+ * @property {(element: HTMLElement, item: any, index: number) => void} draw into an empty element
+ * @property {(index: number, event: Event) => void} chosen by a click or Enter
+ * @property {(index: number, open: boolean) => void} folded by an arrow to the right or left
+ */
+
+export class VirtualList {
+  /** @param {string} label @param {Source} source */
+  constructor(label, source) {
+    this._source = source;
+    this._prefix = freshId("row");
+    this._inner = el("div", { class: "vl-inner", role: "presentation" });
+    this.node = el("div", { class: "vl", role: "listbox", tabindex: "0", "aria-label": label }, this._inner);
+    /** @type {Map<number, {element: HTMLElement, item: any, stamp: number}>} */
+    this._shown = new Map();
+    /** @type {HTMLElement[]} */
+    this._spare = [];
+    this.rowHeight = 34;
+    this._height = 0;
+    this.selected = -1;
+    /** Whether the newest stays in sight. */
+    this.following = true;
+    this.onFollow = () => {};
+    this._waiting = false;
+    this.node.addEventListener("scroll", () => this._scrolled(), { passive: true });
+    this.node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this._key(event));
+    this._inner.addEventListener("click", (/** @type {MouseEvent} */ event) => this._click(event));
+    this._sizes = new ResizeObserver(() => this.measure());
+    this._sizes.observe(this.node);
+  }
+
+  close() {
+    this._sizes.disconnect();
+  }
+
+  /** Read the row height from the stylesheet: it differs on a phone. */
+  measure() {
+    const height = parseFloat(getComputedStyle(this.node).getPropertyValue("--row-height")) || 34;
+    if (height !== this.rowHeight) {
+      this._forget();
+      // What was in sight stays in sight.
+      const top = (this.node.scrollTop / this.rowHeight) * height;
+      this.rowHeight = height;
+      this._size();
+      if (!this.following) this.node.scrollTop = top;
+    }
+    this._height = this.node.clientHeight;
+    this.refresh();
+  }
+
+  /** The items changed; called as often as you like, drawn once a frame. */
+  refresh() {
+    if (this._waiting) return;
+    this._waiting = true;
+    requestAnimationFrame(() => {
+      this._waiting = false;
+      this._draw();
+    });
+  }
+
+  /** Items look different: draw them anew. */
+  redraw() {
+    this._forget();
+    this.refresh();
+  }
+
+  /** So many items at the front are gone: what is in sight stays in sight. @param {number} count */
+  dropped(count) {
+    this._forget();
+    if (this.selected >= 0) this.selected -= count;
+    if (!this.following) this.node.scrollTop -= count * this.rowHeight;
+  }
+
+  follow() {
+    this.following = true;
+    this.onFollow();
+    this.refresh();
+  }
+
+  /** @param {number} index @param {{into?: "view" | "middle"}} [how] */
+  select(index, how = {}) {
+    const length = this._source.length();
+    if (length === 0) return;
+    this.selected = Math.max(0, Math.min(length - 1, index));
+    const top = this.selected * this.rowHeight;
+    const view = this.node.scrollTop;
+    if (how.into === "middle") this._scrollTo(top - this._height / 2);
+    else if (top < view) this._scrollTo(top);
+    else if (top + this.rowHeight > view + this._height) this._scrollTo(top + this.rowHeight - this._height);
+    this._mark();
+    this.refresh();
+  }
+
+  /** @param {number} top */
+  _scrollTo(top) {
+    this.following = false;
+    this._size();
+    this.node.scrollTop = Math.max(0, top);
+    this.onFollow();
+  }
+
+  _size() {
+    const pixels = Math.min(MOST_PIXELS, this._source.length() * this.rowHeight);
+    const height = `${pixels}px`;
+    if (this._inner.style.height !== height) this._inner.style.height = height;
+    return pixels;
+  }
+
+  _draw() {
+    const length = this._source.length();
+    const pixels = this._size();
+    if (this.following) this.node.scrollTop = pixels;
+    const top = this.following ? Math.max(0, pixels - this._height) : this.node.scrollTop;
+    const first = Math.max(0, Math.floor(top / this.rowHeight) - SPARE);
+    const last = Math.min(length, Math.ceil((top + this._height) / this.rowHeight) + SPARE);
+    for (const [index, shown] of this._shown) {
+      if (index >= first && index < last) continue;
+      this._shown.delete(index);
+      this._spare.push(shown.element);
+    }
+    for (let index = first; index < last; index += 1) this._place(index);
+    for (const element of this._spare.splice(SPARE * 2)) element.remove();
+    for (const element of this._spare) element.hidden = true;
+    this._mark();
+  }
+
+  /** @param {number} index */
+  _place(index) {
+    const item = this._source.at(index);
+    const stamp = this._source.stamp(item);
+    const shown = this._shown.get(index);
+    if (shown && shown.item === item && shown.stamp === stamp) return;
+    let element = shown?.element ?? this._spare.pop();
+    if (!element) {
+      element = el("div", { class: "vl-row", role: "option" });
+      this._inner.append(element);
+    }
+    element.hidden = false;
+    element.replaceChildren();
+    element.className = "vl-row";
+    element.id = `${this._prefix}-${index}`;
+    element.dataset.index = String(index);
+    element.style.transform = `translateY(${index * this.rowHeight}px)`;
+    element.setAttribute("aria-setsize", "-1");
+    element.setAttribute("aria-posinset", String(index + 1));
+    this._source.draw(element, item, index);
+    this._shown.set(index, { element, item, stamp });
+  }
+
+  _mark() {
+    for (const [index, shown] of this._shown) shown.element.setAttribute("aria-selected", String(index === this.selected));
+    if (this._shown.has(this.selected)) this.node.setAttribute("aria-activedescendant", `${this._prefix}-${this.selected}`);
+    else this.node.removeAttribute("aria-activedescendant");
+  }
+
+  _forget() {
+    for (const shown of this._shown.values()) this._spare.push(shown.element);
+    this._shown.clear();
+  }
+
+  _scrolled() {
+    const bottom = this.node.scrollHeight - this.node.clientHeight - this.node.scrollTop;
+    const following = bottom < this.rowHeight;
+    if (following !== this.following) {
+      this.following = following;
+      this.onFollow();
+    }
+    this.refresh();
+  }
+
+  /** @param {KeyboardEvent} event */
+  _key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor(this._height / this.rowHeight) - 1);
+    const at = this.selected < 0 ? this._source.length() - 1 : this.selected;
+    const next = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: this._source.length() - 1 }[event.key];
+    if (next !== undefined) this.select(this.selected < 0 && event.key.startsWith("Arrow") ? at : next);
+    else if (event.key === "Enter" || event.key === " ") {
+      if (this.selected >= 0) this._source.chosen(this.selected, event);
+    } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+      if (this.selected >= 0) this._source.folded(this.selected, event.key === "ArrowRight");
+    } else return;
+    if (event.key === "End") this.follow();
+    event.preventDefault();
+  }
+
+  /** @param {MouseEvent} event */
+  _click(event) {
+    const row = event.target instanceof Element ? event.target.closest(".vl-row") : null;
+    if (!(row instanceof HTMLElement) || row.dataset.index === undefined) return;
+    this.select(Number(row.dataset.index));
+    this._source.chosen(this.selected, event);
+  }
+}

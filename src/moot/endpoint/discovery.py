@@ -1,0 +1,219 @@
+"""From `xp://host` to a key and the relays where it is reached (XP 7.3; xp1, Discovery).
+
+    TXT _xprotocol.host  ┐
+                         ├→ one key, or nothing → pinned on first use → the announce of that very key
+    /.well-known/…       ┘
+
+TLS vouches for the well-known document, so it has to be there. A DNS record is looked for as well, and has to
+say the same if there is one. Whatever the two lead to (a relay, a catalogue) was written by a stranger and is
+followed only within `Reach`: no redirect, no private address, no more than so many bytes and seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from typing import Final
+from urllib.parse import urlsplit
+
+from moot.endpoint.addresses import is_loopback
+from moot.endpoint.fetching import BadDocument, Reach, check_url, fetch_json
+from moot.endpoint.resolving import Lookup, NoAnswer, Record, find_record
+from moot.errors import InvalidKey, MootError, UsageError
+from moot.identity.keys import sealing_point, verify_key
+from moot.protocol.operation import Json
+from moot.xprotocol.announcing import DISCOVERY_VERSION
+from moot.xprotocol.relay_auth import relay_address
+
+SCHEME: Final = "xp"
+WELL_KNOWN_PATH: Final = "/.well-known/xprotocol-endpoint"
+# Names, keys and three addresses. What lists sources may be long; nobody has a thousand.
+MAX_DOCUMENT_BYTES: Final = 64 << 10
+# RFC 1035.
+MAX_HOST_CHARS: Final = 253
+
+_LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?", re.ASCII)
+
+
+class Disagreement(MootError):
+    """Two places that have to name the same key do not; whichever is wrong, nothing is trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointName:
+    """A parsed `xp://host` or `xp://host:port`."""
+
+    host: str
+    port: int | None
+
+    def __str__(self) -> str:
+        return f"{SCHEME}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        return self.host == "localhost" or is_loopback(self.host)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """What the places agree on. `notes` are for people: what was looked for and not found."""
+
+    name: EndpointName
+    key: str
+    encryption_key: str | None
+    relays: tuple[str, ...]
+    schema_url: str | None
+    is_adapter: bool = False
+    has_record: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def parse_endpoint(text: str) -> EndpointName:
+    """Raises UsageError for what is no `xp://host`."""
+    wrong = UsageError(f"{text[:200]!r} is no endpoint; one looks like xp://weather.example.com")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise wrong from None
+    beyond = parts.path.rstrip("/") or parts.query or parts.fragment
+    if parts.scheme != SCHEME or not parts.hostname or beyond or "@" in parts.netloc or port == 0:
+        raise wrong
+    host = parts.hostname.rstrip(".")
+    if "[" in parts.netloc:
+        # Brackets hold an IPv6 address; without a zone, which means something on one machine only.
+        try:
+            host = str(IPv6Address("" if "%" in host else host))
+        except ValueError:
+            raise wrong from None
+    else:
+        try:
+            # RFC 5891: a name in any script has one spelling in ASCII.
+            host = host if host.isascii() else host.encode("idna").decode("ascii")
+        except UnicodeError:
+            raise wrong from None
+        if len(host) > MAX_HOST_CHARS or not all(_LABEL.fullmatch(label) for label in host.split(".")):
+            raise wrong
+    return EndpointName(host, port)
+
+
+def well_known_url(name: EndpointName, reach: Reach) -> str:
+    """Plain HTTP on this machine itself, where that is allowed at all; TLS everywhere else."""
+    scheme = "http" if name.is_local and reach.allow_private else "https"
+    return f"{scheme}://{name.authority}{WELL_KNOWN_PATH}"
+
+
+async def discover(endpoint: str, reach: Reach, lookup: Lookup) -> Discovered:
+    """Find an endpoint; nothing is remembered here (`known_endpoints` does that).
+
+    Raises UsageError for a bad name, and ForbiddenAddress, Unreachable, BadDocument, BadRecord, Disagreement.
+    """
+    name = parse_endpoint(endpoint)
+    notes: list[str] = []
+    record: Record | None = None
+    # An address has no records, and localhost no name server.
+    if not name.is_local and ":" not in name.host and not name.host.replace(".", "").isdecimal():
+        try:
+            record = await find_record(name.host, lookup)
+        except NoAnswer as fault:
+            notes.append(str(fault))
+    url = _place(name, record, reach)
+    small = Reach(
+        seconds=reach.seconds,
+        bytes=min(reach.bytes, MAX_DOCUMENT_BYTES),
+        allow_private=reach.allow_private,
+        ca_file=reach.ca_file,
+        resolve=reach.resolve,
+    )
+    document = await fetch_json(url, small)
+    if not isinstance(document, dict):
+        raise BadDocument(f"{url} is not a JSON object")
+    return _agreed(name, document, record, reach, url, notes)
+
+
+def _place(name: EndpointName, record: Record | None, reach: Reach) -> str:
+    if record is None or record.well_known is None:
+        return well_known_url(name, reach)
+    parts = check_url(record.well_known, reach)
+    if parts.hostname != name.host:
+        # DNS is not proven: it may not move the one place that is.
+        raise Disagreement(
+            f"the TXT record of {name} has the well-known document at another host ({parts.hostname})"
+        )
+    return record.well_known
+
+
+def _agreed(
+    name: EndpointName,
+    document: Mapping[str, Json],
+    record: Record | None,
+    reach: Reach,
+    url: str,
+    notes: list[str],
+) -> Discovered:
+    if document.get("version") != DISCOVERY_VERSION:
+        raise BadDocument(f"{url}: version is not {DISCOVERY_VERSION!r}, the only one spoken here")
+    key, sealing = _text(document, "public_key", url), document.get("encryption_key")
+    try:
+        verify_key(key)
+        if sealing is not None:
+            sealing_point(_text(document, "encryption_key", url))
+    except InvalidKey as fault:
+        raise BadDocument(f"{url}: {fault}") from None
+    if record is not None and record.key != key:
+        raise Disagreement(
+            f"DNS says that {name} is {record.key}, its well-known document says {key}: ask its operator, "
+            "or name the key itself with key: and relay:"
+        )
+    if record is not None and record.encryption_key not in (None, sealing):
+        raise Disagreement(f"DNS and the well-known document of {name} have different encryption keys")
+    relays = [_relay(_text(document, "endpoint", url), reach, url)]
+    if record is not None and record.relay is not None:
+        relays.insert(0, _relay(record.relay, reach, f"the TXT record of {name}"))
+    return Discovered(
+        name=name,
+        key=key,
+        encryption_key=sealing,
+        relays=tuple(dict.fromkeys(relays)),
+        schema_url=_schema_url(name, document.get("schema_url"), reach, notes),
+        is_adapter=document.get("adapter") is True,
+        has_record=record is not None,
+        notes=tuple(notes),
+    )
+
+
+def _relay(url: str, reach: Reach, where: str) -> str:
+    try:
+        address = relay_address(url)
+    except UsageError as fault:
+        raise BadDocument(f"{where}: {fault}") from None
+    if not address.startswith("wss://") and not reach.allow_private:
+        raise BadDocument(f"{where}: the relay {url[:200]!r} has to begin with wss://")
+    return url
+
+
+def _schema_url(name: EndpointName, url: Json, reach: Reach, notes: list[str]) -> str | None:
+    if not isinstance(url, str) or not url:
+        return None
+    try:
+        if check_url(url, reach).hostname != name.host:
+            raise BadDocument(f"schema_url leads away from {name.host}")
+    except BadDocument as fault:
+        # Not the end: the key itself can be asked for its catalogue.
+        notes.append(f"schema_url is not used: {fault}")
+        return None
+    return url
+
+
+def _text(document: Mapping[str, Json], member: str, url: str) -> str:
+    value = document.get(member)
+    if not isinstance(value, str) or len(value) > 2_048:
+        raise BadDocument(f"{url}: {member} is missing, or no text")
+    return value

@@ -1,0 +1,8 @@
+"""Progressive automation: decisions become rules, safely (MEW 1, 2.1, 9.2, 9.4; MCPx 2.1, 9.4; D-28, D-92).
+
+    journal ─▶ ledger ─▶ learning ─▶ suggestion ──a person accepts──▶ rule ─▶ verdict on the next proposal
+                  ▲                     │ back-test, bound, near misses           │
+                  └──── shadow, trip-wires, budgets ◀─────────────────────────────┘
+
+Everything here but `journal` is pure: told the time, told what is known, it opens and sends nothing.
+"""

@@ -1,0 +1,117 @@
+"""What rules would have done to the decisions that people took, and what they would just have missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from moot.protocol.operation import Json
+from moot.trust.ledger import Decision
+from moot.trust.rules import Rule, Verdict, evaluate
+
+# Shown of each kind; the rest are counted.
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A decision outside a rule by one part only."""
+
+    proposal: str
+    decision: str
+    part: str
+
+    def as_json(self) -> dict[str, Json]:
+        return {"proposal": self.proposal, "decision": self.decision, "part": self.part}
+
+
+@dataclass(frozen=True, slots=True)
+class BackTest:
+    """A rule over a whole history, without its limits: what it would have decided, and who would not agree.
+
+    `undecided` were withdrawn or expired, `automated` were decided by a rule already.
+    """
+
+    history: int
+    covered: int
+    agreements: int
+    conflicts: tuple[str, ...]
+    undecided: int
+    automated: int
+    near_misses: tuple[NearMiss, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "history": self.history,
+            "covered": self.covered,
+            "agreements": self.agreements,
+            "conflicts": list(self.conflicts),
+            "undecided": self.undecided,
+            "automated": self.automated,
+            "near_misses": [near.as_json() for near in self.near_misses],
+        }
+
+
+def back_test(rule: Rule, decisions: Iterable[Decision]) -> BackTest:
+    """The rule over every decision there is, each judged at the time when it was proposed."""
+    history = covered = agreements = undecided = automated = 0
+    conflicts: list[str] = []
+    near: dict[tuple[str, str], NearMiss] = {}
+    for decision in decisions:
+        if decision.how == "open":
+            continue
+        history += 1
+        misfits = rule.misfits(decision.case, decision.case.at)
+        lesson = decision.lesson
+        if misfits:
+            if len(misfits) == 1 and lesson is not None:
+                # One of each part and each way is shown before a second one.
+                near.setdefault((misfits[0], lesson), NearMiss(decision.id, lesson, misfits[0]))
+            continue
+        covered += 1
+        if decision.automated:
+            automated += 1
+        elif lesson is None:
+            undecided += 1
+        elif lesson == rule.decision:
+            agreements += 1
+        else:
+            conflicts.append(decision.id)
+    # Rejections first: they show where the line was drawn.
+    misses = sorted(near.values(), key=lambda miss: miss.decision != "reject")[:SHOWN]
+    return BackTest(history, covered, agreements, tuple(conflicts), undecided, automated, tuple(misses))
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """All rules together over a history: how many they decide, how often people had decided otherwise."""
+
+    decided: int
+    automatic: int
+    agreements: int
+    conflicts: tuple[tuple[str, Verdict], ...]
+
+    @property
+    def share(self) -> float:
+        return self.automatic / self.decided if self.decided else 0.0
+
+
+def replay(rules: Sequence[Rule], decisions: Iterable[Decision]) -> Replay:
+    """First match wins, as it would live; limits of count and presence are left out."""
+    decided = automatic = agreements = 0
+    conflicts: list[tuple[str, Verdict]] = []
+    for decision in decisions:
+        lesson = decision.lesson
+        if lesson is None:
+            continue
+        decided += 1
+        present = {name for rule in rules for name in rule.limits.while_present}
+        verdict = evaluate(rules, decision.case, decision.case.at, present)
+        if verdict.decision == "ask":
+            continue
+        automatic += 1
+        if verdict.decision == lesson:
+            agreements += 1
+        else:
+            conflicts.append((decision.id, verdict))
+    return Replay(decided, automatic, agreements, tuple(conflicts))

@@ -1,0 +1,68 @@
+"""How sure one may be after n decisions: bounds that say what silence does not prove.
+
+No rejection among n decisions does not mean that none will come. The share of rejections that would still
+leave such a history with a chance of 5 % is about 3/n ("rule of three"); Clopper and Pearson's interval is
+the exact form of it, and holds when there were some rejections, too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+# The chance that the truth is worse than the bound.
+DOUBT: Final = 0.05
+
+
+def upper_bound(bad: int, total: int, *, doubt: float = DOUBT) -> float:
+    """The share of bad ones that is exceeded only with the chance `doubt`, after `bad` of `total`.
+
+    One-sided Clopper-Pearson; 1.0 when nothing was seen.
+    """
+    if total <= 0 or bad >= total:
+        return 1.0
+    if bad == 0:
+        return float(1.0 - doubt ** (1.0 / total))
+    low, high = bad / total, 1.0
+    # 60 halvings are more than a double has digits.
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _at_most(bad, total, middle) > doubt:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _at_most(bad: int, total: int, share: float) -> float:
+    """The chance of at most `bad` among `total`, each bad with this share."""
+    if share >= 1.0:
+        return 0.0
+    logs = (
+        math.lgamma(total + 1)
+        - math.lgamma(i + 1)
+        - math.lgamma(total - i + 1)
+        + i * math.log(share)
+        + (total - i) * math.log1p(-share)
+        for i in range(bad + 1)
+    )
+    return math.fsum(math.exp(value) for value in logs)
+
+
+def needed_for(share: float, chance: float) -> int:
+    """How many in a row it takes until luck alone explains them with at most this chance.
+
+    `share` is how often one of them would come out this way if there were nothing behind it.
+    """
+    if share <= 0.0:
+        return 1
+    if share >= 1.0:
+        raise ValueError("what always comes out this way proves nothing, however often")
+    return math.ceil(math.log(chance) / math.log(share))
+
+
+def percent(share: float) -> str:
+    """A bound in words, never rounded down: 0.2589 is "26 %", 0.0001 is "0.1 %"."""
+    if share >= 0.095:
+        return f"{min(100, math.ceil(share * 100))} %"
+    return f"{math.ceil(share * 1000) / 10:g} %"

@@ -1,0 +1,153 @@
+"""What a rule can ask for beyond capability patterns: ranges, exact values, hours, before and after.
+
+Capabilities know none of these, so a rule that has one never turns into a grant.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+
+DAY_MINUTES: Final = 24 * 60
+_CLOCK: Final = re.compile(
+    r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)(?: ([A-Za-z0-9_+/-]{1,64}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `low` to `high`, both included. Two whole bounds admit whole numbers only.
+
+    `100.00000000000000001` is read as 100.0 and still no whole number here: what was agreed to is 100.
+    """
+
+    low: float
+    high: float
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def admits(self, value: Json) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if self.whole and not isinstance(value, int):
+            return False
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """A time of day, from minute to minute, both included; past midnight when it ends before it starts."""
+
+    start: int
+    end: int
+    zone: str = "UTC"
+
+    def admits(self, moment: float) -> bool:
+        minute = minute_of_day(moment, self.zone)
+        if self.start <= self.end:
+            return self.start <= minute <= self.end
+        return minute >= self.start or minute <= self.end
+
+    def __str__(self) -> str:
+        clock = f"{self.start // 60:02}:{self.start % 60:02}-{self.end // 60:02}:{self.end % 60:02}"
+        return clock if self.zone == "UTC" else f"{clock} {self.zone}"
+
+
+def read_hours(text: Json) -> Hours:
+    """`09:00-17:00`, or with a zone `09:00-17:00 Europe/Berlin`; raises UsageError."""
+    found = _CLOCK.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise UsageError('must be two times of day, as in "09:00-17:00" or "09:00-17:00 Europe/Berlin"')
+    zone = found[5] or "UTC"
+    try:
+        _zone(zone)
+    except (KeyError, ValueError, OSError):
+        raise UsageError(f"{zone!r} is no time zone that this machine knows; leave it away for UTC") from None
+    return Hours(int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4]), zone)
+
+
+def minute_of_day(moment: float, zone: str = "UTC") -> int:
+    if zone == "UTC":
+        return int(moment // 60) % DAY_MINUTES
+    local = datetime.fromtimestamp(moment, _zone(zone))
+    return local.hour * 60 + local.minute
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
+
+
+def read_moment(value: Json) -> float:
+    """A moment in YAML (a date, or an RFC 3339 text) as seconds since 1970; raises UsageError."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise UsageError("must be a moment such as 2026-01-31T12:00:00Z") from None
+    if not isinstance(value, datetime):
+        raise UsageError("must be a moment such as 2026-01-31T12:00:00Z")
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    moment: float = value.timestamp()
+    return moment
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two JSON values are the same, types included: 1 is not true, and not 1.0."""
+    return canonical(one) == canonical(other)
+
+
+def canonical(value: Json) -> bytes:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        # An integer of more than 64 bits: equal only to the very same digits.
+        return repr(_sorted(value)).encode(errors="surrogatepass")
+
+
+def _sorted(value: Json) -> Json:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(inner) for inner in value] if isinstance(value, list) else value
+
+
+# Of a text that a wildcard takes. A backslash and a percent sign can hide a slash or dots from us and show
+# them to whoever runs the tool; controls, formats and private characters can hide anything from people.
+_HIDING: Final = frozenset("\\%")
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text means what it shows: no dots that climb, no escapes, nothing invisible or look-alike.
+
+    Wildcards of an approving rule take plain texts only. Characters that turn into others when normalised
+    (full-width slashes, ligatures, combining accents that have a letter of their own) are not plain.
+    """
+    if text.isascii():
+        if not text.isprintable() or not _HIDING.isdisjoint(text):
+            return False
+    elif (
+        not _HIDING.isdisjoint(text)
+        or unicodedata.normalize("NFKC", text) != text
+        or any(unicodedata.category(char) in _UNSEEN for char in text)
+    ):
+        return False
+    if "/" not in text:
+        return text not in (".", "..")
+    # One slash too many is another way to hide a segment; a URL has two behind its scheme, a folder one last.
+    inner = text.split("://", 1)[-1].removeprefix("/").removesuffix("/").split("/")
+    return not any(segment in ("", ".", "..") for segment in inner)

@@ -1,0 +1,91 @@
+"""Whether a rule that a person edited takes no more than the one that was suggested. Unprovable is no."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moot.protocol.operation import Json
+from moot.protocol.patterns import covers, read_capability
+from moot.trust.conditions import Hours, same
+from moot.trust.rules import Rule
+
+
+def wider_in(edited: Rule, suggested: Rule) -> str | None:
+    """The first part in which the edited rule may take more; None: it takes less, or the same."""
+    if edited.decision != suggested.decision:
+        return "decision"
+    if not covers(read_capability(_patterns(suggested)), read_capability(_patterns(edited))):
+        return "proposer, to, method, tool or arguments"
+    # Nobody addressed, which a capability cannot say, is neither somebody nor anybody.
+    if suggested.to is not None and (edited.to is None or bool(edited.to) != bool(suggested.to)):
+        return "to"
+    if edited.extra_arguments and not suggested.extra_arguments:
+        return "extra_arguments"
+    # What a closed rule names, it admits: a name more is an argument more.
+    if not suggested.extra_arguments and _named(edited) - _named(suggested):
+        return "arguments"
+    for path, span in suggested.range.items():
+        other = edited.range.get(path)
+        if other is None or other.low < span.low or other.high > span.high or span.whole > other.whole:
+            return f"range of {'.'.join(path)}"
+    for name, value in suggested.equals.items():
+        if name not in edited.equals or not same(edited.equals[name], value):
+            return f"equals of {name}"
+    return _later_or_oftener(edited, suggested)
+
+
+def _later_or_oftener(edited: Rule, suggested: Rule) -> str | None:
+    if suggested.hours is not None and not _within(edited.hours, suggested.hours):
+        return "hours"
+    if suggested.after is not None and (edited.after is None or edited.after < suggested.after):
+        return "after"
+    if suggested.before is not None and (edited.before is None or edited.before > suggested.before):
+        return "before"
+    mine, theirs = edited.limits, suggested.limits
+    # Not as rates: ten an hour is less than 240 a day, which may all come at once.
+    if theirs.count is not None and (
+        mine.count is None or mine.count > theirs.count or mine.seconds < theirs.seconds
+    ):
+        return "limits.count"
+    if theirs.expires is not None and (mine.expires is None or mine.expires > theirs.expires):
+        return "limits.expires"
+    if not set(theirs.while_present) <= set(mine.while_present):
+        return "limits.while_present"
+    return "limits.check" if mine.check < theirs.check else None
+
+
+def _patterns(rule: Rule) -> dict[str, Json]:
+    parts = {"proposer": rule.proposer, "method": rule.method, "tool": rule.tool}
+    view: dict[str, Json] = {key: value for key, value in parts.items() if value is not None}
+    if rule.arguments:
+        view["arguments"] = dict(rule.arguments)
+    source: dict[str, Json] = {"kind": "mcp/request", "payload": view}
+    if rule.to:
+        source["to"] = list(rule.to)
+    return source
+
+
+def _named(rule: Rule) -> set[tuple[str, ...]]:
+    found = set(_paths(rule.arguments, ()))
+    return found | set(rule.range) | {(name,) for name in rule.equals}
+
+
+def _paths(arguments: Mapping[str, Json], above: tuple[str, ...]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, inner in arguments.items():
+        here = (*above, name)
+        found += _paths(inner, here) if isinstance(inner, dict) else [here]
+    return found
+
+
+def _within(inner: Hours | None, outer: Hours) -> bool:
+    if inner is None or inner.zone != outer.zone:
+        return False
+    minutes = range(24 * 60)
+    return all(_has(outer, minute) for minute in minutes if _has(inner, minute))
+
+
+def _has(hours: Hours, minute: int) -> bool:
+    if hours.start <= hours.end:
+        return hours.start <= minute <= hours.end
+    return minute >= hours.start or minute <= hours.end

@@ -1,0 +1,330 @@
+"""Rules: ordered, each a pattern with a decision, limits and where it came from.
+
+A rule looks at five parts of a proposal: proposer, to, method, tool and arguments. Their patterns are those
+of capabilities (`moot.protocol.patterns`). `evaluate` goes through the rules in order:
+
+    does not match, expired          next rule
+    matches, suspended               ask, and say why
+    matches, a limit is used up      ask, and say which (a wider rule below must not undo a limit)
+    matches                          its decision, but rejecting beats approving at the same width
+    none                             ask
+
+An approving rule is *closed*: arguments that it does not name keep it from matching (`extra_arguments: true`
+opens it), so does anything else in the params, and its wildcards take plain texts only (`is_plain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capability
+from moot.protocol.patterns.globs import glob
+from moot.protocol.patterns.matching import Fields, Node, NotText, OneOf, Pattern, Regex, Text
+from moot.trust.cases import Case, Path, shown_path
+from moot.trust.conditions import Hours, Range, is_plain, same
+
+Decide = Literal["approve", "reject", "ask"]
+DECISIONS: Final = ("approve", "reject", "ask")
+_PARTS: Final = ("proposer", "method", "tool", "arguments")
+_NO_COUNTS: Final[Mapping[str, Sequence[float]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a rule may go. `count` acts in `seconds`; `check` is the share left to people anyway."""
+
+    count: int | None = None
+    seconds: float = 3600.0
+    expires: float | None = None
+    while_present: tuple[str, ...] = ()
+    check: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a rule came from: a suggestion, who accepted it, when."""
+
+    suggestion: str | None = None
+    accepted_by: str | None = None
+    accepted: float | None = None
+
+
+NO_LIMITS: Final = Limits()
+NO_ORIGIN: Final = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. Raises InvalidPattern when a pattern cannot be read.
+
+    `to` None is whoever is addressed, () a proposal that names no host. `range` holds paths of arguments,
+    `equals` whole arguments that must be exactly this JSON.
+    """
+
+    name: str
+    decision: Decide
+    proposer: Json = None
+    to: tuple[str, ...] | None = None
+    method: Json = None
+    tool: Json = None
+    arguments: Mapping[str, Json] = field(default_factory=dict)
+    range: Mapping[Path, Range] = field(default_factory=dict)
+    equals: Mapping[str, Json] = field(default_factory=dict)
+    hours: Hours | None = None
+    after: float | None = None
+    before: float | None = None
+    extra_arguments: bool = False
+    limits: Limits = NO_LIMITS
+    origin: Origin = NO_ORIGIN
+    words: str = ""
+    _pattern: Pattern = field(init=False, repr=False, compare=False)
+    _nodes: Mapping[str, Node] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = {"proposer": self.proposer, "method": self.method, "tool": self.tool}
+        view: dict[str, Json] = {key: value for key, value in parts.items() if value is not None}
+        if self.arguments:
+            view["arguments"] = dict(self.arguments)
+        source: dict[str, Json] = {"kind": "mcp/request", "payload": view}
+        if self.to:
+            source["to"] = list(self.to)
+        pattern = read_capability(source).patterns[0]
+        object.__setattr__(self, "_pattern", pattern)
+        object.__setattr__(self, "_nodes", dict(pattern.payload.literal) if pattern.payload else {})
+
+    @property
+    def careful(self) -> bool:
+        """Approving takes no more than was said; to reject or ask, a rule may see through tricks."""
+        return self.decision == "approve"
+
+    def matches(self, case: Case, now: float) -> bool:
+        return next(self._misfits(case, now), None) is None
+
+    def misfits(self, case: Case, now: float) -> tuple[str, ...]:
+        """What of the proposal does not fit, in words that begin with the part; empty when it matches."""
+        return tuple(self._misfits(case, now))
+
+    def _misfits(self, case: Case, now: float) -> Iterator[str]:
+        nodes = self._nodes
+        for part, value in (("tool", case.tool), ("proposer", case.proposer), ("method", case.method)):
+            if part in nodes and not admits(nodes[part], value, careful=self.careful):
+                yield part
+        if not self._addressed(case.to):
+            yield "to"
+        yield from self._misfitting_arguments(case)
+        if self.careful and case.stray:
+            yield from case.stray
+        if self.hours is not None and not self.hours.admits(now):
+            yield "hours"
+        if self.after is not None and now < self.after:
+            yield "after"
+        if self.before is not None and now >= self.before:
+            yield "before"
+
+    def is_of(self, proposer: str) -> bool:
+        """Whether it is about what this member proposes, by its patterns."""
+        node = self._nodes.get("proposer")
+        return node is None or node.matches(proposer)
+
+    def is_at(self, host: str) -> bool:
+        """Whether it is about what this host may be asked for; without a host named, any may be."""
+        return not self.to or any(glob(name).matches(host) for name in self.to)
+
+    def _addressed(self, to: tuple[str, ...]) -> bool:
+        if self.to is None:
+            return True
+        if not self.to or not to:
+            return not self.to and not to
+        globs = self._pattern.to or ()
+        return all(
+            any(
+                g.matches(name) and (not self.careful or g.literal is not None or is_plain(name))
+                for g in globs
+            )
+            for name in to
+        )
+
+    def _misfitting_arguments(self, case: Case) -> Iterator[str]:
+        node = self._nodes.get("arguments")
+        if isinstance(node, Fields):
+            for name, inner in node.literal:
+                if name not in case.arguments or not admits(
+                    inner, case.arguments[name], careful=self.careful
+                ):
+                    yield f"arguments.{name}"
+            if node.searches and not Fields((), node.searches).matches(dict(case.arguments)):
+                yield "arguments"
+        for path, span in self.range.items():
+            if not span.admits(_at(case.arguments, path)):
+                yield f"range.{shown_path(path)}"
+        for name, value in self.equals.items():
+            if name not in case.arguments or not same(case.arguments[name], value):
+                yield f"equals.{name}"
+        if self.careful and not self.extra_arguments:
+            yield from (f"extra argument {shown_path(path)}" for path in self.unnamed(case.arguments))
+
+    def argument(self, name: str) -> Node | None:
+        """The pattern of one argument, None when only ranges and exact values say something about it."""
+        node = self._nodes.get("arguments")
+        return dict(node.literal).get(name) if isinstance(node, Fields) else None
+
+    def unnamed(self, arguments: Mapping[str, Json]) -> Iterator[Path]:
+        """The arguments that the rule says nothing about."""
+        node = self._nodes.get("arguments")
+        named = dict(node.literal) if isinstance(node, Fields) else {}
+        spans = {path[0]: path for path in self.range}
+        for name, value in arguments.items():
+            if name in self.equals:
+                continue
+            if name not in named and name not in spans:
+                yield (name,)
+            elif isinstance(value, dict):
+                yield from self._unnamed_within(value, named.get(name), (name,))
+
+    def _unnamed_within(self, value: Mapping[str, Json], node: Node | None, path: Path) -> Iterator[Path]:
+        options = node.alternatives if isinstance(node, OneOf) else (node,)
+        named = {n: i for option in options if isinstance(option, Fields) for n, i in option.literal}
+        for name, inner in value.items():
+            here = (*path, name)
+            ranged = any(span[: len(here)] == here for span in self.range)
+            if name not in named and not ranged:
+                yield here
+            elif isinstance(inner, dict):
+                yield from self._unnamed_within(inner, named.get(name), here)
+
+    def width(self) -> tuple[tuple[str, int], ...]:
+        """How wide each part is: 0 one value, 1 several, 2 a pattern or range, 3 anything."""
+        ranks = {part: _rank(self._nodes.get(part)) for part in _PARTS[:3]}
+        addressed = 3 if self.to is None else int(len(self.to) > 1)
+        ranks["to"] = 2 if any(glob(name).literal is None for name in self.to or ()) else addressed
+        node = self._nodes.get("arguments")
+        if isinstance(node, Fields):
+            ranks |= {f"arguments.{name}": _rank(inner) for name, inner in node.literal}
+            ranks |= {f"arguments.{search.key}": 3 for search in node.searches}
+        ranks |= {f"arguments.{shown_path(path)}": 2 for path in self.range}
+        ranks |= {f"arguments.{name}": 0 for name in self.equals}
+        if self.hours is not None:
+            ranks["hours"] = 2
+        return tuple(sorted(ranks.items()))
+
+
+def _at(arguments: Mapping[str, Json], path: Path) -> Json:
+    value: Json = arguments
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return None
+        value = value[key]
+    return value
+
+
+def admits(node: Node, value: Json, *, careful: bool = True) -> bool:
+    """As capabilities match; in an approving rule a wildcard takes no text that is not plain."""
+    if not careful:
+        return node.matches(value)
+    match node:
+        case OneOf():
+            return any(admits(inner, value) for inner in node.alternatives)
+        case Fields():
+            return node.matches(value) and all(admits(inner, value[name]) for name, inner in node.literal)
+        case Text():
+            if node.glob.literal is None and not node.glob.lone and isinstance(value, str):
+                return node.matches(value) and is_plain(value)
+        case NotText():
+            return node.matches(value) and isinstance(value, str) and is_plain(value)
+    return node.matches(value)
+
+
+def _rank(node: Node | None) -> int:
+    match node:
+        case None:
+            return 3
+        case Text():
+            return 0 if node.glob.literal is not None else 3 if node.glob.lone else 2
+        case OneOf():
+            return max(1, *(_rank(inner) for inner in node.alternatives))
+        case Regex() | NotText():
+            return 2
+        case Fields():
+            ranks = [_rank(inner) for _, inner in node.literal]
+            return 3 if node.searches else max(ranks, default=3)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do with a proposal, by which rule, and why in words."""
+
+    decision: Decide
+    rule: Rule | None
+    why: str
+
+
+def evaluate(
+    rules: Sequence[Rule],
+    case: Case,
+    now: float,
+    presence: Collection[str] = (),
+    counts: Mapping[str, Sequence[float]] = _NO_COUNTS,
+    *,
+    suspended: Mapping[str, str] | None = None,
+    me: str | None = None,
+    draw: float = 1.0,
+) -> Verdict:
+    """The first rule that matches decides; `ask` when none does, or when its limits say so.
+
+    `presence` are the members who are here, `counts` the moments at which each rule acted, `suspended` why a
+    rule is, `me` who would decide (nobody approves their own), `draw` a fresh random number below 1 for the
+    share that is left to people (1.0: none).
+    """
+    for position, rule in enumerate(rules):
+        expires = rule.limits.expires
+        if (expires is not None and now >= expires) or not rule.matches(case, now):
+            continue
+        if suspended and rule.name in suspended:
+            return Verdict("ask", rule, f"rule {rule.name} is suspended: {suspended[rule.name]}")
+        if rule.decision == "approve":
+            stricter = _rejecting_as_wide(rules[position + 1 :], rule, case, now)
+            if stricter is not None:
+                why = f"rule {stricter.name} rejects, and is as wide as {rule.name}, which would approve"
+                return Verdict("reject", stricter, why)
+            if case.proposer == me:
+                return Verdict("ask", rule, "nobody approves their own proposal")
+        if rule.decision == "ask":
+            return Verdict("ask", rule, f"rule {rule.name} says that people decide")
+        spent = _spent(rule, now, presence, counts)
+        if spent:
+            return Verdict("ask", rule, f"rule {rule.name} matches, but {spent}")
+        if draw < rule.limits.check:
+            return Verdict("ask", rule, f"rule {rule.name} matches; this one is left to people as a check")
+        return Verdict(rule.decision, rule, f"rule {rule.name} matches")
+    return Verdict("ask", None, "no rule matches")
+
+
+def _rejecting_as_wide(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:
+    for rule in rules:
+        alive = rule.limits.expires is None or now < rule.limits.expires
+        if (
+            rule.decision == "reject"
+            and alive
+            and rule.width() == approving.width()
+            and rule.matches(case, now)
+        ):
+            return rule
+    return None
+
+
+def _spent(
+    rule: Rule, now: float, presence: Collection[str], counts: Mapping[str, Sequence[float]]
+) -> str | None:
+    limits = rule.limits
+    missing = [name for name in limits.while_present if name not in presence]
+    if missing:
+        return f"{missing[0]} is not here"
+    if limits.count is not None:
+        used = sum(1 for at in counts.get(rule.name, ()) if now - limits.seconds < at <= now)
+        if used >= limits.count:
+            return f"it has acted {used} times in {limits.seconds:g} seconds, which is all it may"
+    return None

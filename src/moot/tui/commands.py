@@ -1,0 +1,169 @@
+"""The slash commands: every operation of a space, and those of the terminal itself, in one table.
+
+An operation is defined once, in `moot.tui.operations`; here come those that only a screen has: filters,
+themes, panes, the reason of a refusal. Approving is one of them: it asks first, with everything in sight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from moot.errors import UsageError
+from moot.tui.operations import OPERATIONS
+from moot.tui.operations.operation import Answer, Operation, Run, Seat
+
+PANES: Final = ("timeline", "approvals", "people", "thoughts", "streams", "chats")
+
+
+class Terminal(Protocol):
+    """What commands of the terminal itself need of it."""
+
+    def leave(self) -> None: ...
+    def filter_by(self, text: str) -> None: ...
+    def use_theme(self, name: str) -> None: ...
+    def open_pane(self, name: str) -> None: ...
+    def ask_to_approve(self, named: str, to: str | None) -> None: ...
+    def look_at(self, named: str) -> None: ...
+    def look_at_stream(self, named: str) -> None: ...
+    def why(self, named: str | None) -> Sequence[str]: ...
+    def show_help(self, command: str | None) -> None: ...
+
+
+def table(terminal: Terminal, more: Iterable[Operation] = ()) -> dict[str, Operation]:
+    """All commands by name, in the order of the help."""
+    own = _own(terminal)
+    # Where a screen has a command of its own, it is that one.
+    commands = {operation.name: operation for operation in OPERATIONS}
+    return commands | {operation.name: operation for operation in (*more, *own)}
+
+
+def parse(line: str, commands: dict[str, Operation]) -> tuple[Operation, argparse.Namespace]:
+    """The operation that a line behind its slash means, and its arguments; raises UsageError."""
+    try:
+        words = shlex.split(line)
+    except ValueError as fault:
+        raise UsageError(f"{fault}: put quotes around texts with spaces, and close them") from None
+    name, *rest = words or ["help"]
+    operation = commands.get(name)
+    if operation is None:
+        # Abbreviations are for Tab: /k is not to remove anybody.
+        like = ", ".join(f"/{each}" for each in commands if each.startswith(name[:2]))
+        raise UsageError(
+            f"there is no /{name}: {f'there is {like}' if like else '/help lists what there is'}"
+        )
+    return operation, operation.slash_parser().parse_args(rest)
+
+
+def _own(terminal: Terminal) -> tuple[Operation, ...]:
+    def to(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("members", nargs="*", metavar="NAME", help="nobody in particular without one")
+
+    async def set_to(seat: Seat, chosen: argparse.Namespace) -> Answer:
+        seat.default_to = tuple(chosen.members)
+        whom = ", ".join(chosen.members) or "nobody in particular"
+        return Answer({"to": chosen.members}, [f"your chat is for {whom}"])
+
+    def approve(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("proposal", metavar="ID", help="its number, its id, or the beginning of it")
+        parser.add_argument("--to", metavar="NAME", help="who shall do it, for a proposal that names nobody")
+
+    rows: tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None], Run], ...] = (
+        (
+            "approve",
+            "look at a proposal in full, and approve it",
+            approve,
+            _does(lambda chosen: terminal.ask_to_approve(chosen.proposal, chosen.to)),
+        ),
+        ("to", "whom your chat is for from now on", to, set_to),
+        (
+            "filter",
+            "show only some of the timeline: from:NAME kind:KIND words, - before one excludes",
+            _words("conditions", "CONDITION", "all of it without one"),
+            _does(lambda chosen: terminal.filter_by(shlex.join(chosen.conditions))),
+        ),
+        (
+            "look",
+            "open an envelope in full",
+            _one("envelope", "ID", "its id, or the beginning of it"),
+            _does(lambda chosen: terminal.look_at(chosen.envelope)),
+        ),
+        (
+            "why",
+            "why something was refused, and what to do about it",
+            _perhaps("envelope", "ID", "what was refused, or the refusal; the latest without one"),
+            _tells(lambda chosen: terminal.why(chosen.envelope)),
+        ),
+        (
+            "tail",
+            "what a stream says, as it says it",
+            _one("stream", "ID", "its id, or the beginning of it"),
+            _does(lambda chosen: terminal.look_at_stream(chosen.stream)),
+        ),
+        (
+            "pane",
+            f"go to a pane: {', '.join(PANES)}",
+            _choice("pane", PANES),
+            _does(lambda chosen: terminal.open_pane(chosen.pane)),
+        ),
+        (
+            "theme",
+            "how it looks; Tab shows the names",
+            _one("theme", "NAME", "such as moot-light or moot-contrast"),
+            _does(lambda chosen: terminal.use_theme(chosen.theme)),
+        ),
+        (
+            "help",
+            "the keys and commands, or how one command is used",
+            _perhaps("command", "COMMAND", "which"),
+            _does(lambda chosen: terminal.show_help(chosen.command)),
+        ),
+        ("quit", "leave", _nothing, _does(lambda _: terminal.leave())),
+        ("exit", "leave", _nothing, _does(lambda _: terminal.leave())),
+    )
+    return tuple(
+        Operation(name=name, help=help, arguments=arguments, run=run, only_joined=True)
+        for name, help, arguments, run in rows
+    )
+
+
+def _does(act: Callable[[argparse.Namespace], None]) -> Run:
+    async def run(_: Seat, chosen: argparse.Namespace) -> Answer:
+        act(chosen)
+        return Answer(None)
+
+    return run
+
+
+def _tells(ask: Callable[[argparse.Namespace], Sequence[str]]) -> Run:
+    async def run(_: Seat, chosen: argparse.Namespace) -> Answer:
+        return Answer(None, ask(chosen))
+
+    return run
+
+
+def _nothing(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def _one(dest: str, metavar: str, help: str) -> Callable[[argparse.ArgumentParser], None]:
+    return lambda parser: _add(parser, dest, metavar=metavar, help=help)
+
+
+def _perhaps(dest: str, metavar: str, help: str) -> Callable[[argparse.ArgumentParser], None]:
+    return lambda parser: _add(parser, dest, nargs="?", metavar=metavar, help=help)
+
+
+def _words(dest: str, metavar: str, help: str) -> Callable[[argparse.ArgumentParser], None]:
+    # A condition may begin with a minus, which argparse would take for an option.
+    return lambda parser: _add(parser, dest, nargs=argparse.REMAINDER, metavar=metavar, help=help)
+
+
+def _choice(dest: str, choices: Sequence[str]) -> Callable[[argparse.ArgumentParser], None]:
+    return lambda parser: _add(parser, dest, choices=choices, help=", ".join(choices))
+
+
+def _add(parser: argparse.ArgumentParser, dest: str, **options: object) -> None:
+    parser.add_argument(dest, **options)  # type: ignore[arg-type]

@@ -1,0 +1,190 @@
+"""One proposal for whoever decides on it: who, what, where, and every argument in full."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+import msgspec
+
+from moot.participant import SeenProposal
+from moot.protocol.operation import Json
+from moot.tui.changes import KnownTexts, difference, edits_in, pair_in, whole_text_in
+from moot.tui.wrapping import Line, Part, Tone, line
+
+
+def title_of(seen: SeenProposal) -> str:
+    """What is to be done, in a few words."""
+    name = seen.params.get("name") or seen.params.get("uri")
+    what = str(name) if isinstance(name, str) else seen.method
+    return what if seen.method == "tools/call" else f"{seen.method} {what}" if what != seen.method else what
+
+
+def host_of(seen: SeenProposal) -> str:
+    return ", ".join(seen.to) or "anybody"
+
+
+def state_of(seen: SeenProposal) -> tuple[str, Tone]:
+    """How it stands, in words."""
+    by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
+    match seen.status:
+        case "pending":
+            return ("waits for a decision", "warn")
+        case "fulfilled":
+            return (f"approved{by}", "good")
+        case "withdrawn":
+            return (f"withdrawn: {seen.reason or 'no reason given'}", "dim")
+        case _:
+            return ("expired", "dim")
+
+
+def summary(seen: SeenProposal, number: int) -> tuple[Line, ...]:
+    """Two lines for a list of them."""
+    words, tone = state_of(seen)
+    said_no = f" · {len(seen.rejections)} said no" if seen.rejections else ""
+    said_yes = f" · {len(seen.approvals)} for it" if seen.approvals else ""
+    return (
+        line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" at ", "dim"), (host_of(seen), "name")),
+        line(
+            (f"   {seen.proposer}", "name"), (f" · {age(seen)} · ", "dim"), (words, tone), said_no, said_yes
+        ),
+    )
+
+
+def age(seen: SeenProposal) -> str:
+    """How long ago it was made, by its own time."""
+    try:
+        seconds = max(0.0, time.time() - datetime.fromisoformat(seen.created).timestamp())
+    except ValueError:
+        return "just now"
+    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {word} ago"
+    return "just now" if seconds < 5 else f"{int(seconds)} s ago"
+
+
+def in_full(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line]:
+    """Everything that a decision is about; what is approved is exactly this."""
+    words, tone = state_of(seen)
+    what: tuple[Part, ...] = ((title_of(seen), "strong"), (" at ", "text"), (host_of(seen), "name"))
+    lines: list[Line] = [line((seen.proposer, "name"), " proposes ", *what)]
+    if seen.uncertain:
+        lines.append(line(("the connection was away: this may have been decided meanwhile", "warn")))
+    lines += _params(seen, texts)
+    for each in seen.rejections:
+        lines.append(line(("✗ ", "bad"), (each.by, "name"), f" says no: {each.reason}"))
+        lines += [line(("    ", "dim"), text) for text in each.explanations]
+    if seen.approvals:
+        lines.append(line(("✓ ", "good"), "approved by ", (", ".join(seen.approvals), "name")))
+    lines += [(), line(("method  ", "dim"), seen.method)]
+    if seen.envelope.context:
+        lines.append(line(("context ", "dim"), seen.envelope.context))
+    lines.append(line(("state   ", "dim"), (words, tone), (f" · made {age(seen)}", "dim")))
+    lines.append(line(("id      ", "dim"), (seen.id, "dim")))
+    return lines
+
+
+def _params(seen: SeenProposal, texts: KnownTexts | None) -> Iterator[Line]:
+    params: Mapping[str, Json] = seen.params
+    arguments = params.get("arguments")
+    others = {name: value for name, value in params.items() if name not in ("name", "arguments")}
+    if not isinstance(arguments, dict):
+        others |= {"arguments": arguments} if "arguments" in params else {}
+        arguments = {}
+    if others:
+        yield line(("params", "note"))
+        for name, value in others.items():
+            yield from _value(name, value)
+    if not arguments:
+        yield line(("no arguments", "dim")) if seen.method == "tools/call" else ()
+        return
+    yield line(("arguments", "note"))
+    yield from _arguments(arguments, seen, texts)
+
+
+def _arguments(arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTexts | None) -> Iterator[Line]:
+    pair = pair_in(arguments)
+    whole = whole_text_in(arguments)
+    edits = list(edits_in(arguments))
+    known = None
+    if whole is not None and texts is not None and len(seen.to) == 1:
+        known = texts.get(seen.to[0], whole[0])
+    for name, value in arguments.items():
+        if pair is not None and name == pair[1]:
+            continue
+        if pair is not None and name == pair[0]:
+            yield line((f"  {pair[0]} → {pair[1]}:", "strong"))
+            yield from _indented(difference(value, str(arguments[pair[1]])))
+        elif edits and name == "edits":
+            for number, edit in enumerate(edits, 1):
+                yield line((f"  edit {number} of {len(edits)}:", "strong"))
+                yield from _edit(edit)
+        elif whole is not None and name == whole[1] and known is not None:
+            yield line(
+                (f"  {name}", "strong"),
+                (f" compared with what {seen.to[0]} had at {known.when} (x shows it whole):", "dim"),
+            )
+            yield from _indented(difference(known.text, value))
+        elif whole is not None and name == whole[1]:
+            yield line((f"  {name}", "strong"), (f" {_size(value)}:", "dim"))
+            yield from (line(("    + ", "good"), (each, "good")) for each in value.split("\n"))
+        else:
+            yield from _value(name, value)
+
+
+def _edit(edit: Mapping[str, Json]) -> Iterator[Line]:
+    pair = pair_in(edit)
+    if pair is None:
+        return
+    for name, value in edit.items():
+        if name not in pair:
+            yield from _value(name, value)
+    yield from _indented(difference(str(edit[pair[0]]), str(edit[pair[1]])))
+
+
+def _indented(lines: Iterator[Line]) -> Iterator[Line]:
+    return ((("    ", "dim"), *each) for each in lines)
+
+
+def _size(text: str) -> str:
+    count = text.count("\n") + 1
+    return f"({count} line{'s' if count > 1 else ''}, {len(text.encode(errors='replace'))} bytes)"
+
+
+def _value(name: str, value: Json) -> Iterator[Line]:
+    """One argument; texts keep their lines, for that is what will be done."""
+    label: Part = (f"  {name}: ", "strong")
+    if isinstance(value, str):
+        if "\n" not in value:
+            yield line(label, value) if value else line(label, ("(empty)", "dim"))
+            return
+        yield line(label, (_size(value), "dim"))
+        yield from (line(("    ", "dim"), each) for each in value.split("\n"))
+        return
+    first, *rest = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+    yield line(label, first)
+    yield from (line("  ", each) for each in rest)
+
+
+class _Body(msgspec.Struct):
+    method: msgspec.Raw
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Whole(msgspec.Struct):
+    payload: _Body
+
+
+_wholes = msgspec.json.Decoder(_Whole)
+
+
+def as_bytes(seen: SeenProposal) -> list[Line]:
+    """Method and params in the proposer's own bytes, which are what a fulfilment repeats (D-28)."""
+    body = _wholes.decode(seen.envelope.raw).payload
+    lines = [line(("exactly these bytes are repeated when it is approved", "note")), ()]
+    lines.append(line(("method  ", "dim"), bytes(body.method).decode("utf-8", "replace")))
+    if not isinstance(body.params, msgspec.UnsetType):
+        lines.append(line(("params  ", "dim"), bytes(body.params).decode("utf-8", "replace")))
+    return lines

@@ -1,0 +1,74 @@
+"""The looks of the terminal: our own themes beside those that Textual brings.
+
+Every state has a sign of its own as well, so that nothing is told by colour alone, and NO_COLOR takes
+nothing away. `moot-terminal` uses the sixteen colours of the terminal itself, as its owner has set them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.theme import BUILTIN_THEMES, Theme
+
+DEFAULT_THEME: Final = "moot-dark"
+
+THEMES: Final = (
+    Theme(
+        name="moot-dark",
+        primary="#7aa2f7",
+        secondary="#9ece6a",
+        accent="#e0af68",
+        success="#9ece6a",
+        warning="#e0af68",
+        error="#f7768e",
+        foreground="#d5d9e5",
+        background="#14161c",
+        surface="#1a1d26",
+        panel="#242938",
+        dark=True,
+    ),
+    Theme(
+        name="moot-light",
+        primary="#2a5db0",
+        secondary="#33691e",
+        accent="#8a4b00",
+        success="#2e6b1f",
+        warning="#8a4b00",
+        error="#b3261e",
+        foreground="#1b1d23",
+        background="#fbfbf8",
+        surface="#f2f2ed",
+        panel="#e4e4dc",
+        dark=False,
+    ),
+    Theme(
+        name="moot-contrast",
+        primary="#ffff00",
+        secondary="#00ffff",
+        accent="#ffff00",
+        success="#00ff00",
+        warning="#ffff00",
+        error="#ff6060",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#000000",
+        panel="#1c1c1c",
+        dark=True,
+    ),
+    Theme(
+        name="moot-terminal",
+        primary="ansi_blue",
+        secondary="ansi_green",
+        accent="ansi_yellow",
+        success="ansi_green",
+        warning="ansi_yellow",
+        error="ansi_red",
+        foreground="ansi_default",
+        background="ansi_default",
+        surface="ansi_default",
+        panel="ansi_default",
+        dark=True,
+        ansi=True,
+        variables=BUILTIN_THEMES["ansi-dark"].variables,
+    ),
+)

@@ -1,0 +1,88 @@
+"""`xprotocol-adapter` as somebody at a shell meets it: in this process, or in one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.cli.adapter import main
+
+PATIENCE = 30.0
+PROGRAM = Path(sys.executable).parent / "xprotocol-adapter"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Shell:
+    """Commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str | Path) -> Said:
+        self._capsys.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as left:
+            # How argparse says that it was called wrongly, or that it has helped.
+            code = left.code if isinstance(left.code, int) else 1
+        out, err = self._capsys.readouterr()
+        return Said(code, out, err)
+
+
+def run_program(*words: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> Said:
+    """One command in a process of its own, to its end."""
+    done = subprocess.run(  # noqa: S603  # our own program
+        [PROGRAM, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+@asynccontextmanager
+async def started(
+    *words: str | Path, env: dict[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`xprotocol-adapter start …` as a process, ended at the end if it has not ended by itself."""
+    child = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        "start",
+        *map(str, words),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+    )
+    try:
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.communicate()

@@ -1,0 +1,31 @@
+"""A process that shows one far endpoint over its streams: `python -m tests.adapter.far_face RELAY KEY`.
+
+Small on purpose: `Outward` and `Listener` as a program composes them, and nothing else of the adapter.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import uvloop
+
+from moot.adapter.listening import Listener
+from moot.adapter.settings import McpServerSettings
+from moot.adapter.source_settings import XProtocolSource
+from tests.adapter.outside import opened
+
+
+async def main(relay: str, key: str) -> None:
+    # What a careless library does: none of it may reach the client's lines.
+    print("this goes to stderr")
+    one = XProtocolSource(name="weather", key=key, relay=relay, mcp_tool_prefix="weather_")
+    async with opened(relay, one) as outward, Listener(McpServerSettings(), outward.backend) as listener:
+        print("and so does this")
+        logging.getLogger("moot").warning("up")
+        await listener.ended()
+
+
+if __name__ == "__main__":
+    sys.stdout = sys.stderr
+    uvloop.run(main(sys.argv[1], sys.argv[2]))

@@ -1,0 +1,101 @@
+"""Direction 2 in a test: a relay, a far endpoint, and an `Outward` that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from moot.adapter.outward import Outward
+from moot.adapter.source_settings import XProtocolSource
+from moot.endpoint.relays import Relays
+from moot.endpoint.resolving import no_lookup
+from moot.mcp.downstream.backend import Call, Change
+from moot.mcp.eras import JsonObject
+from moot.relay.server import RelayServer
+from moot.xprotocol.contracts import Contract
+from tests.adapter.far_endpoint import QUICK, FarEndpoint, far_endpoint
+from tests.relay.talk import relay_in
+from tests.xprotocol.people import ALICE, BOB
+
+
+def run(story: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+    uvloop.run(asyncio.wait_for(story, seconds))
+
+
+async def until(true: Callable[[], bool], within: float = 15) -> None:
+    """Wait for something that happens in another task and tells nobody."""
+    async with asyncio.timeout(within):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def source(url: str, name: str = "weather-service", **more: Any) -> XProtocolSource:
+    """By key and relay."""
+    options: dict[str, Any] = {"name": name, "key": BOB.key.text, "relay": url} | more
+    return XProtocolSource(**options)
+
+
+@contextmanager
+def held_port() -> Iterator[int]:
+    """A port that nobody else is given meanwhile: bound and not listened on, so that we can still take it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@dataclass
+class Outside:
+    """Alice's adapter shows what Bob's endpoint offers."""
+
+    relay: RelayServer
+    far: FarEndpoint
+    outward: Outward
+    changes: list[Change]
+
+    async def call(self, tool: str, /, **arguments: Any) -> JsonObject:
+        return await self.do("tools/call", name=tool, arguments=arguments)
+
+    async def do(self, method: str, **params: Any) -> JsonObject:
+        result = await self.outward.backend.perform(Call(method, params))
+        assert isinstance(result, dict)
+        return result
+
+    async def names(self) -> list[str]:
+        return [tool["name"] for tool in await self.outward.backend.offers("tools")]
+
+    def health(self) -> JsonObject:
+        return self.outward.health()[0]
+
+
+@asynccontextmanager
+async def opened(url: str, *sources: XProtocolSource, **more: Any) -> AsyncIterator[Outward]:
+    options: dict[str, Any] = {"lookup": no_lookup, "relay_settings": QUICK} | more
+    async with Relays([url], ALICE, QUICK) as relays, Outward(sources, ALICE, relays, **options) as outward:
+        yield outward
+
+
+@asynccontextmanager
+async def outside(folder: Path, *contracts: Contract, **more: Any) -> AsyncIterator[Outside]:
+    """`more` is for the source."""
+    async with (
+        relay_in(folder / "relay") as relay,
+        far_endpoint(relay.url, BOB, *contracts, caller=ALICE) as far,
+        opened(relay.url, source(relay.url, **more), store=folder / "store") as outward,
+    ):
+        changes: list[Change] = []
+        await outward.settled(15)
+        outward.backend.watch(changes.append)
+        yield Outside(relay, far, outward, changes)
+
+
+def later() -> float:
+    return time.time() + 600

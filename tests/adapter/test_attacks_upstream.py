@@ -1,0 +1,239 @@
+"""MCP servers that lie, flood, die or change under a call, with a whole adapter before them.
+
+Whatever they do, the caller gets one answer in XProtocol's words, others are served meanwhile, and nothing of
+what a server let slip stands in an answer, the log or the audit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.protocol.operation import Json
+from tests.adapter.servers.liar import MARK, SHAPES
+from tests.adapter.worlds import NAMESPACE, World, desk, named, run, tool, until, world
+
+LIAR = Path(__file__).parent / "servers" / "liar.py"
+SPACE = "com.acme.liar"
+KIND = f"{NAMESPACE}.read_note"
+ONE: dict[str, Json] = {"name": "one"}
+
+
+def liar(folder: Path, **more: Json) -> dict[str, Json]:
+    """Its entry in a configuration."""
+    (folder / "liar").mkdir(exist_ok=True)
+    return {
+        "name": "liar",
+        "transport": "stdio",
+        "command": sys.executable,
+        "args": [str(LIAR), str(folder / "liar")],
+        "xprotocol_namespace": SPACE,
+    } | more
+
+
+def called(folder: Path) -> list[str]:
+    log = folder / "liar" / "requests.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def beside(folder: Path, *desks: Any, **more: Json) -> dict[str, Json]:
+    """Sections for a world in which the liar stands beside honest desks, and Alice may call all."""
+    from tests.xprotocol.people import ALICE
+
+    return {
+        "mcp_sources": [*(each.source for each in desks), liar(folder, **more)],
+        "access": {ALICE.key.text: [f"{SPACE}.*", *(f"{each.namespace}.*" for each in desks)]},
+    }
+
+
+def test_results_of_every_wrong_shape_are_one_clear_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path, **beside(tmp_path)) as here:
+            codes: dict[str, str | None] = {}
+            for name in SHAPES:
+                answer = await here.alice.ask(f"{SPACE}.{name}", {})
+                codes[name] = answer.code
+                if answer.code is not None:
+                    assert answer.code in ("UPSTREAM_ERROR", "ENDPOINT_UNAVAILABLE"), name
+                    assert MARK not in answer.payload["message"]
+                    assert len(answer.payload["message"]) < 500
+            assert codes["get_null"] == codes["get_list"] == codes["get_number"] == "UPSTREAM_ERROR"
+            assert codes["get_huge"] == "UPSTREAM_ERROR"
+            # One answer each, and the server was asked once for each.
+            assert len(here.alice.heard) == len(SHAPES)
+            assert called(tmp_path) == list(SHAPES)
+
+    with caplog.at_level(logging.DEBUG):
+        run(story())
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+def test_floods_and_strange_answers_cost_their_own_call_at_most(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A flood on either stream, answers for others, answers twice, answers that are no JSON."""
+
+    async def story() -> None:
+        notes = desk(tmp_path)
+        limits: dict[str, Json] = {"upstream_call_seconds": 4}
+        async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
+            wanted = ("run_stdout", "run_stderr", "run_twice", "run_others")
+            both = await asyncio.gather(
+                *(here.alice.ask(f"{SPACE}.{name}", {}) for name in wanted),
+                *(here.alice.ask(KIND, ONE) for _ in range(8)),
+            )
+            assert [each.payload["content"] for each in both[4:]] == ["first words"] * 8
+            assert both[2].payload["content"] == "first"
+            # A server may lie about its own calls; what it says of others' is its own loss.
+            assert all(each.code in (None, "ENDPOINT_UNAVAILABLE", "UPSTREAM_ERROR") for each in both)
+            for name in ("run_no_json", "run_error_junk", "run_deep"):
+                answer = await here.alice.ask(f"{SPACE}.{name}", {})
+                assert answer.code in ("UPSTREAM_ERROR", "ENDPOINT_UNAVAILABLE"), name
+                assert len(answer.payload["message"]) < 2_000
+            assert len(here.alice.heard) == len(both) + 3
+            await here.adapter.audit.written()
+
+    with caplog.at_level(logging.DEBUG):
+        run(story())
+    assert "\x1b" not in caplog.text
+    assert MARK not in (tmp_path / "keys" / "adapter.data" / "audit.jsonl").read_text()
+
+
+def test_a_server_that_ends_in_the_middle_of_calls_is_not_asked_them_again(tmp_path: Path) -> None:
+    """Whether a call was carried out is unknown, so it is never repeated: that is the caller's to decide."""
+
+    async def story() -> None:
+        notes = desk(tmp_path)
+        limits: dict[str, Json] = {"upstream_call_seconds": 3}
+        async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
+            for name in ("run_exit", "run_half_a_line", "run_close_stdout"):
+                gone, fine = await asyncio.gather(
+                    here.alice.ask(f"{SPACE}.{name}", {}), here.alice.ask(KIND, ONE)
+                )
+                assert gone.code == "ENDPOINT_UNAVAILABLE", name
+                assert fine.code is None
+                # It is started again, and answers the next one.
+                again = await here.alice.ask(f"{SPACE}.run_twice", {})
+                assert again.payload.get("content") == "first", name
+            assert [name for name in called(tmp_path) if name != "run_twice"] == [
+                "run_exit",
+                "run_half_a_line",
+                "run_close_stdout",
+            ]
+            assert len(notes.requests()) == 3
+
+    run(story())
+
+
+def test_a_tool_that_changes_or_goes_under_a_call_is_called_as_it_was_allowed(tmp_path: Path) -> None:
+    """The capability that was checked belongs to the tool that runs, whatever the list says meanwhile."""
+
+    async def story() -> None:
+        notes = desk(tmp_path)
+        before = [tool("read_note", schema=named("name")), tool("run_slow")]
+        notes.list_tools(before)
+        async with world(tmp_path, notes) as here:
+            bob = await here.somebody("bob")
+            here.document["access"][bob.key] = [f"{NAMESPACE}.read"]
+            await here.adapter.reload(here.settings())
+            slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.6})
+            await here.alice.send(slow)
+            await until(lambda: here.adapter.inbound.in_progress == 1)
+            # The tool that runs is gone, and another one asks for more than before.
+            notes.list_tools([tool("read_note", schema=named("name", "why"))])
+            await until(lambda: here.adapter.registry.route(f"{NAMESPACE}.run_slow") is None)
+            assert (await here.alice.answer(slow)).payload["content"] == "done"
+            assert (await here.alice.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})).code == "NOT_FOUND"
+            assert (await bob.ask(KIND, ONE)).code == "SCHEMA_VIOLATION"
+            # A read that becomes a write asks for another right at once.
+            notes.list_tools([tool("write_note", schema=named("name", "text"))])
+            await until(lambda: here.adapter.registry.route(KIND) is None)
+            assert (await bob.ask(KIND, ONE)).code == "NOT_FOUND"
+            write = await bob.ask(f"{NAMESPACE}.write_note", {"name": "one", "text": "mine"})
+            assert write.code == "AUTHORIZATION_INSUFFICIENT"
+            assert [each["name"] for each in notes.requests()] == ["run_slow"]
+
+    run(story())
+
+
+LISTS: tuple[Json, ...] = (
+    None,
+    [],
+    {"tools": None},
+    {"tools": {"name": "x"}},
+    {"tools": [None, 1, "x", [], {}]},
+    {"tools": [{"name": 7, "inputSchema": {}}]},
+    {"tools": [{"name": "x", "inputSchema": "none"}]},
+    {"tools": [tool("read_on")], "nextCursor": "again"},
+    {"tools": [tool("read_on")] * 3},
+    {
+        "tools": [
+            tool("../../etc/passwd"),
+            tool("a\nb"),
+            tool("x\x1b[31m"),
+            tool("\u202eevil"),
+            tool("n" * 500),
+        ]
+    },
+    {"tools": [tool(f"read_{n}", schema={"$ref": "https://evil.example/s.json"}) for n in range(50)]},
+    {"tools": [tool("read_bomb", schema={"type": "object", "properties": {"a": {"pattern": "(" * 20_000}}})]},
+)
+
+
+def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        notes = desk(tmp_path)
+        sections = beside(tmp_path, notes)
+        replaced = tmp_path / "liar" / "list.json"
+        async with world(tmp_path, notes, **sections) as here:
+            good = len(here.adapter.registry.contracts())
+            for place, each in enumerate(LISTS):
+                replaced.write_text(json.dumps(each))
+                answer = await here.alice.ask("xp.schema.refresh", {"source": "liar"})
+                assert answer.code in (None, "UPSTREAM_ERROR", "ENDPOINT_UNAVAILABLE"), place
+                kinds = {contract.kind for contract in here.adapter.registry.contracts()}
+                assert KIND in kinds
+                assert all(kind.isprintable() and "/" not in kind for kind in kinds), place
+                assert (await here.alice.ask(KIND, ONE)).code is None
+            replaced.unlink()
+            await here.alice.ask("xp.schema.refresh", {"source": "liar"})
+            assert len(here.adapter.registry.contracts()) == good
+
+    with caplog.at_level(logging.DEBUG):
+        run(story())
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+def test_a_list_of_a_hundred_thousand_tools_is_bounded(tmp_path: Path) -> None:
+    """Some 12 MB in one line: the adapter takes what it takes, and others are answered soon."""
+
+    async def story() -> None:
+        notes = desk(tmp_path)
+        async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
+            many = [{"name": f"get_{n}", "inputSchema": {"type": "object"}} for n in range(100_000)]
+            (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": many}))
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            refreshing = asyncio.create_task(here.alice.ask("xp.schema.refresh", {"source": "liar"}))
+            await asyncio.sleep(0.05)
+            assert (await here.alice.ask(KIND, ONE)).code is None
+            await refreshing
+            assert (await here.alice.ask(KIND, ONE)).code is None
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 << 10
+            assert_bounded(here)
+
+    run(story())
+
+
+def assert_bounded(here: World) -> None:
+    assert len(here.adapter.registry.contracts()) <= 20_000

@@ -1,0 +1,298 @@
+"""`xprotocol-adapter trust-chain`: who stands behind a key, from files, a relay and a host (XP 6.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.adapter.chain import Evidence, anchors_with, own_chain, walk
+from moot.adapter.evidence import gather
+from moot.adapter.registration import publish_events
+from moot.errors import MootError, UsageError
+from moot.identity import keyfile
+from moot.identity.keys import Identity
+from moot.xprotocol.composing import publish
+from moot.xprotocol.delegation import Chain, assemble, delegate
+from moot.xprotocol.events import ANNOUNCE, SignedPublic
+from moot.xprotocol.revocation import revoke
+from moot.xprotocol.statements import read_delegation
+from tests.adapter.commands import Said, Shell, run_program
+from tests.adapter.test_settings import MINIMAL, settings_of, written
+from tests.adapter.worlds import run
+from tests.relay.talk import relay_in
+from tests.xprotocol.people import EVE, person
+
+ROOT, DEPARTMENT, ADAPTER = (person(name) for name in ("root", "department", "adapter"))
+READ = "com.acme.files.read"
+
+
+def chain_of(*people: Identity, ends: float = 3_600, capability: str = READ) -> list[SignedPublic]:
+    """Each delegates to the next."""
+    now = time.time()
+    events: list[SignedPublic] = []
+    by: Chain | None = None
+    for giver, taker in itertools.pairwise(people):
+        events.append(delegate(giver, taker.key.text, [capability], ends=int(now + ends), now=now, by=by))
+        known = {event.event.id: read_delegation(event) for event in events}
+        by = assemble(events[-1].event.id, known.get)
+    return events
+
+
+def file_of(folder: Path, events: list[SignedPublic], name: str = "chain.json") -> Path:
+    file = folder / name
+    file.write_text(json.dumps([json.loads(event.raw) for event in events]))
+    return file
+
+
+def walked(shell: Shell, *words: str | Path) -> Said:
+    return shell("trust-chain", *words, "--json")
+
+
+@pytest.mark.requirement("XP-6.1-4")
+def test_a_chain_is_walked_up_to_its_root_and_shown(shell: Shell, tmp_path: Path) -> None:
+    file = file_of(tmp_path, chain_of(ROOT, DEPARTMENT, ADAPTER))
+    words = ("trust-chain", ADAPTER.key.text, "--delegation", file, "--trust", ROOT.key.text)
+    said = shell(*words)
+    assert said.code == 0
+    lines = said.out.split("\n")
+    assert lines[0] == f"{ROOT.key.text}  (root, trusted)"
+    assert DEPARTMENT.key.text in lines[1]
+    assert ADAPTER.key.text in lines[3]
+    assert READ in lines[4]
+    assert "the chain holds" in said.out
+    found = shell(*words, "--json").json
+    assert (found["ok"], found["root"], found["trusted"]) == (True, ROOT.key.text, True)
+    assert [link["to"] for link in found["links"]] == [DEPARTMENT.key.text, ADAPTER.key.text]
+
+
+def test_without_a_trusted_key_the_root_is_shown_for_the_reader_to_judge(
+    shell: Shell, tmp_path: Path
+) -> None:
+    file = file_of(tmp_path, chain_of(ROOT, ADAPTER))
+    said = walked(shell, ADAPTER.key.text, "--delegation", file)
+    assert said.code == 0
+    assert (said.json["holds"], said.json["trusted"]) == (True, None)
+    text = shell("trust-chain", ADAPTER.key.text, "--delegation", file).out
+    assert "compare it with what its owner published" in text
+
+
+def test_a_chain_that_does_not_hold_is_1_with_the_reason(shell: Shell, tmp_path: Path) -> None:
+    whole = chain_of(ROOT, DEPARTMENT, ADAPTER)
+    key, trust = ADAPTER.key.text, ("--trust", ROOT.key.text)
+    cases: dict[str, list[SignedPublic]] = {
+        "is not known": whole[1:],
+        "nobody is known to have delegated": whole[:1],
+        "root is not trusted": chain_of(EVE, ADAPTER),
+    }
+    for words, events in cases.items():
+        said = walked(shell, key, "--delegation", file_of(tmp_path, events), *trust)
+        assert said.code == 1
+        assert words in said.json["reason"]
+    changed = json.loads(whole[1].raw)
+    changed["payload"]["capabilities"] = ["com.acme.*"]
+    file = tmp_path / "changed.json"
+    file.write_text(json.dumps([json.loads(whole[0].raw), changed]))
+    said = walked(shell, key, "--delegation", file, *trust)
+    assert said.code == 1
+    assert any("does not verify" in words for words in said.json["not_verified"])
+
+
+def test_an_ended_chain_and_a_revoked_key_do_not_hold() -> None:
+    now = time.time()
+    evidence = Evidence()
+    for event in chain_of(ROOT, DEPARTMENT, ADAPTER, ends=60):
+        evidence.add(json.loads(event.raw), "test")
+    key, anchors = ADAPTER.key.text, {ROOT.key.text}
+    assert walk(key, evidence, anchors=anchors, now=now).holds
+    ended = walk(key, evidence, anchors=anchors, now=now + 61)
+    assert ended.fault is not None
+    assert "ended" in ended.fault
+    # By somebody who does not stand above it: nothing.
+    evidence.add(json.loads(revoke(EVE, DEPARTMENT.key.text, now=now).raw), "test")
+    assert walk(key, evidence, anchors=anchors, now=now).holds
+    evidence.add(json.loads(revoke(ROOT, DEPARTMENT.key.text, now=now).raw), "test")
+    revoked = walk(key, evidence, anchors=anchors, now=now)
+    assert not revoked.holds
+    assert revoked.chain is not None
+
+
+def test_whoever_is_trusted_revokes_everywhere_and_a_trusted_key_can_end_itself() -> None:
+    now = time.time()
+    evidence = Evidence()
+    for event in chain_of(ROOT, DEPARTMENT, ADAPTER):
+        evidence.add(json.loads(event.raw), "test")
+    security = person("security")
+    evidence.add(json.loads(revoke(security, DEPARTMENT.key.text, now=now).raw), "test")
+    assert walk(ADAPTER.key.text, evidence, anchors={ROOT.key.text}, now=now).holds
+    both = {ROOT.key.text, security.key.text}
+    assert not walk(ADAPTER.key.text, evidence, anchors=both, now=now).holds
+    assert walk(security.key.text, evidence, anchors=both, now=now).holds
+    evidence.add(json.loads(revoke(security, security.key.text, now=now).raw), "test")
+    assert not walk(security.key.text, evidence, anchors=both, now=now).holds
+
+
+def test_a_revocation_in_a_file_is_heeded(shell: Shell, tmp_path: Path) -> None:
+    chain = file_of(tmp_path, chain_of(ROOT, ADAPTER))
+    void = file_of(tmp_path, [revoke(ROOT, ADAPTER.key.text, now=time.time())], "void.json")
+    said = walked(
+        shell, ADAPTER.key.text, "--delegation", chain, "--revocation", void, "--trust", ROOT.key.text
+    )
+    assert said.code == 1
+    assert "revoked" in said.json["reason"]
+
+
+def test_files_of_one_event_of_several_and_of_one_a_line_are_read(shell: Shell, tmp_path: Path) -> None:
+    events = chain_of(ROOT, DEPARTMENT, ADAPTER)
+    one = tmp_path / "one.json"
+    one.write_bytes(events[0].raw)
+    lines = tmp_path / "lines.jsonl"
+    lines.write_bytes(b"\n".join(event.raw for event in events) + b"\n")
+    assert walked(shell, ADAPTER.key.text, "--delegation", lines).code == 0
+    assert walked(shell, DEPARTMENT.key.text, "--delegation", one).code == 0
+    broken = tmp_path / "broken.json"
+    broken.write_text("{not json")
+    assert walked(shell, ADAPTER.key.text, "--delegation", broken).code == 1
+    assert walked(shell, ADAPTER.key.text, "--delegation", tmp_path / "none").code == 1
+    nothing = shell("trust-chain", ADAPTER.key.text)
+    assert nothing.code == 2
+
+
+def test_a_relay_is_asked_for_what_a_key_announces_and_for_what_is_missing(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """The announce names the last link; the relay has the rest, and every revocation."""
+    whole = chain_of(ROOT, DEPARTMENT, ADAPTER)
+    now = time.time()
+    announce = publish(ADAPTER, ANNOUNCE, {"display_name": "Files"}, now=now, delegation=whole[-1].event.id)
+
+    async def story() -> None:
+        async with relay_in(tmp_path / "relay") as relay:
+            words = (ADAPTER.key.text, "--relay", relay.url, "--trust", ROOT.key.text)
+            said = await asyncio.to_thread(walked, shell, *words)
+            assert (said.code, said.json["links"]) == (1, [])
+            await publish_events([relay.url], ROOT, [*whole, announce])
+            said = await asyncio.to_thread(walked, shell, *words)
+            assert said.code == 0
+            assert len(said.json["links"]) == 2
+            assert said.json["channels"][0]["agrees"] is True
+            # An announce that brings the last link along: those above it are asked for by their ids.
+            brought = {"display_name": "Files", "delegations": [json.loads(whole[-1].raw)]}
+            newer = publish(ADAPTER, ANNOUNCE, brought, now=now + 1, delegation=whole[-1].event.id)
+            await publish_events([relay.url], ROOT, [newer])
+            said = await asyncio.to_thread(walked, shell, *words)
+            assert (said.code, len(said.json["links"])) == (0, 2)
+            # The department never announced anything; its delegation is found all the same.
+            said = await asyncio.to_thread(walked, shell, DEPARTMENT.key.text, *words[1:])
+            assert said.code == 0
+            await publish_events([relay.url], ROOT, [revoke(ROOT, DEPARTMENT.key.text, now=time.time())])
+            said = await asyncio.to_thread(walked, shell, *words)
+            assert said.code == 1
+            assert "revoked" in said.json["reason"]
+
+    run(story())
+
+
+def test_a_relay_that_cannot_be_reached_is_told_and_proves_nothing() -> None:
+    async def story() -> None:
+        evidence = Evidence()
+        with pytest.raises(MootError, match=r"ws://127\.0\.0\.1:1 can be used"):
+            # Nothing listens on port 1.
+            await gather(evidence, ADAPTER.key.text, ["ws://127.0.0.1:1"], within=0.5)
+        assert not walk(ADAPTER.key.text, evidence, anchors=(), now=time.time()).holds
+
+    run(story())
+
+
+def test_the_adapter_s_own_chain_is_the_configured_one(shell: Shell, tmp_path: Path) -> None:
+    keyfile.create(tmp_path / "adapter.key", ADAPTER)
+    identity: dict[str, Any] = {
+        "key_file": "adapter.key",
+        "parent_key": DEPARTMENT.key.text,
+        "parent_delegation_event": str(file_of(tmp_path, chain_of(ROOT, DEPARTMENT, ADAPTER))),
+    }
+    config = written(tmp_path, MINIMAL | {"identity": identity, "trust": [ROOT.key.text]})
+    said = walked(shell, "--config", config)
+    assert said.code == 0
+    assert said.json["key"] == ADAPTER.key.text
+    config = written(tmp_path, MINIMAL | {"identity": identity})
+    said = walked(shell, "--config", config)
+    assert (said.code, said.json["root"]) == (0, ROOT.key.text)
+    text = shell("trust-chain", "--config", config).out
+    assert f"{DEPARTMENT.key.text}  (trusted)" in text
+    assert f"{ROOT.key.text}  (root, not trusted here)" in text
+
+
+def test_the_root_above_a_configured_parent_counts_as_proven_by_the_file(tmp_path: Path) -> None:
+    """Whoever names a department and the file of its chain has named the organisation, too."""
+    identity: dict[str, Any] = {
+        "key_file": "adapter.key",
+        "parent_key": DEPARTMENT.key.text,
+        "parent_delegation_event": str(file_of(tmp_path, chain_of(ROOT, DEPARTMENT, ADAPTER))),
+    }
+    settings = settings_of(tmp_path, identity=identity)
+    found = own_chain(settings, ADAPTER, now=time.time())
+    assert found is not None
+    assert anchors_with(settings, found) == {ROOT.key.text, DEPARTMENT.key.text}
+    assert anchors_with(settings, None) == {DEPARTMENT.key.text}
+    with pytest.raises(UsageError, match="expected one delegation to"):
+        own_chain(settings, EVE, now=time.time())
+    with pytest.raises(UsageError, match="the delegation ended"):
+        own_chain(settings, ADAPTER, now=time.time() + 7_200)
+    void = settings_of(tmp_path, identity=identity, revoked=[DEPARTMENT.key.text])
+    with pytest.raises(UsageError, match="revoked"):
+        own_chain(void, ADAPTER, now=time.time())
+
+
+def test_a_configuration_says_whom_to_ask_and_whom_to_trust(shell: Shell, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_in(tmp_path / "relay") as relay:
+            await publish_events([relay.url], ROOT, chain_of(ROOT, ADAPTER))
+            config = written(tmp_path, MINIMAL | {"relay": {"urls": [relay.url]}, "trust": [ROOT.key.text]})
+            words = (ADAPTER.key.text, "--config", config)
+            said = await asyncio.to_thread(walked, shell, *words)
+            assert (said.code, said.json["trusted"]) == (0, True)
+            # What is said outright wins.
+            said = await asyncio.to_thread(walked, shell, *words, "--trust", EVE.key.text)
+            assert (said.code, said.json["trusted"]) == (1, False)
+
+    run(story())
+
+
+@pytest.mark.requirement("XP-9-3", "XP-6.2-2")
+def test_week_1_an_outsider_verifies_who_authorised_the_adapter(tmp_path: Path) -> None:
+    """XP 9: the organisation registers its adapter; who has nothing but its key and a relay checks it."""
+
+    async def story() -> None:
+        async with relay_in(tmp_path / "relay") as relay:
+            inside, outside = tmp_path / "inside", tmp_path / "outside"
+            for folder in (inside, outside):
+                folder.mkdir()
+
+            async def said(home: Path, *words: str) -> Said:
+                return await asyncio.to_thread(
+                    run_program, *words, "--json", env={"HOME": str(home)}, cwd=home
+                )
+
+            org = (await said(inside, "keygen", "--output", "org.key")).json["public_key"]
+            adapter = (await said(inside, "keygen")).json["public_key"]
+            written(inside, MINIMAL | {"relay": {"urls": [relay.url]}}).rename(
+                inside / "xprotocol-mcp-adapter.yml"
+            )
+            registered = await said(inside, "register", "--parent-key", "org.key", "--publish")
+            assert registered.code == 0
+            assert registered.json["capabilities"] == ["com.mine.server.*"]
+            verified = await said(outside, "trust-chain", adapter, "--relay", relay.url, "--trust", org)
+            assert verified.code == 0
+            assert (verified.json["root"], verified.json["trusted"]) == (org, True)
+            stranger = await said(
+                outside, "trust-chain", adapter, "--relay", relay.url, "--trust", EVE.key.text
+            )
+            assert stranger.code == 1
+
+    run(story())

@@ -1,0 +1,209 @@
+"""Two adapters and a relay as processes, real MCP servers at one end and stock MCP clients at the other.
+
+    npm filesystem, PyPI time ─ adapter ─ relay ─ adapter ─ SDK client, Inspector
+
+The call goes MCP → event → relay → event → MCP and back. The second adapter knows of the first one nothing
+but its address, `xp://…`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import mcp_types as types
+import pytest
+import uvloop
+import yaml
+
+from mcp import Client, StdioServerParameters
+from moot.identity import keyfile
+from moot.protocol.operation import Json
+from tests.adapter.commands import PROGRAM
+from tests.adapter.outside import held_port
+from tests.bridge.test_face_conformance import INSPECTOR, NODE, run
+from tests.mcp.upstreams import NODE as SERVERS
+
+SECRET = "what only the two ends may read, 7f3c"
+PATIENCE = 60.0
+
+
+@asynccontextmanager
+async def process(*argv: str | Path, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    with log.open("wb") as said:
+        child = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said
+        )
+        try:
+            yield child
+        finally:
+            if child.returncode is None:
+                child.terminate()
+                try:
+                    async with asyncio.timeout(15):
+                        await child.wait()
+                except TimeoutError:
+                    child.kill()
+                    await child.wait()
+
+
+async def answers(url: str, log: Path) -> None:
+    """Wait until something answers there."""
+    async with httpx.AsyncClient(timeout=5) as web:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    try:
+                        await web.get(url)
+                    except httpx.TransportError:
+                        await asyncio.sleep(0.05)
+                    else:
+                        return
+        except TimeoutError:
+            pytest.fail(f"nothing at {url}: {log.read_text()[-3000:]}")
+
+
+@dataclass
+class Chain:
+    """What clients need to know of it."""
+
+    folder: Path
+    near: Path
+    near_url: str
+
+    @property
+    def near_stdio(self) -> StdioServerParameters:
+        """The same, started by the client and spoken to over its streams."""
+        file = self.folder / "near-stdio.yml"
+        document = yaml.safe_load(self.near.read_text()) | {"mcp_server": {"transport": "stdio"}}
+        # The other one runs already, and two cannot share their data.
+        document["store"] = str(self.folder / "near-stdio")
+        document["control"] = str(self.folder / "near-stdio.sock")
+        document["discovery"] = {"well_known_port": 0}
+        file.write_text(yaml.safe_dump(document))
+        return StdioServerParameters(command=str(PROGRAM), args=["start", "--config", str(file)])
+
+
+@asynccontextmanager
+async def chain(folder: Path) -> AsyncIterator[Chain]:
+    with held_port() as relay_port, held_port() as far_port, held_port() as near_port:
+        async with chain_at(folder, relay_port, far_port, near_port) as made:
+            yield made
+
+
+@asynccontextmanager
+async def chain_at(folder: Path, relay_port: int, far_port: int, near_port: int) -> AsyncIterator[Chain]:
+    """Relay, far adapter, near adapter; the near one's key may use what the far one wraps."""
+    data = folder / "data"
+    data.mkdir()
+    (data / "secret.txt").write_text(SECRET)
+    relay = f"ws://127.0.0.1:{relay_port}"
+    near_key = keyfile.load_or_create(folder / "near.key").key.text
+    path = os.pathsep.join((str(NODE.parent), os.environ["PATH"]))
+    far: dict[str, Json] = {
+        "identity": {"key_file": str(folder / "far.key"), "display_name": "Far"},
+        "relay": {"urls": [relay]},
+        "mcp_sources": [
+            {
+                "name": "filesystem",
+                "transport": "stdio",
+                "command": f"{SERVERS / 'mcp-server-filesystem'} {data}",
+                "env": {"PATH": path},
+                "xprotocol_namespace": "com.acme.filesystem",
+            },
+            {
+                "name": "time",
+                "transport": "stdio",
+                "command": f"{sys.executable} -m mcp_server_time",
+                "xprotocol_namespace": "com.acme.time",
+            },
+        ],
+        "access": {near_key: ["com.acme.filesystem.*", "com.acme.time.*"]},
+        "discovery": {"well_known_port": far_port},
+    }
+    near: dict[str, Json] = {
+        "identity": {"key_file": str(folder / "near.key"), "display_name": "Near"},
+        "relay": {"urls": [relay]},
+        "xprotocol_sources": [
+            {"name": "acme", "endpoint": f"xp://127.0.0.1:{far_port}", "allow_private_addresses": True}
+        ],
+        "mcp_server": {"transport": "sse", "sse_port": near_port},
+        "discovery": {"well_known_port": 0},
+    }
+    for name, document in (("far", far), ("near", near)):
+        (folder / f"{name}.yml").write_text(yaml.safe_dump(document))
+    moot = Path(sys.executable).parent / "moot"
+    logs = {name: folder / f"{name}.log" for name in ("relay", "far", "near")}
+    async with process(
+        moot, "relay", "--port", str(relay_port), "--data", folder / "relay", log=logs["relay"]
+    ):
+        await answers(f"http://127.0.0.1:{relay_port}/health", logs["relay"])
+        async with process(PROGRAM, "start", "--config", folder / "far.yml", log=logs["far"]):
+            await answers(f"http://127.0.0.1:{far_port}/health", logs["far"])
+            async with process(PROGRAM, "start", "--config", folder / "near.yml", log=logs["near"]):
+                url = f"http://127.0.0.1:{near_port}/mcp"
+                await answers(url, logs["near"])
+                yield Chain(folder, folder / "near.yml", url)
+
+
+def text_of(result: types.CallToolResult) -> str:
+    item = result.content[0]
+    assert isinstance(item, types.TextContent)
+    return item.text
+
+
+async def use(server: Any, mode: Any, folder: Path) -> None:
+    """What a client does: list, read, write, ask for the time."""
+    async with Client(server, mode=mode) as one:
+        names = {tool.name for tool in (await one.list_tools()).tools}
+        assert {
+            "com_acme_filesystem_read_text_file",
+            "com_acme_filesystem_write_file",
+            "com_acme_time_get_current_time",
+        } <= names
+        secret = folder / "data" / "secret.txt"
+        read = await one.call_tool("com_acme_filesystem_read_text_file", {"path": str(secret)})
+        assert text_of(read) == SECRET
+        note = folder / "data" / f"note-{mode}.txt"
+        await one.call_tool("com_acme_filesystem_write_file", {"path": str(note), "content": SECRET[::-1]})
+        assert note.read_text() == SECRET[::-1]
+        told = await one.call_tool("com_acme_time_get_current_time", {"timezone": "Europe/Zurich"})
+        assert json.loads(text_of(told))["timezone"] == "Europe/Zurich"
+        # Outside of the folder that the far server serves: its own refusal arrives.
+        refused = await one.call_tool("com_acme_filesystem_read_text_file", {"path": "/etc/passwd"})
+        assert refused.is_error
+
+
+@pytest.mark.requirement("XP-0-4", "XP-0-5", "XP-2.2-12", "XP-5.2-4", "XP-9-2", "XP-1.1-1")
+def test_real_servers_are_called_by_stock_clients_through_two_adapters_and_a_relay(tmp_path: Path) -> None:
+    uvloop.run(asyncio.wait_for(through_the_whole_chain(tmp_path), 4 * PATIENCE))
+
+
+async def through_the_whole_chain(tmp_path: Path) -> None:
+    async with chain(tmp_path) as here:
+        call = ["--method", "tools/call", "--tool-name", "com_acme_time_get_current_time"]
+        call += ["--tool-arg", "timezone=Europe/Zurich"]
+        common: list[str | Path] = [INSPECTOR, "--cli", here.near_url, "--transport", "http"]
+        *_, legacy, modern = await asyncio.gather(
+            use(here.near_url, "legacy", tmp_path),
+            use(here.near_url, "2026-07-28", tmp_path),
+            use(here.near_stdio, "auto", tmp_path),
+            run(*common, "--protocol-era", "legacy", *call),
+            run(*common, "--protocol-era", "modern", *call),
+        )
+        for code, output in (legacy, modern):
+            assert (code, "Europe/Zurich" in output) == (0, True), output
+    # Everything that the relay ever wrote down, and everybody's logs: sealed, or not there.
+    for file in [*(tmp_path / "relay").rglob("*"), *tmp_path.glob("*.log")]:
+        if file.is_file():
+            content = file.read_bytes()
+            for words in (SECRET, SECRET[::-1], "secret.txt", "Europe/Zurich"):
+                assert words.encode() not in content, f"{words!r} in {file.name}"

@@ -1,0 +1,218 @@
+"""`xprotocol-adapter validate`: exactly what is wrong, and nothing else (XP Appendix A)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.identity import keyfile
+from tests.adapter.commands import Said, Shell, run_program
+from tests.adapter.test_settings import HERE, MINIMAL, written
+from tests.adapter.worlds import desk, tool
+from tests.xprotocol.people import ALICE, BOB, person
+
+
+def checked(shell: Shell, folder: Path, *options: str, **sections: Any) -> Said:
+    document = MINIMAL | {"identity": {"key_file": "adapter.key"}} | sections
+    return shell("validate", "--config", written(folder, document), *options)
+
+
+EXPECTED = [
+    ("identity.parent_key", "a placeholder, not a key"),
+    ("identity.parent_delegation_event", "there is no file /"),
+    ("mcp_sources[1].auth.token_env", "is not set or empty"),
+]
+
+
+def examples() -> list[str]:
+    """Our example with every key, and the document's own where it is at hand."""
+    shared = Path(os.environ.get("MOOT_SHARED_DATA", HERE.parents[2] / "shared" / "data")).parent
+    seed = shared / "seeds" / "xprotocol-mcp-adapter-v0.1.md"
+    found = [(HERE / "full.yml").read_text()]
+    if seed.exists():
+        text = seed.read_text()
+        found.append(text[text.index("# xprotocol-mcp-adapter.yml") : text.index("3.2 — Minimal")])
+    return found
+
+
+@pytest.mark.requirement("XP-A-4", "XP-3.1-28")
+@pytest.mark.parametrize("text", examples(), ids=["ours", "the document's"][: len(examples())])
+def test_the_full_example_lacks_a_key_a_file_and_a_variable_and_nothing_else(
+    shell: Shell, tmp_path: Path, text: str
+) -> None:
+    """The issue asks for these three, exactly."""
+    file = written(tmp_path, text)
+    said = shell("validate", "--config", file)
+    assert (said.code, said.out) == (1, "")
+    lines = said.err.strip().split("\n")
+    assert len(lines) == len(EXPECTED)
+    for line, (path, words) in zip(lines, EXPECTED, strict=True):
+        assert line.startswith(f"{file}: {path}: ")
+        assert words in line
+    as_json = shell("validate", "--config", file, "--json")
+    assert as_json.code == 1
+    assert as_json.json["ok"] is False
+    assert [problem["path"] for problem in as_json.json["problems"]] == [path for path, _ in EXPECTED]
+
+
+@pytest.mark.requirement("XP-A-4", "XP-3.1-47")
+def test_a_sound_file_is_0_and_a_mistyped_key_is_1_with_its_path(shell: Shell, tmp_path: Path) -> None:
+    assert checked(shell, tmp_path).code == 0
+    said = checked(shell, tmp_path, discovery={"publish_dsn": True})
+    assert said.code == 1
+    assert "discovery.publish_dsn: unknown key; did you mean publish_dns?" in said.err
+    assert checked(shell, tmp_path, "--json").json["problems"] == []
+
+
+@pytest.mark.requirement("XP-3.1-9")
+def test_two_sources_of_one_name_do_not_validate(shell: Shell, tmp_path: Path) -> None:
+    said = checked(shell, tmp_path, mcp_sources=MINIMAL["mcp_sources"] * 2)
+    assert said.code == 1
+    assert "mcp_sources[1].name" in said.err
+
+
+def test_without_a_file_it_says_how_to_give_one(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = shell("validate")
+    assert said.code == 2
+    assert "--config FILE" in said.err
+    assert shell("validate", "--config", tmp_path / "none.yml").code == 1
+    written(tmp_path, MINIMAL).rename(tmp_path / "xprotocol-mcp-adapter.yml")
+    assert shell("validate").code == 0
+
+
+def test_a_key_file_that_others_can_read_is_a_problem(shell: Shell, tmp_path: Path) -> None:
+    keyfile.create(tmp_path / "adapter.key", ALICE)
+    assert checked(shell, tmp_path).code == 0
+    (tmp_path / "adapter.key").chmod(0o644)
+    said = checked(shell, tmp_path)
+    assert said.code == 1
+    assert "identity.key_file: others may use" in said.err
+
+
+def test_a_delegation_has_to_be_for_this_key_by_this_parent_and_still_hold(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """XP 3.1: what would stop the start is said before."""
+    org = person("org")
+    keyfile.create(tmp_path / "adapter.key", ALICE)
+    keyfile.create(tmp_path / "org.key", org)
+    words = ("--parent-key", tmp_path / "org.key", "--capabilities", "com.mine.server.*", "--force")
+    made = tmp_path / "made.json"
+    shell("register", "--key", tmp_path / "adapter.key", *words, "--output", made)
+    identity = {"key_file": "adapter.key", "parent_delegation_event": str(made)}
+
+    def said(**more: str) -> Said:
+        return checked(shell, tmp_path, identity=identity | more)
+
+    assert said(parent_key=org.key.text).code == 0
+    assert "is not by identity.parent_key" in said(parent_key=BOB.key.text).err
+    assert "set identity.parent_key to" in said().err
+    assert "the adapter's own key" in said(parent_key=ALICE.key.text).err
+
+    event = json.loads(made.read_text())
+    made.write_text(json.dumps(event | {"timestamp": event["timestamp"] + 1}))
+    assert "does not verify" in said(parent_key=org.key.text).err
+    shell("register", "--key", BOB.key.text, *words, "--output", made)
+    assert "expected one delegation to" in said(parent_key=org.key.text).err
+    soon = str(int(time.time()) + 1)
+    shell("register", "--key", tmp_path / "adapter.key", *words, "--output", made, "--expires", soon)
+    while time.time() <= int(soon):
+        time.sleep(0.05)
+    assert "the delegation ended" in said(parent_key=org.key.text).err
+
+
+def test_one_port_for_two_things_is_a_problem(shell: Shell, tmp_path: Path) -> None:
+    said = checked(
+        shell,
+        tmp_path,
+        mcp_server={"transport": "sse", "sse_port": 9000},
+        discovery={"well_known_port": 9000},
+    )
+    assert said.code == 1
+    assert "mcp_server.sse_port" in said.err
+
+
+def test_what_may_not_be_meant_is_noted_and_is_no_failure(shell: Shell, tmp_path: Path) -> None:
+    said = checked(shell, tmp_path, discovery={"well_known_host": "0.0.0.0"})  # noqa: S104  # nothing listens
+    assert said.code == 0
+    assert "note: discovery.well_known_host: listens on every address" in said.out
+    assert "the program my-server is not found" in said.out
+
+
+# The MCP servers
+
+
+@pytest.mark.requirement("XP-4.6-32")
+def test_it_advises_on_tools_that_nobody_will_find(shell: Shell, tmp_path: Path) -> None:
+    """XP 4.6, D-64: what is described poorly, and what contradicts itself, each with what to do."""
+    shop = desk(tmp_path)
+    shop.list_tools(
+        [
+            tool("read_note"),
+            {"name": "handle_thing", "description": "Handles it", "inputSchema": {"type": "object"}},
+            tool("get_rid", annotations={"destructiveHint": True}),
+        ]
+    )
+    quiet = checked(shell, tmp_path, "--offline", mcp_sources=[shop.source])
+    assert (quiet.code, "handle_thing" in quiet.out) == (0, False)
+    assert not (shop.folder / "requests.jsonl").exists()
+    said = checked(shell, tmp_path, mcp_sources=[shop.source])
+    assert said.code == 0
+    (low,) = [line for line in said.out.split("\n") if "handle_thing" in line]
+    assert "Mend it at the server, or write a description in schema_overrides" in low
+    assert any("get_rid" in line and "destructiveHint" in line for line in said.out.split("\n"))
+    assert "read_note" not in said.out
+
+
+def test_it_fails_for_a_tool_without_a_listed_capability(shell: Shell, tmp_path: Path) -> None:
+    """D-61."""
+    shop = desk(tmp_path, capability_inference="explicit", capabilities=["desk.read"])
+    shop.list_tools([tool("read_note"), tool("delete_note")])
+    said = checked(shell, tmp_path, mcp_sources=[shop.source])
+    assert said.code == 1
+    (line,) = said.err.strip().split("\n")
+    assert "mcp_sources[0].capabilities" in line
+    assert "delete_note" in line
+
+
+def test_a_server_that_does_not_start_is_noted_and_fails_only_when_all_have_to_answer(
+    shell: Shell, tmp_path: Path
+) -> None:
+    entry = MINIMAL["mcp_sources"][0] | {"command": f"{sys.executable} -c 'raise SystemExit(3)'"}
+    noted = checked(shell, tmp_path, mcp_sources=[entry])
+    assert noted.code == 0
+    assert "note: mcp_sources[0]: mine could not be asked" in noted.out
+    said = checked(shell, tmp_path, "--connect", "--json", mcp_sources=[entry])
+    assert said.code == 1
+    assert said.json["problems"][0]["path"] == "mcp_sources[0]"
+    assert said.json["sources"] == [{"name": "mine", "ok": False, "tools": 0}]
+
+
+def test_a_server_elsewhere_is_only_asked_when_that_is_wanted(shell: Shell, tmp_path: Path) -> None:
+    """Its credentials go nowhere for a look at a file."""
+    entry = MINIMAL["mcp_sources"][0] | {"transport": "http", "url": "https://mcp.invalid/mcp"}
+    del entry["command"]
+    said = checked(shell, tmp_path, "--json", mcp_sources=[entry])
+    assert said.code == 0
+    assert any("mine was not asked; --connect does" in note for note in said.json["notes"])
+    assert said.json["sources"] == []
+
+
+def test_the_installed_command_says_the_same(tmp_path: Path) -> None:
+    said = run_program(
+        "validate",
+        "--config",
+        written(tmp_path, (HERE / "full.yml").read_text()),
+        env={"HOME": str(tmp_path)},
+    )
+    assert said.code == 1
+    assert len(said.err.strip().split("\n")) == 3

@@ -1,0 +1,133 @@
+"""The pages on adapters are followed to the letter, in a shell, with the programs that they name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from moot.adapter.loading import load_settings
+from moot.adapter.running import Adapter
+from tests.relay.talk import relay_in
+from tests.test_docs import blocks_of, text_of
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ROOT / ".node" / "node_modules"
+ARCHITECTURE = {"aarch64": "arm64", "arm64": "arm64", "x86_64": "x64"}.get(platform.machine(), "x64")
+TOOLS = (Path(sys.executable).parent, MODULES / ".bin", MODULES / f"node-linux-{ARCHITECTURE}" / "bin")
+PAGE = "docs/how-to/run-an-adapter.md"
+# Commands that stay; each has a terminal of its own, and is waited for.
+STAYING = ("moot relay", "xprotocol-adapter start")
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def script_of(page: str) -> str:
+    """All shell blocks of a page as one script; what stays runs in the background."""
+    lines = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
+    for number, block in enumerate(each for each in blocks_of(text_of(page)) if each.info == "sh"):
+        lines.append(f"echo '== {number}'")
+        if not block.code.startswith(STAYING):
+            lines.append(block.code)
+            continue
+        lines.append(f"{block.code.strip()} > terminal-{number}.log 2>&1 &")
+        config = re.search(r"--config (\S+)", block.code)
+        ready = (
+            f"xprotocol-adapter status --config {config[1]}"
+            if config
+            else f"grep listening terminal-{number}.log"
+        )
+        lines.append(f"for _ in $(seq 300); do {ready} > /dev/null 2>&1 && break; sleep 0.1; done")
+        lines.append(f"{ready} > /dev/null")
+    return "\n".join(lines)
+
+
+def followed(page: str, folder: Path) -> str:
+    """What the page's commands print, on ports that are free here."""
+    script = script_of(page)
+    ports = free_ports(3)
+    for stated, taken in zip((8765, 8766, 8767), ports, strict=True):
+        script = script.replace(f"127.0.0.1:{stated}", f"127.0.0.1:{taken}")
+    # Where the page relies on defaults.
+    script = script.replace("moot relay --data", f"moot relay --port {ports[0]} --data")
+    script = script.replace("sse_port: 8767", f"sse_port: {ports[2]}")
+    pages = f"discovery: {{well_known_port: {ports[1]}}}"
+    script = script.replace("mcp_server: {transport: none}", f"mcp_server: {{transport: none}}\n{pages}")
+    environ = {
+        "PATH": os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]]),
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+    }
+    done = subprocess.run(  # noqa: S603
+        ["/bin/bash", "-c", script],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    logs = "".join(file.read_text() for file in folder.glob("terminal-*.log"))
+    assert done.returncode == 0, done.stdout + done.stderr + logs
+    return done.stdout
+
+
+@pytest.mark.requirement("XP-9-1", "XP-9-2", "XP-9-3")
+def test_day_1_day_2_and_week_1_go_as_the_page_says(tmp_path: Path) -> None:
+    said = followed(PAGE, tmp_path)
+    assert "com.acme.clock.get_current_time" in said
+    # Day 2: an MCP client of others got the time through two adapters and a relay.
+    called = said.partition("== 7")[2].partition("== 8")[0]
+    assert "Europe/Zurich" in called
+    assert "datetime" in called
+    # Week 1: the chain holds, until the organisation takes it back.
+    assert said.rstrip().endswith("no longer")
+    audit = (tmp_path / "acme.data" / "audit.jsonl").read_text()
+    assert "com.acme.clock.get_current_time" in audit
+    assert "Europe/Zurich" not in audit
+
+
+@pytest.mark.requirement("XP-2.3-1", "XP-2.3-2")
+def test_one_for_many_and_one_beside_each_run_as_the_page_shows(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            relay = await stack.enter_async_context(relay_in(tmp_path / "relay"))
+            adapters = {}
+            for file in configurations(tmp_path, relay.url):
+                environ = {**os.environ, "PATH": os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]])}
+                settings = load_settings(file, environ=environ)
+                adapters[file.stem] = await stack.enter_async_context(Adapter(settings, environ=environ))
+            assert set(adapters) == {"everything", "clock", "code"}
+            kinds = {name: {each.kind for each in one.registry.contracts()} for name, one in adapters.items()}
+            # Together behind one key, or each behind its own.
+            assert kinds["everything"] == kinds["clock"] | kinds["code"]
+            assert kinds["clock"]
+            assert kinds["code"]
+            assert len({one.key for one in adapters.values()}) == 3
+
+    asyncio.run(asyncio.wait_for(story(), 120))
+
+
+def configurations(folder: Path, relay: str) -> list[Path]:
+    """The page's files, as they are named in their first lines."""
+    files = []
+    for block in blocks_of(text_of("docs/how-to/deploy-an-adapter.md")):
+        if block.info == "yaml":
+            file = folder / block.code.splitlines()[0].removeprefix("# ")
+            file.write_text(block.code.replace("ws://127.0.0.1:8765", relay))
+            files.append(file)
+    return files

@@ -1,0 +1,130 @@
+"""axe-core finds no serious issue in any view, light and dark, wide and on a phone; keys reach everything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.conftest import MemberAs, PageAs, Watched
+from tests.console.stage import Running
+
+AXE = Path(__file__).parents[2] / ".node/node_modules/axe-core/axe.min.js"
+WIDE = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844}
+
+
+def issues(page: Page) -> list[str]:
+    """Serious and critical findings; axe comes in past the policy, as only a debugger can."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm install in tools/node")
+    page.evaluate(AXE.read_text("utf-8"))
+    found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{each['id']}: {node['html'][:200]} {json.dumps(node.get('any', [])[:1])[:300]}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+def busy(member: MemberAs) -> None:
+    """Something to see in every view."""
+    agent, second, _ = member("agent"), member("second"), member("files")
+    agent.run(lambda space: space.chat("**hello** `there`\n\n> quoted\n\n1. one", format="markdown"))
+    second.run(lambda space: space.chat("plain"))
+    proposal = agent.run(
+        lambda space: space.propose("files", "tools/call", {"name": "add", "arguments": {"a": 1}})
+    )
+    second.run(lambda space: space.fulfil(proposal.id))
+    agent.run(
+        lambda space: space.propose(
+            "files", "tools/call", {"name": "write_file", "arguments": {"path": "a", "content": "b"}}
+        )
+    )
+    no = agent.run(lambda space: space.propose("files", "tools/list", wait_for_others=True))
+    second.run(lambda space: space.reject(no.id, "unsafe"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_no_view_has_a_serious_issue(
+    gateway: Running, page_as: PageAs, member: MemberAs, scheme: str, size: dict[str, int]
+) -> None:
+    busy(member)
+    page = page_as("human", "timeline", color_scheme=scheme, viewport=size)
+    rejected = page.get_by_role("listbox", name="Timeline").get_by_role("option").filter(has_text="unsafe")
+    expect(rejected).to_be_visible()
+    found = {}
+    views: list[str] = page.evaluate(
+        "async () => (await import('/console/core/router.js')).registeredViews().map((each) => each.id)"
+    )
+    for view in views:
+        page.evaluate(f"location.hash = '#/lab/{view}'")
+        expect(page.locator(f".view-{view}")).to_be_visible()
+        page.wait_for_function("document.fonts.status === 'loaded'")
+        found[view] = issues(page)
+    page.evaluate("location.hash = '#/lab/timeline'")
+    rejected.click()
+    found["details"] = issues(page)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    found["help"] = issues(page)
+    assert "\n".join(f"{view}: {each}" for view, all_ in found.items() for each in all_) == ""
+
+
+def test_signing_in_has_no_serious_issue(gateway: Running, watched: Watched) -> None:
+    page = watched.page()
+    page.goto(gateway.url)
+    expect(page.get_by_label("Token", exact=True)).to_be_focused()
+    assert issues(page) == []
+
+
+def test_nothing_is_wider_than_a_phone(page_as: PageAs, member: MemberAs) -> None:
+    busy(member)
+    page = page_as("human", "timeline", viewport=PHONE)
+    for view in ("timeline", "chat", "picture"):
+        page.evaluate(f"location.hash = '#/lab/{view}'")
+        expect(page.locator(f".view-{view}")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        for name in page.locator(".nav-link").all():
+            box = name.bounding_box()
+            assert box is not None
+            # WCAG 2.5.8 asks for 24 by 24; a thumb is happier with more.
+            assert min(box["width"], box["height"]) >= 40
+
+
+def test_everything_is_reached_by_keys_alone(page_as: PageAs, member: MemberAs) -> None:
+    busy(member)
+    page = page_as("human", "timeline")
+    page.keyboard.press("g")
+    page.keyboard.press("c")
+    expect(page.locator(".view-chat")).to_be_visible()
+    page.keyboard.press("m")
+    page.keyboard.type("by key? c and g do nothing here")
+    page.keyboard.press("Enter")
+    expect(page.locator(".chat-message").filter(has_text="by key?")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    expect(page.locator(".view-timeline")).to_be_visible()
+    page.keyboard.press("k")
+    page.keyboard.press("k")
+    page.keyboard.press("o")
+    expect(page.get_by_role("complementary", name="Details")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("from:second")
+    expect(page.get_by_label("Filter the timeline")).to_have_value("from:second")
+    first = page.evaluate("document.activeElement.tagName")
+    assert first == "INPUT"
+
+
+def test_motion_stops_where_it_is_not_wanted(page_as: PageAs) -> None:
+    page = page_as("human", "timeline", reduced_motion="reduce")
+    durations = page.evaluate(
+        "[...document.querySelectorAll('#app *')].map((e) => getComputedStyle(e).transitionDuration)"
+    )
+    assert set(durations) <= {"0s"}

@@ -1,0 +1,85 @@
+"""Chat in the console: markdown, replies, the acknowledge queue and cancelling (MEW 3.4)."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from moot.participant import JoinedSpace, Sent
+from tests.console.conftest import MemberAs, PageAs
+
+
+@pytest.mark.requirement("MEW-3.4-3", "MEW-3.4-4", "MCPX-3.3-3", "MCPX-3.3-4", "MEW-3-45")
+def test_markdown_is_rendered_only_where_it_is_said_to_be(page_as: PageAs, member: MemberAs) -> None:
+    page = page_as("human", "chat")
+    agent = member("agent")
+    agent.run(lambda space: space.chat("**bold** and `code`", format="markdown"))
+    agent.run(lambda space: space.chat("**not bold**"))
+    agent.run(lambda space: space.chat("**nor this**", format="plain"))
+    messages = page.locator(".chat-message")
+    expect(messages).to_have_count(3)
+    expect(messages.nth(0).locator("strong")).to_have_text("bold")
+    expect(messages.nth(0).locator("code")).to_have_text("code")
+    expect(messages.nth(1)).to_contain_text("**not bold**")
+    expect(messages.nth(2)).to_contain_text("**nor this**")
+
+
+@pytest.mark.requirement("MEW-3.4.1-7", "MEW-3.4.1-8", "MEW-3-46")
+def test_emptying_the_queue_sends_one_acknowledgement_for_each(page_as: PageAs, member: MemberAs) -> None:
+    page = page_as("human", "chat")
+    agent = member("agent")
+
+    async def chat_often(space: JoinedSpace) -> list[Sent]:
+        return [await space.chat(f"message {number}") for number in range(23)]
+
+    sent = agent.run(chat_often)
+    queue = page.get_by_role("complementary", name="23 to acknowledge")
+    expect(queue.locator(".queue-item")).to_have_count(23)
+    queue.get_by_role("button", name="Acknowledge what agent said: message 7").click()
+    expect(page.get_by_role("complementary", name="22 to acknowledge")).to_be_visible()
+    page.get_by_role("button", name="Acknowledge all").click()
+    expect(page.get_by_role("complementary", name="All acknowledged")).to_be_visible()
+    seen = agent.run(lambda space: [space.chats.acknowledged(each.id) for each in sent])
+    assert seen == [{"human": "read"}] * 23
+    page.evaluate("location.hash = '#/lab/timeline'")
+    page.get_by_label("Filter the timeline").fill("kind:chat/acknowledge")
+    expect(page.get_by_role("status").filter(has_text="23 of")).to_be_visible()
+
+
+@pytest.mark.requirement("MEW-3.4.2-1", "MEW-3.4.2-3", "MEW-3.4.2-4", "MEW-3-47")
+def test_cancelling_all_of_mine_cancels_each(page_as: PageAs, member: MemberAs) -> None:
+    """Others' queues empty; a chat that somebody else cancels leaves ours."""
+    page = page_as("human", "chat")
+    second = member("second")
+    for text in ("one", "two", "three"):
+        page.get_by_label("Message", exact=True).fill(text)
+        page.keyboard.press("Enter")
+        expect(page.locator(".chat-message").filter(has_text=text)).to_be_visible()
+    assert len(second.run(lambda space: space.chats.waiting())) == 3
+    page.get_by_role("button", name="Cancel all of mine").click()
+    expect(page.locator(".chat-message.cancelled")).to_have_count(3)
+    expect(page.locator(".chat-message.cancelled").first).to_contain_text("handled_elsewhere")
+    assert second.run(lambda space: space.chats.waiting()) == []
+    said = second.run(lambda space: space.chat("look at this"))
+    expect(page.get_by_role("complementary", name="1 to acknowledge")).to_be_visible()
+    second.run(lambda space: space.cancel_chat(said, "duplicate"))
+    expect(page.get_by_role("complementary", name="All acknowledged")).to_be_visible()
+    expect(page.locator(".chat-message").filter(has_text="look at this")).to_contain_text("duplicate")
+
+
+@pytest.mark.requirement("MEW-3-57")
+def test_a_reply_names_what_it_answers_and_goes_to_whom_it_is_for(page_as: PageAs, member: MemberAs) -> None:
+    page = page_as("human", "chat")
+    agent = member("agent")
+    asked = agent.run(lambda space: space.chat("may I?"))
+    message = page.locator(".chat-message").filter(has_text="may I?")
+    message.hover()
+    message.get_by_role("button", name="Reply").click()
+    page.get_by_label("To", exact=True).select_option("agent")
+    page.keyboard.type("yes")
+    page.keyboard.press("Enter")
+    reply = page.locator(".chat-message").filter(has_text="yes")
+    expect(reply.locator(".chat-quote")).to_contain_text("may I?")
+    expect(reply).to_contain_text("to agent")
+    heard = agent.run(lambda space: [each for each in space.chats.waiting() if each.payload["text"] == "yes"])
+    assert (heard[0].correlation_id, heard[0].to) == ([asked.id], ["agent"])

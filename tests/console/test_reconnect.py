@@ -1,0 +1,169 @@
+"""A lost line comes back by itself, says so, and shows what it missed or that something is missing (D-40)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from moot.protocol.operation import Json
+from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
+from tests.console.stage import Loop, Running, spaces
+
+
+def rows(page: Page, words: str) -> int:
+    return page.get_by_role("listbox", name="Timeline").get_by_role("option").filter(has_text=words).count()
+
+
+def say(gateway: Running, name: str, text: str) -> None:
+    post(gateway, name, {"kind": "chat", "payload": {"text": text}})
+
+
+def post(gateway: Running, name: str, envelope: Json) -> None:
+    """Over HTTP, so that nobody comes or goes by it."""
+    answer = httpx.post(
+        f"{gateway.url}/participants/{name}/messages",
+        params={"space": "lab"},
+        json=envelope,
+        headers={"Authorization": f"Bearer t-{name}"},
+        trust_env=False,
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def lose(page: Page) -> None:
+    """Break the socket from inside the page, and keep new ones from opening until `find`."""
+    page.evaluate(
+        """() => {
+            window.__Socket = WebSocket;
+            window.WebSocket = class extends EventTarget {
+                constructor() { super(); setTimeout(() => this.onclose?.({ code: 1006, reason: "" }), 10); }
+                close() {} send() {}
+                static OPEN = 1;
+            };
+            window.__sockets.forEach((socket) => socket.close(3000, "test"));
+        }"""
+    )
+
+
+WATCH_SOCKETS = """
+window.__sockets = [];
+const Real = WebSocket;
+window.WebSocket = class extends Real { constructor(...all) { super(...all); window.__sockets.push(this); } };
+"""
+
+
+def test_what_was_said_meanwhile_is_fetched_and_no_gap_is_shown(gateway: Running, page_as: PageAs) -> None:
+    """Nothing twice, nothing missing, and in order."""
+    page = page_as("watcher", "timeline")
+    page.add_init_script(WATCH_SOCKETS)
+    page.reload()
+    sign_in(page, "t-watcher")
+    say(gateway, "agent", "before the loss")
+    expect(page.get_by_role("option").filter(has_text="before the loss")).to_be_visible()
+    lose(page)
+    expect(page.locator(".pill")).to_have_text("Offline")
+    expect(page.locator(".banner")).to_contain_text("The connection was lost")
+    for number in range(5):
+        say(gateway, "agent", f"missed {number}")
+    page.evaluate("() => { window.WebSocket = window.__Socket; }")
+    page.get_by_role("button", name="Try now").click()
+    expect(page.locator(".pill")).to_have_text("Live")
+    expect(page.locator(".banner")).to_be_hidden()
+    expect(page.get_by_role("option").filter(has_text="missed 4")).to_be_visible()
+    shown = page.get_by_role("option").filter(has_text="missed").all_inner_texts()
+    assert [text.split()[-1] for text in shown] == ["0", "1", "2", "3", "4"]
+    assert rows(page, "before the loss") == 1
+    expect(page.locator(".gap-row")).to_have_count(0)
+
+
+def test_it_comes_back_after_the_gateway_restarts(gateway: Running, page_as: PageAs) -> None:
+    """The journal outlives the gateway, and so does what can be caught up on: no gap, nothing twice."""
+    page = page_as("human", "timeline")
+    say(gateway, "agent", "before the restart")
+    expect(page.get_by_role("option").filter(has_text="before the restart")).to_be_visible()
+    gateway.stop()
+    expect(page.locator(".pill")).to_have_text("Offline")
+    expect(page.locator(".banner")).to_contain_text("trying again")
+    gateway.start()
+    say(gateway, "agent", "after the restart")
+    expect(page.locator(".pill")).to_have_text("Live")
+    expect(page.get_by_role("option").filter(has_text="after the restart")).to_be_visible()
+    assert rows(page, "before the restart") == 1
+    expect(page.locator(".gap-row")).to_have_count(0)
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path, loop: Loop) -> Iterator[Running]:
+    """A gateway that remembers five messages."""
+    running = Running(tmp_path, loop, spaces(), poll_window=5)
+    yield running
+    running.stop()
+
+
+def test_a_gap_is_shown_where_the_past_does_not_reach_back(forgetful: Running, watched: Watched) -> None:
+    """In its place, with what is known around it; open proposals are marked as uncertain."""
+    page = watched.page()
+    page.add_init_script(WATCH_SOCKETS)
+    page.goto(f"{forgetful.url}/#/lab/timeline")
+    sign_in(page, "t-watcher")
+    call = {"method": "tools/call", "params": {"name": "read_file"}}
+    say(forgetful, "agent", "before the loss")
+    post(forgetful, "agent", {"kind": "mcp/proposal", "payload": call})
+    expect(page.get_by_role("option").filter(has_text="read_file")).to_be_visible()
+    lose(page)
+    expect(page.locator(".pill")).to_have_text("Offline")
+    for number in range(9):
+        say(forgetful, "agent", f"missed {number}")
+    page.evaluate("() => { window.WebSocket = window.__Socket; }")
+    page.get_by_role("button", name="Try now").click()
+    expect(page.locator(".gap-row")).to_have_count(1)
+    expect(page.locator(".gap-row")).to_contain_text("no longer remembers")
+    order = page.get_by_role("listbox", name="Timeline").get_by_role("option").all_inner_texts()
+    places = [
+        next(index for index, text in enumerate(order) if words in text)
+        for words in ("before the loss", "A gap", "missed 8")
+    ]
+    assert places == sorted(places)
+    page.locator(".gap-row").click()
+    expect(page.get_by_role("complementary", name="Details")).to_contain_text("may be missing")
+
+
+def test_somebody_who_was_removed_is_told_and_does_not_knock_again(
+    gateway: Running, page_as: PageAs, member: MemberAs
+) -> None:
+    page = page_as("watcher", "timeline")
+    sockets: list[str] = []
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+    second = member("second")
+    second.run(lambda space: space.kick("watcher", "enough"))
+    expect(page.locator(".pill")).to_have_text("Ended")
+    expect(page.locator(".banner")).to_contain_text("removed from the space")
+    page.wait_for_timeout(1200)
+    assert sockets == []
+
+
+def test_what_is_written_while_offline_is_not_lost(gateway: Running, page_as: PageAs) -> None:
+    page = page_as("human", "chat")
+    gateway.stop()
+    expect(page.locator(".pill")).to_have_text("Offline")
+    field = page.get_by_label("Message", exact=True)
+    field.fill("are you there?")
+    field.press("Enter")
+    expect(page.locator(".notice.bad")).to_contain_text("nothing was sent")
+    expect(field).to_have_value("are you there?")
+    gateway.start()
+    expect(page.locator(".pill")).to_have_text("Live")
+    field.press("Enter")
+    expect(page.locator(".chat-message").filter(has_text="are you there?")).to_be_visible()
+
+
+def test_the_past_is_shown_to_whoever_comes_late(gateway: Running, page_as: PageAs, member: MemberAs) -> None:
+    """A proposal that was made before somebody looked still waits for them."""
+    agent = member("agent")
+    agent.run(lambda space: space.propose("files", "tools/call", {"name": "early", "arguments": {}}))
+    page = page_as("human", "timeline")
+    expect(page.get_by_role("option").filter(has_text="tools/call:early")).to_be_visible()

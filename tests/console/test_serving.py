@@ -1,0 +1,145 @@
+"""The console's files as the gateway sends them (D-84)."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from moot.gateway.console import Console
+from tests.console.stage import Loop, Running, spaces
+
+# Statements at the start of a line, and types in comments.
+_IMPORTS = re.compile(r"""(?:^(?:import|\}).*?\bfrom\s|^import\s|\bimport\()["']([^"']+)["']""", re.M)
+ROOT = Path(__file__).parents[2] / "src/moot/console"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, loop: Loop) -> Iterator[Running]:
+    running = Running(tmp_path_factory.mktemp("served"), loop, spaces())
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def http(served: Running) -> httpx.Client:
+    return httpx.Client(base_url=served.url, trust_env=False, timeout=10)
+
+
+def test_the_page_may_load_nothing_from_elsewhere_and_nothing_inline(http: httpx.Client) -> None:
+    with http:
+        page = http.get("/")
+    parts = page.headers["content-security-policy"].split(";")
+    policy = dict(part.strip().partition(" ")[::2] for part in parts)
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == "'self'"
+    assert policy["base-uri"] == policy["frame-ancestors"] == policy["form-action"] == "'none'"
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["cache-control"] == "no-cache"
+    assert "<script>" not in page.text
+    assert "style=" not in page.text
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "text/html; charset=utf-8"),
+        ("/console/app.js", "text/javascript; charset=utf-8"),
+        ("/console/core/state.js", "text/javascript; charset=utf-8"),
+        ("/console/css/tokens.css", "text/css; charset=utf-8"),
+        ("/console/icon.svg", "image/svg+xml"),
+    ],
+)
+def test_files_have_their_type_and_are_not_sent_twice(http: httpx.Client, path: str, kind: str) -> None:
+    with http:
+        first = http.get(path)
+        again = http.get(path, headers={"If-None-Match": f'"other", {first.headers["etag"]}'})
+    assert (first.status_code, first.headers["content-type"]) == (200, kind)
+    assert (again.status_code, again.content) == (304, b"")
+    assert "content-security-policy" in again.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/console/../http.py",
+        "/console/..%2f..%2fgateway/http.py",
+        "/console/%2e%2e/gateway/http.py",
+        "/console//etc/passwd",
+        "/console/README.md",
+        "/console/core",
+        "/console/core/",
+        "/console/",
+        "/console/core/state.js%00.css",
+        "/console/core\\state.js",
+    ],
+)
+def test_only_files_of_the_console_are_sent(served: Running, path: str) -> None:
+    """The path goes out as it is written here: no client tidies it up first."""
+    asked = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nConnection: close\r\n\r\n"
+    with (
+        socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw,
+        raw.makefile("rb") as answered,
+    ):
+        raw.sendall(asked.encode())
+        answer = answered.read()
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert b"import" not in answer
+
+
+def test_a_page_of_another_host_gets_nothing(http: httpx.Client) -> None:
+    """DNS rebinding: the name in Host has to be ours."""
+    with http:
+        assert http.get("/", headers={"Host": "evil.example"}).status_code == 421
+        assert http.get("/console/app.js", headers={"Origin": "http://evil.example"}).status_code == 403
+
+
+def test_where_it_is_turned_off_there_is_the_status_page(tmp_path: Path, loop: Loop) -> None:
+    running = Running(tmp_path, loop, spaces(), http={"console": False})
+    try:
+        with httpx.Client(base_url=running.url, trust_env=False) as http:
+            assert "This gateway is running" in http.get("/").text
+            assert http.get("/status").text == http.get("/").text
+            assert http.get("/console/app.js").status_code == 404
+            assert "/console/{path}" not in http.get("/openapi.json").json()["paths"]
+    finally:
+        running.stop()
+
+
+def test_every_script_and_style_of_the_package_is_served_and_nothing_else() -> None:
+    of_ours = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*")
+        if path.suffix in {".html", ".js", ".css", ".svg", ".webmanifest"}
+    }
+    assert set(Console().files) == of_ours
+    assert Console().able
+
+
+def test_no_script_makes_markup_or_code_of_text() -> None:
+    """What is not there cannot be misused: no HTML from strings, no eval, no inline style or handler."""
+    makers = ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "createContextualFragment"]
+    forbidden = [*makers, "eval(", "new Function", "DOMParser", 'setAttribute("style"']
+    found = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in ROOT.rglob("*.js")
+        for word in forbidden
+        if word in path.read_text("utf-8")
+    ]
+    assert found == []
+
+
+def test_every_import_leads_to_a_file_of_ours() -> None:
+    """Nothing is fetched from another server, and nothing is missing."""
+    for path in ROOT.rglob("*.js"):
+        for target in _IMPORTS.findall(path.read_text("utf-8")):
+            assert target.startswith("."), f"{path}: {target}"
+            assert (path.parent / target).resolve().is_file(), f"{path}: {target}"

@@ -1,0 +1,101 @@
+"""Signing in: the token goes into a header and a frame, never into an address; several spaces (D-20)."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, Request, expect
+
+from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
+from tests.console.stage import Running
+
+
+def test_a_token_opens_its_spaces_and_stands_in_no_address(gateway: Running, watched: Watched) -> None:
+    page = watched.page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(_address(request)))
+    page.on("websocket", lambda socket: asked.append(socket.url))
+    page.goto(gateway.url)
+    sign_in(page, "t-human")
+    expect(page.get_by_role("button", name="Space: lab")).to_be_visible()
+    assert any(address.endswith("/ws") for address in asked)
+    assert not any("t-human" in address for address in [*asked, page.url])
+    assert (
+        page.evaluate("JSON.stringify([sessionStorage, localStorage, document.cookie])").count("t-human") == 0
+    )
+
+
+def _address(request: Request) -> str:
+    return request.url
+
+
+def test_a_wrong_token_is_told_what_to_do(gateway: Running, watched: Watched) -> None:
+    page = watched.page()
+    page.goto(gateway.url)
+    field = page.get_by_label("Token", exact=True)
+    for token, words in (("t-nobody", "No space knows this token"), ("two words", "That is no token")):
+        field.fill(token)
+        page.get_by_role("button", name="Enter", exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text(words)
+    expect(field).to_be_focused()
+
+
+def test_a_reload_forgets_the_token_unless_it_was_to_be_kept(gateway: Running, watched: Watched) -> None:
+    page = watched.page()
+    page.goto(gateway.url)
+    sign_in(page, "t-human")
+    page.reload()
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()
+    sign_in(page, "t-human", remember=True)
+    page.reload()
+    expect(page.locator(".pill")).to_have_text("Live")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_one_goes_from_space_to_space_by_keyboard(page_as: PageAs, member: MemberAs) -> None:
+    """What is heard in one is not shown in the other; both lines stay up."""
+    page = page_as("human", "timeline")
+    hermit = member("hermit", space="attic")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    expect(page.get_by_role("menu", name="Spaces")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    _is_in(page, "attic")
+    hermit.run(lambda space: space.chat("quiet up here"))
+    expect(page.get_by_role("option").filter(has_text="quiet up here")).to_be_visible()
+    page.evaluate("location.hash = '#/lab/timeline'")
+    _is_in(page, "lab")
+    expect(page.get_by_role("option").filter(has_text="quiet up here")).to_have_count(0)
+    expect(page.locator(".pill")).to_have_text("Live")
+
+
+def _is_in(page: Page, space: str) -> None:
+    expect(page.get_by_role("button", name=f"Space: {space}")).to_be_visible()
+
+
+def test_a_second_token_adds_a_space(page_as: PageAs) -> None:
+    page = page_as("agent")
+    page.get_by_role("button", name="Space: lab").click()
+    page.get_by_role("menuitem", name="Add a space").click()
+    dialog = page.get_by_role("dialog", name="Another space")
+    dialog.get_by_label("Token", exact=True).fill("t-hermit")
+    dialog.get_by_role("button", name="Enter", exact=True).click()
+    _is_in(page, "attic")
+    expect(page.get_by_role("button", name="Space: attic you are hermit")).to_be_visible()
+
+
+def test_keys_are_listed_and_theme_is_remembered(page_as: PageAs) -> None:
+    page = page_as("human", "timeline")
+    page.keyboard.press("?")
+    help_ = page.get_by_role("dialog", name="Keyboard")
+    expect(help_).to_contain_text("Jump to what caused it")
+    page.keyboard.press("Escape")
+    expect(help_).to_have_count(0)
+    page.keyboard.press("\\")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    page.keyboard.press("\\")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -1,0 +1,308 @@
+"""The timeline: everything heard, by conversation, with filters, causes and reasons (MEW 3, D002)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from websockets.asyncio.client import connect
+
+from moot.errors import MootError
+from moot.participant import JoinedSpace
+from tests.console.conftest import MemberAs, PageAs
+from tests.console.stage import Loop, Running
+
+READ = {"name": "read_file", "arguments": {"path": "notes.txt"}}
+
+
+def lines(page: Page) -> Locator:
+    return page.get_by_role("listbox", name="Timeline").get_by_role("option")
+
+
+def rows(page: Page, words: str) -> Locator:
+    return lines(page).filter(has_text=words)
+
+
+def narrow(page: Page, words: str) -> None:
+    page.get_by_label("Filter the timeline").fill(words)
+
+
+@pytest.mark.requirement("MEW-3.1.2-2", "MEW-3.2.1-4", "MCPX-3.2.1-4")
+def test_an_observer_follows_an_operation_from_cause_to_effect(page_as: PageAs, member: MemberAs) -> None:
+    """Proposal, request and response stand together; each leads to the next, by mouse and by key."""
+    page = page_as("watcher", "timeline")
+    agent, second, _ = member("agent"), member("second"), member("files")
+    proposal = agent.run(lambda space: space.propose("files", "tools/call", READ))
+    second.run(lambda space: space.fulfil(proposal.id))
+    head = rows(page, "proposal").filter(has_text="read_file")
+    expect(head.get_by_role("img", name="3 messages")).to_be_visible()
+    head.click()
+    details = page.get_by_role("complementary", name="Details")
+    expect(details).to_contain_text("Led to")
+    details.get_by_role("button", name="request second").click()
+    expect(details.get_by_role("heading", level=2)).to_contain_text("request")
+    page.get_by_role("listbox", name="Timeline").focus()
+    page.keyboard.press("]")
+    expect(details.get_by_role("heading", level=2)).to_contain_text("response")
+    expect(details).to_contain_text("first line")
+    page.keyboard.press("[")
+    expect(details.get_by_role("heading", level=2)).to_contain_text("request")
+    page.keyboard.press("[")
+    expect(details.get_by_role("heading", level=2)).to_contain_text("proposal")
+    page.keyboard.press("Escape")
+    expect(details).to_be_hidden()
+
+
+@pytest.mark.requirement("D002-34")
+def test_filters_find_who_kind_operation_and_text(page_as: PageAs, member: MemberAs) -> None:
+    page = page_as("human", "timeline")
+    agent, second, _ = member("agent"), member("second"), member("files")
+    second.run(lambda space: space.call("files", "read_file", {"path": "notes.txt"}))
+    second.run(lambda space: space.call("files", "add", {"a": 20, "b": 22}))
+    agent.run(lambda space: space.chat("the Needle in the haystack"))
+    expect(rows(page, "Needle")).to_be_visible()
+    narrow(page, "tools/call:read_file")
+    expect(lines(page)).to_have_count(2)
+    narrow(page, "tools/call:a*")
+    expect(lines(page)).to_have_count(2)
+    narrow(page, "needle")
+    expect(lines(page)).to_have_count(1)
+    narrow(page, "from:second kind:mcp/request add")
+    expect(lines(page)).to_have_count(1)
+    page.keyboard.press("Escape")
+    page.get_by_label("Kind", exact=True).select_option("chat")
+    narrow(page, "kind:chat")
+    expect(lines(page)).to_have_count(1)
+    agent.run(lambda space: space.chat("and another"))
+    expect(lines(page)).to_have_count(2)
+    page.get_by_label("Kind", exact=True).select_option("")
+    narrow(page, "")
+    page.get_by_label("Who", exact=True).select_option("files")
+    expect(rows(page, "Needle")).to_have_count(0)
+    expect(rows(page, "read_file").first).to_be_visible()
+
+
+@pytest.mark.requirement("MCPX-3.1.2-4", "D002-1", "D002-3", "D002-33")
+def test_a_response_says_by_its_kind_alone_what_it_answers(
+    gateway: Running, page_as: PageAs, loop: Loop
+) -> None:
+    """The page never heard the request: it was too late, and the past is not kept."""
+
+    async def ask_and_answer() -> None:
+        address = f"ws://127.0.0.1:{gateway.port}/ws?topic=lab"
+        async with (
+            connect(address, additional_headers={"Authorization": "Bearer t-second"}, proxy=None) as asker,
+            connect(address, additional_headers={"Authorization": "Bearer t-files"}, proxy=None) as host,
+        ):
+            call: dict[str, Any] = {"method": "tools/call", "params": READ}
+            await asker.send(json.dumps(_mcpx("q1", "mcp/request:tools/call:read_file", call)))
+            async for message in host:
+                if json.loads(message)["id"] == "q1":
+                    break
+            # Too late for whoever comes now: the gateway keeps none of it for polling.
+            gateway.gateway.doors.hosts["lab"].delivery.past._heard.clear()
+            joined.set()
+            await asyncio.to_thread(ready.wait)
+            answer = _mcpx("a1", "mcp/response:tools/call:read_file", {"result": {"content": []}})
+            await host.send(json.dumps(answer | {"to": ["second"], "correlation_id": "q1"}))
+            async for message in asker:
+                if json.loads(message)["id"] == "a1":
+                    return
+
+    joined, ready = threading.Event(), threading.Event()
+    talk = loop.start(ask_and_answer())
+    assert joined.wait(10)
+    page = page_as("human", "timeline")
+    ready.set()
+    talk.result(10)
+    answer = rows(page, "response")
+    expect(answer).to_contain_text("tools/call:read_file")
+    expect(rows(page, "request")).to_have_count(0)
+
+
+def _mcpx(id: str, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    to = {"to": ["files"]} if "request" in kind else {}
+    said: dict[str, Any] = {"protocol": "mcpx/v0.1", "id": id, "ts": "2026-01-01T00:00:00Z", "kind": kind}
+    return said | {"payload": payload} | to
+
+
+@pytest.mark.requirement("D002-5")
+def test_fifty_calls_at_once_stay_tellable_apart(page_as: PageAs, member: MemberAs) -> None:
+    page = page_as("human", "timeline")
+    second, files = member("second"), member("files")
+
+    def offer(space: JoinedSpace) -> None:
+        for number in range(50):
+
+            async def answer(word: str) -> str:
+                await asyncio.sleep(0.01)
+                return f"it is {word}"
+
+            space.tool(name=f"tool_{number}")(answer)
+
+    files.run(offer)
+
+    async def all_at_once(space: JoinedSpace) -> None:
+        calls = [space.call("files", f"tool_{n}", {"word": f"w{n}"}) for n in range(50)]
+        await asyncio.gather(*calls)
+
+    second.run(all_at_once)
+    for number in (0, 17, 49):
+        narrow(page, f"kind:mcp/response tools/call:tool_{number}")
+        expect(lines(page)).to_have_count(1)
+        expect(rows(page, f"it is w{number}")).to_be_visible()
+
+
+@pytest.mark.requirement("D002-4")
+def test_a_response_is_labelled_when_its_request_has_been_let_go(page_as: PageAs) -> None:
+    """In the store itself: the row of the request is gone, its operation is remembered."""
+    page = page_as("human", "timeline")
+    label = page.evaluate(
+        """async () => {
+            const { Envelopes } = await import("/console/core/envelopes.js");
+            const store = new Envelopes(1000);
+            const put = (fields) => store.add({ from: "a", ...fields }, JSON.stringify(fields), 0);
+            put({ id: "q", kind: "mcp/request", payload: { method: "tools/call", params: { name: "dig" } } });
+            for (let n = 0; n < 1_500; n += 1) put({ id: `c${n}`, kind: "chat", payload: { text: "x" } });
+            const answer = put({ id: "r", kind: "mcp/response", correlation_id: ["q"], payload: {} });
+            return { label: answer.operation, kept: store.has("q"), size: store.size };
+        }"""
+    )
+    assert label["label"] == "tools/call:dig"
+    assert not label["kept"]
+    assert label["size"] <= 1000
+
+
+def test_why_something_was_refused_is_explained(page_as: PageAs, member: MemberAs) -> None:
+    """The sender sees code, meaning, what to do, its capabilities, and what it had sent."""
+    page = page_as("watcher", "chat")
+    page.evaluate("location.hash = '#/lab/chat'")
+    page.get_by_label("Message", exact=True).fill("hello")
+    page.keyboard.press("Enter")
+    expect(page.locator(".chat-message")).to_have_count(1)
+    page.get_by_role("button", name="No attention needed").click()
+    expect(page.locator(".notice.bad")).to_contain_text("you hold no capability for chat/cancel")
+    page.evaluate("location.hash = '#/lab/timeline'")
+    rows(page, "capability_violation").click()
+    details = page.get_by_role("complementary", name="Details")
+    expect(details).to_contain_text("Why was this refused?")
+    expect(details).to_contain_text("None of the sender's capabilities allows this.")
+    expect(details).to_contain_text("Propose it instead")
+    expect(details).to_contain_text("It tried chat/cancel")
+    details.get_by_text("What was sent").click()
+    expect(details.get_by_role("group", name="what was sent")).to_contain_text("handled_elsewhere")
+
+
+@pytest.mark.requirement("MEW-3-60")
+def test_a_message_with_several_causes_shows_them_all(page_as: PageAs, member: MemberAs) -> None:
+    """MEW 3: correlation makes a graph; both parents are listed and drawn."""
+    page = page_as("human", "timeline")
+    agent = member("agent")
+    first = agent.run(lambda space: space.chat("one"))
+    other = agent.run(lambda space: space.chat("two"))
+    both = agent.run(lambda space: space.chat("a summary", about=[first.id, other.id]))
+    rows(page, "a summary").click()
+    details = page.get_by_role("complementary", name="Details")
+    expect(details.locator(".cause")).to_have_count(2)
+    details.get_by_role("button", name="Show as a picture").click()
+    expect(page.locator(".path-box")).to_have_count(3)
+    expect(page.locator(".path-line")).to_have_count(2)
+    expect(page.locator(f'.path-box[data-id="{both.id}"]')).to_have_class("path-box here")
+
+
+@pytest.mark.requirement("MEW-3-62", "MEW-3-64", "MEW-3.5.6-1", "MEW-3.5.6-4", "MEW-3.5.6-5")
+def test_contexts_group_nest_and_filter(page_as: PageAs, member: MemberAs) -> None:
+    page = page_as("human", "timeline")
+    agent, second = member("agent"), member("second")
+
+    async def think(space: JoinedSpace) -> str:
+        async with space.reasoning("outer question") as outer:
+            await outer.thought("outer thought")
+            async with space.reasoning("inner question", under=outer) as inner:
+                await inner.thought("inner thought")
+        return outer.id
+
+    async def think_too(space: JoinedSpace) -> None:
+        async with space.reasoning("other question") as other:
+            await other.thought("other thought")
+
+    outer = agent.start(think)
+    second.run(think_too)
+    id = outer.result(10)
+    expect(rows(page, "outer question").get_by_role("img", name="6 messages")).to_be_visible()
+    expect(rows(page, "other question").get_by_role("img", name="3 messages")).to_be_visible()
+    assert rows(page, "inner thought").get_attribute("data-deep") == "2"
+    narrow(page, f"context:{id}/")
+    expect(rows(page, "inner thought")).to_be_visible()
+    expect(rows(page, "other thought")).to_have_count(0)
+
+
+def test_conversations_fold_and_the_order_can_be_plain(page_as: PageAs, member: MemberAs) -> None:
+    page = page_as("human", "timeline")
+    second, _ = member("second"), member("files")
+    second.run(lambda space: space.call("files", "add", {"a": 1}))
+    head = rows(page, "request").filter(has_text="tools/call:add")
+    expect(rows(page, "response")).to_have_count(1)
+    head.locator(".fold-mark").click()
+    expect(rows(page, "response")).to_have_count(0)
+    page.get_by_role("listbox", name="Timeline").focus()
+    page.keyboard.press("ArrowRight")
+    expect(rows(page, "response")).to_have_count(1)
+    page.keyboard.press("c")
+    expect(page.locator(".group-head")).to_have_count(0)
+    expect(rows(page, "response")).to_have_count(1)
+
+
+def test_the_payload_is_shown_to_the_digit(page_as: PageAs, member: MemberAs) -> None:
+    """D-28: 9007199254740993 must not be shown as …992."""
+    page = page_as("human", "timeline")
+    agent = member("agent")
+    params = {"name": "pay", "arguments": {"amount": 9007199254740993, "other": 12345678901234567890}}
+    agent.run(lambda space: space.propose("files", "tools/call", params, timeout=60))
+    rows(page, "pay").click()
+    details = page.get_by_role("complementary", name="Details")
+    expect(details).to_contain_text("9007199254740993")
+    expect(details).to_contain_text("12345678901234567890")
+
+
+def test_a_tool_that_fails_is_seen_to_fail(page_as: PageAs, member: MemberAs) -> None:
+    page = page_as("human", "timeline")
+    second, _ = member("second"), member("files")
+    with pytest.raises(MootError):
+        second.run(lambda space: space.call("files", "read_file", {"path": "none"}))
+    rows(page, "there is no none").click()
+    expect(page.get_by_role("complementary", name="Details")).to_contain_text("Why did this fail?")
+
+
+def test_conversations_taken_in_one_by_one_stand_as_if_ordered_at_once(page_as: PageAs) -> None:
+    """The quick way and the plain way agree, for random conversations, folding and eviction."""
+    page = page_as("human", "timeline")
+    differ = page.evaluate(
+        """async () => {
+            const { Envelopes } = await import("/console/core/envelopes.js");
+            const { Grouping } = await import("/console/views/timeline-groups.js");
+            let seed = 7;
+            const random = (most) => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed % most; };
+            for (let round = 0; round < 40; round += 1) {
+                const store = new Envelopes(300);
+                const folded = (root) => root.charCodeAt(1) % 3 === 0;
+                const quick = new Grouping(store, folded);
+                for (let n = 0; n < 400; n += 1) {
+                    const about = random(3) === 0 || n === 0 ? [] : [`m${random(n)}`];
+                    store.add({ id: `m${n}`, kind: "chat", from: "a", correlation_id: about }, "{}", 0);
+                    if (random(4) === 0) quick.update();
+                }
+                quick.update();
+                const plain = new Grouping(store, folded);
+                plain.rebuild(null);
+                const spelled = (items) => items.map((each) => each.root ?? each).join();
+                if (spelled(quick.items) !== spelled(plain.items)) return round;
+            }
+            return null;
+        }"""
+    )
+    assert differ is None

@@ -1,0 +1,102 @@
+"""Histories for tests: proposals, and people who decide on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+
+import orjson
+
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName, Envelope
+from moot.protocol.operation import Json
+from moot.trust.cases import Case, case_of
+from moot.trust.ledger import Decision, Rejection
+
+# 2026-01-05, a Monday, 10:00 UTC.
+START = 1_767_607_200.0
+HOUR = 3600.0
+_numbers = count()
+
+
+def call(
+    arguments: dict[str, Json] | None = None,
+    *,
+    tool: str = "write_file",
+    proposer: str = "agent",
+    to: Sequence[str] = ("files",),
+    at: float = START,
+    params: dict[str, Json] | None = None,
+) -> Case:
+    """A proposal to call a tool."""
+    body = {"name": tool, "arguments": arguments or {}} if params is None else params
+    payload = {"method": "tools/call", "params": body}
+    return case_of(f"p{next(_numbers)}", proposer, tuple(to), payload, at=at)
+
+
+def decided(case: Case, *, approved: bool, by: str = "alice", rule: str | None = None) -> Decision:
+    """What a person (or a rule) made of it, half a minute later."""
+    at = case.at + 30.0
+    decision = Decision(case, "fulfilled" if approved else "rejected", by, at, f"{case.id}-d", rule=rule)
+    if not approved:
+        decision.rejections.append(Rejection(by, "unsafe", at, f"{case.id}-d", rule))
+        decision.reason = "unsafe"
+    return decision
+
+
+def history(
+    arguments: Iterable[dict[str, Json]],
+    approved: Callable[[dict[str, Json]], bool] = lambda _: True,
+    *,
+    tool: str = "write_file",
+    proposer: str = "agent",
+    every: float = 60.0,
+) -> list[Decision]:
+    """One decision for each of these arguments, a minute apart unless told otherwise."""
+    return [
+        decided(
+            call(given, tool=tool, proposer=proposer, at=START + every * number), approved=approved(given)
+        )
+        for number, given in enumerate(arguments)
+    ]
+
+
+def said(
+    kind: str,
+    id: str,
+    sender: str,
+    payload: dict[str, Json] | None = None,
+    *,
+    to: Sequence[str] = (),
+    about: Sequence[str] = (),
+    context: str | None = None,
+    dialect: DialectName = "mew",
+) -> Envelope:
+    """An envelope as it is heard in a space."""
+    fields: dict[str, Json] = {
+        "protocol": DIALECTS[dialect].protocol,
+        "id": id,
+        "ts": "2026-01-05T10:00:00.000Z",
+        "from": sender,
+        "kind": kind,
+        "payload": payload or {},
+    }
+    if to:
+        fields["to"] = list(to)
+    if about:
+        fields["correlation_id"] = list(about) if dialect == "mew" else about[0]
+    if context is not None:
+        fields["context"] = context
+    return DIALECTS[dialect].decode(orjson.dumps(fields))
+
+
+def proposal(id: str, sender: str = "agent", path: str = "/srv/a.txt") -> Envelope:
+    params = {"name": "write_file", "arguments": {"path": path}}
+    return said("mcp/proposal", id, sender, {"method": "tools/call", "params": params}, to=["files"])
+
+
+def fulfilment(id: str, of: str, sender: str = "alice", path: str = "/srv/a.txt", **more: Json) -> Envelope:
+    params = {"name": "write_file", "arguments": {"path": path}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    about = [of, *more.pop("also", [])]
+    return said("mcp/request", id, sender, body, to=["files"], about=about, **more)

@@ -1,0 +1,326 @@
+"""The approver in a real space: from the first approvals to a rule, to what trips it (MEW 9.4; D-92)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.errors import MootError, Rejected
+from moot.participant import JoinedSpace, SeenProposal
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.trust.approver import Approver, ApproverSettings
+from moot.trust.book import Book
+from moot.trust.budgets import Budget
+from moot.trust.learning import DEFAULTS
+from moot.trust.ledger import Ledger
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import Party, gathering, until
+
+AGENT: Json = ["chat", "mcp/proposal", "mcp/withdraw"]
+APPROVER: Json = [
+    {"kind": "mcp/request", "to": ["files"]},
+    {"kind": "mcp/request", "payload": {"method": "tools/list"}},
+    "mcp/reject",
+    "chat",
+    {"kind": "trust/*"},
+    "mcp/response",
+]
+FILES: Json = ["mcp/response", {"kind": "mcp/request", "payload": {"method": "notifications/*"}}]
+# What somebody tries who has earned a rule for reports/day-….md.
+EDGES = (
+    "reports/../secrets.md",
+    "reports/%2e%2e/day-11.md",
+    "Reports/day-11.md",
+    "reports\u2044day-11.md",
+    "reports/day-11.md\u200b",
+    "reports/day-11.md/../../x",
+    "repоrts/day-11.md",
+)
+# Quick to learn, and nothing left to people as a check.
+LEARNING = replace(DEFAULTS, approvals=8, check=0.0)
+
+
+@dataclass
+class Office:
+    """A space with a person, an agent, a tool server and an approver."""
+
+    party: Party
+    alice: JoinedSpace
+    agent: JoinedSpace
+    files: JoinedSpace
+    book: Book
+    approver: Approver
+    written: list[str] = field(default_factory=list)
+    trust: list[Envelope] = field(default_factory=list)
+    # Whether Alice approves what comes, rejects it, or leaves it.
+    mood: str = "approve"
+    chats: list[str] = field(default_factory=list)
+    running: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        self.running = asyncio.create_task(self.approver.run())
+        await asyncio.sleep(0)
+
+    async def away(self) -> None:
+        """The approver leaves; its book stays."""
+        assert self.running is not None
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+        await self.approver.space.close()
+
+    async def back(self) -> None:
+        """It comes again, knowing its book and what the gateway remembers."""
+        self.book = Book.open(self.book.folder)
+        space = await self.party.join("approver")
+        self.approver = Approver(space, self.book, Ledger(), self.approver.settings)
+        await self.begin()
+
+    async def told(self, words: str) -> None:
+        """Alice hears this in a chat."""
+        await until(lambda: any(words in text for text in self.chats))
+
+    async def write(self, path: str, text: str = "x") -> str:
+        """The agent proposes; what came of it."""
+        try:
+            outcome = await self.agent.call("files", "write_file", {"path": path, "text": text}, timeout=10)
+            return f"by {outcome.by}"
+        except Rejected as no:
+            return f"no, {no.by}: {no.reason}"
+
+    async def said(self, kind: str, state: str | None = None) -> Envelope:
+        def find() -> Envelope | None:
+            return next(
+                (e for e in self.trust if e.kind == kind and state in (None, e.payload.get("state"))), None
+            )
+
+        await until(lambda: find() is not None)
+        found = find()
+        assert found is not None
+        return found
+
+    async def taught(self) -> dict[str, Any]:
+        """Some approvals by Alice, and the suggestion that comes of them."""
+        for number in range(10, 20):
+            assert await self.write(f"reports/day-{number}.md") == "by alice"
+        await self.said("trust/suggestion")
+        # The first may have been overtaken by what came after it.
+        await self.approver._suggest()
+        (suggestion,) = self.book.suggested.values()
+        await until(lambda: suggestion in [each.payload for each in self.trust])
+        return dict(suggestion)
+
+    async def accepted(self) -> str:
+        suggestion = await self.taught()
+        await self.alice.send("trust/accept", {"suggestion": suggestion["suggestion"]}, confirm=True)
+        rule = (await self.said("trust/rule", "active")).payload["rule"]
+        self.mood = "leave"
+        return str(rule["name"])
+
+
+@asynccontextmanager
+async def office(
+    tmp_path: Path, settings: ApproverSettings | None = None, **more: Any
+) -> AsyncIterator[Office]:
+    async with gathering(tmp_path, alice=["*"], agent=AGENT, files=FILES, approver=APPROVER, **more) as party:
+        alice, agent, files = [await party.join(name) for name in ("alice", "agent", "files")]
+        book = Book.open(tmp_path / "trust")
+        approver = Approver(
+            await party.join("approver"), book, Ledger(), settings or ApproverSettings(learning=LEARNING)
+        )
+        here = Office(party, alice, agent, files, book, approver)
+
+        @files.tool
+        def write_file(path: str, text: str) -> str:
+            here.written.append(path)
+            return "written"
+
+        @alice.on("trust/*")
+        def note(envelope: Envelope) -> None:
+            here.trust.append(envelope)
+
+        @alice.on("chat")
+        def hear(envelope: Envelope) -> None:
+            here.chats.append(envelope.payload["text"])
+
+        @alice.on_proposal
+        async def decide(seen: SeenProposal) -> None:
+            if here.mood == "approve":
+                await alice.fulfil(seen)
+            elif here.mood == "reject":
+                await alice.reject(seen, "unsafe")
+
+        await here.begin()
+        try:
+            yield here
+        finally:
+            assert here.running is not None
+            here.running.cancel()
+            await asyncio.gather(here.running, return_exceptions=True)
+
+
+@pytest.mark.requirement("MEW-9.4-2", "MEW-9.4-3", "MEW-7.3-2", "MCPX-2.1-2")
+@on_loop
+async def test_from_the_first_approval_to_automatic_fulfilment_to_a_trip_wire(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        suggestion = await here.taught()
+        assert suggestion["decisions"] >= 8
+        assert suggestion["grant"] is not None
+        # Nothing is active by itself.
+        assert here.book.rules == ()
+        here.mood = "leave"
+        await here.alice.send("trust/accept", {"suggestion": suggestion["suggestion"]}, confirm=True)
+        rule = (await here.said("trust/rule", "active")).payload["rule"]
+        assert rule["origin"]["accepted_by"] == "alice"
+        assert await here.write("reports/day-29.md") == "by approver"
+        decision = list(here.approver.ledger)[-1]
+        assert (decision.automated, decision.rule) == (True, rule["name"])
+        # What does not fit stays with people.
+        here.mood = "reject"
+        assert await here.write("secrets/key.md") == "no, alice: unsafe"
+        here.mood = "leave"
+        # A person objects to something that it did.
+        await here.alice.send("trust/stop", {"reason": "I did not mean that one"}, about=decision.id)
+        tripped = (await here.said("trust/rule", "suspended")).payload
+        assert "alice complained: I did not mean that one" in tripped["why"]
+        here.mood = "approve"
+        assert await here.write("reports/day-28.md") == "by alice"
+
+
+@on_loop
+async def test_a_rejection_inside_a_rule_suspends_it_until_a_person_lifts_it(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        name = await here.accepted()
+        # Alice is quicker this once, and says no to what the rule would approve.
+        await here.alice.send("trust/stop", {}, confirm=True)
+        await here.said("trust/rule", "stopped")
+        here.mood = "reject"
+        assert await here.write("reports/day-27.md") == "no, alice: unsafe"
+        assert name in (await here.said("trust/rule", "suspended")).payload["rule"]["name"]
+        here.mood = "approve"
+        await here.alice.send("trust/accept", {"resume": True}, confirm=True)
+        await here.said("trust/rule", "resumed")
+        assert await here.write("reports/day-26.md") == "by alice"
+        here.mood = "leave"
+        await here.alice.send("trust/accept", {"lift": name}, confirm=True)
+        await here.said("trust/rule", "lifted")
+        assert await here.write("reports/day-25.md") == "by approver"
+
+
+@on_loop
+async def test_probing_the_edges_gains_nothing_and_is_noticed(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        await here.accepted()
+        here.mood = "reject"
+        before = list(here.written)
+        for path in (
+            "reports/../secrets.md",
+            "reports/%2e%2e/x.md",
+            "Reports/day-1.md",
+            "reports\u2044day-1.md",
+        ):
+            assert (await here.write(path)).startswith("no, alice")
+        assert here.written == before
+        assert "unusual" in (await here.said("trust/rule", "suspended")).payload["why"]
+
+
+@on_loop
+async def test_nobody_accepts_a_rule_for_their_own_proposals_and_nobody_widens_one(tmp_path: Path) -> None:
+    rights = [*AGENT, {"kind": "trust/*"}]
+    async with office(tmp_path) as here:
+        suggestion = await here.taught()
+        id = suggestion["suggestion"]
+        await here.alice.grant("agent", rights[-1:])
+        await until(lambda: here.agent.may("trust/accept"))
+        chats: list[str] = []
+        here.agent.on("chat")(lambda envelope: chats.append(envelope.payload["text"]))
+        here.alice.on("chat")(lambda envelope: chats.append(envelope.payload["text"]))
+        await here.agent.send("trust/accept", {"suggestion": id}, confirm=True)
+        await until(lambda: any("nobody accepts a rule for their own proposals" in text for text in chats))
+        wide = {**suggestion["rule"], "arguments": {"path": "*", "text": "*"}}
+        await here.alice.send("trust/accept", {"suggestion": id, "rule": wide}, confirm=True)
+        await until(lambda: any("may take more than what was suggested" in text for text in chats))
+        assert here.book.rules == ()
+        narrow = {
+            **suggestion["rule"],
+            "arguments": {**suggestion["rule"]["arguments"], "path": "reports/day-11.md"},
+        }
+        await here.alice.send("trust/accept", {"suggestion": id, "rule": narrow}, confirm=True)
+        await here.said("trust/rule", "active")
+        here.mood = "reject"
+        assert await here.write("reports/day-11.md") == "by approver"
+        assert await here.write("reports/day-12.md") == "no, alice: unsafe"
+
+
+@on_loop
+async def test_a_changed_tool_suspends_the_rules_about_it(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        await here.accepted()
+        await until(lambda: "files/write_file" in here.book.definitions)
+        here.files.remove_tool("write_file")
+
+        @here.files.tool
+        def write_file(path: str, text: str, mode: str = "w") -> str:
+            """Does something else now."""
+            return "written"
+
+        assert "is not what it was" in (await here.said("trust/rule", "suspended")).payload["why"]
+
+
+@on_loop
+async def test_in_the_shadow_nothing_is_done_and_predictions_are_compared(tmp_path: Path) -> None:
+    async with office(tmp_path, ApproverSettings(shadow=True, learning=LEARNING)) as here:
+        name = await here.accepted()
+        here.mood = "approve"
+        for number in (21, 22, 23):
+            assert await here.write(f"reports/day-{number}.md") == "by alice"
+        await until(lambda: here.approver.shadow.record(name).agreements == 3)
+        report = await here.alice.call("approver", "trust_report", {})
+        assert report.structured is not None
+        assert report.structured["shadow"][name]["agreements"] == 3
+
+
+@on_loop
+async def test_a_budget_ends_a_burst_and_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    settings = ApproverSettings(learning=LEARNING, budget=Budget(2, 3_600.0))
+    async with office(tmp_path, settings) as here:
+        name = await here.accepted()
+        assert await here.write("reports/day-31.md") == "by approver"
+        assert await here.write("reports/day-32.md") == "by approver"
+        here.mood = "approve"
+        assert await here.write("reports/day-33.md") == "by alice"
+        rules = await here.alice.call("approver", "trust_rules", {})
+        assert rules.structured is not None
+        (shown,) = rules.structured["rules"]
+        assert (shown["state"], shown["hits"]) == ("active", 2)
+        explained = await here.alice.call("approver", "trust_explain", {"id": [*here.approver.ledger][-1].id})
+        assert explained.structured is not None
+        assert "budget" in explained.structured["why"] or explained.structured["verdict"] == "approve"
+    again = Book.open(tmp_path / "trust")
+    assert [rule.name for rule in again.rules] == [name]
+
+
+@on_loop
+async def test_where_several_people_are_needed_the_approver_stands_back(tmp_path: Path) -> None:
+    quorum = {
+        "quorum": [
+            {"payload": {"method": "tools/call", "params": {"name": "write_file"}}, "approvals_needed": 2}
+        ]
+    }
+    async with office(tmp_path, rules=quorum) as here:
+        here.book.set_rules([])
+        (here.book.rules_file).write_text(
+            "rules:\n  - {name: all, decision: approve, proposer: agent, tool: write_file, "
+            "arguments: {path: '*', text: '*'}}\n"
+        )
+        await until(lambda: len(here.book.rules) == 1)
+        here.mood = "leave"
+        with pytest.raises(MootError):
+            await here.agent.call("files", "write_file", {"path": "x", "text": "y"}, timeout=1.0)
+        assert here.written == []

@@ -1,0 +1,38 @@
+"""The simulation, small: what `python -m bench.trust` promises holds for a few people of each kind."""
+
+from __future__ import annotations
+
+import pytest
+from bench import trust, trust_report
+from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE
+
+
+@pytest.mark.parametrize("policy", EXPRESSIBLE)
+def test_what_rules_can_say_is_taken_over_without_a_wrong_approval(policy: str) -> None:
+    run = trust.simulate(policy, 1, 600)
+    assert run.wrong_approvals == 0
+    assert run.after >= trust.PROMISED
+
+
+@pytest.mark.parametrize("policy", INEXPRESSIBLE)
+def test_what_rules_cannot_say_stays_with_people(policy: str) -> None:
+    run = trust.simulate(policy, 1, 600)
+    assert run.after == 0
+    assert run.wrong_approvals == 0
+
+
+def test_the_simple_way_is_wrong_where_ours_is_not() -> None:
+    run = trust.simulate("amount", 2, 600)
+    assert run.simple_wrong > 50
+    assert run.wrong_approvals == 0
+
+
+def test_the_report_has_a_row_a_curve_and_a_picture_for_each_policy() -> None:
+    runs = {policy: [trust.simulate(policy, 3, 600)] for policy in trust.POLICIES}
+    promised = list(trust.promises(runs))
+    text = "\n".join(trust_report.lines(runs, promised, [3]))
+    assert all(text.count(policy) >= 2 for policy in runs)
+    assert trust_report.svg(runs).count("<polyline") == len(runs)
+    figures = trust.as_json(runs, [3], 1.0)
+    assert figures["policies"]["amount"]["wrong_approvals"] == 0
+    assert len(figures["promises"]) == len(promised) == 4

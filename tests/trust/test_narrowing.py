@@ -1,0 +1,82 @@
+"""What a person makes of a suggestion may be narrower, never wider; what cannot be proven is wider."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from moot.trust.conditions import Hours, Range
+from moot.trust.narrowing import wider_in
+from moot.trust.rules import Limits, Rule
+
+SUGGESTED = Rule(
+    name="reports",
+    decision="approve",
+    proposer="agent",
+    to=("files",),
+    method="tools/call",
+    tool="write_file",
+    arguments={"path": "reports/*", "mode": ["w", "a"]},
+    range={("size",): Range(1, 100)},
+    equals={"flags": [1]},
+    hours=Hours(9 * 60, 17 * 60),
+    limits=Limits(count=10, seconds=3_600.0, expires=1_000.0, while_present=("alice",), check=0.05),
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"arguments": {"path": "reports/2026/*", "mode": "w"}},
+        {"range": {("size",): Range(2, 50)}},
+        {"hours": Hours(10 * 60, 12 * 60)},
+        {
+            "limits": Limits(
+                count=5, seconds=7_200.0, expires=900.0, while_present=("alice", "bob"), check=0.5
+            )
+        },
+        {"after": 5.0},
+    ],
+)
+def test_less_is_taken(changes: dict[str, object]) -> None:
+    assert wider_in(replace(SUGGESTED, **changes), SUGGESTED) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"decision": "reject"}, "decision"),
+        ({"proposer": "*"}, "proposer"),
+        ({"to": ("files", "mail")}, "proposer"),
+        ({"to": None}, "proposer"),
+        ({"tool": ["write_file", "delete_file"]}, "proposer"),
+        ({"arguments": {"path": "*", "mode": "w"}}, "arguments"),
+        ({"arguments": {"path": "reports/*"}}, "arguments"),
+        ({"arguments": {"path": "reports/*", "mode": "w", "owner": "root"}}, "arguments"),
+        ({"extra_arguments": True}, "extra_arguments"),
+        ({"range": {("size",): Range(0, 100)}}, "range"),
+        ({"range": {}}, "range"),
+        ({"range": {("size",): Range(1.0, 100.0)}}, "range"),
+        ({"equals": {}}, "equals"),
+        ({"equals": {"flags": [True]}}, "equals"),
+        ({"hours": None}, "hours"),
+        ({"hours": Hours(8 * 60, 12 * 60)}, "hours"),
+        ({"hours": Hours(9 * 60, 17 * 60, "Europe/Berlin")}, "hours"),
+        ({"limits": replace(SUGGESTED.limits, count=None)}, "limits.count"),
+        ({"limits": replace(SUGGESTED.limits, count=240, seconds=86_400.0)}, "limits.count"),
+        ({"limits": replace(SUGGESTED.limits, seconds=60.0)}, "limits.count"),
+        ({"limits": replace(SUGGESTED.limits, expires=None)}, "limits.expires"),
+        ({"limits": replace(SUGGESTED.limits, while_present=())}, "limits.while_present"),
+        ({"limits": replace(SUGGESTED.limits, check=0.0)}, "limits.check"),
+    ],
+)
+def test_more_is_not(changes: dict[str, object], where: str) -> None:
+    assert where in (wider_in(replace(SUGGESTED, **changes), SUGGESTED) or "")  # type: ignore[arg-type]
+
+
+def test_addressed_to_nobody_is_neither_somebody_nor_anybody() -> None:
+    nobody = replace(SUGGESTED, to=())
+    assert wider_in(SUGGESTED, nobody) == "to"
+    assert wider_in(nobody, nobody) is None

@@ -1,0 +1,221 @@
+"""What people say to rules, who teaches them, and what holds while the approver is away (D-92)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.participant import SeenProposal
+from moot.protocol.operation import Json
+from moot.trust.acceptance import Acceptance
+from moot.trust.book import Book
+from moot.trust.people import people_among
+from moot.trust.rules import Rule
+from moot.trust.tripping import Kicked, ToolChanged, trip
+from tests.gateway.lab import on_loop
+from tests.participant.gathering import until
+from tests.trust.test_approver import Office, office
+
+
+@dataclass(frozen=True)
+class Shown:
+    name: str
+    accepts: bool
+
+    def may(self, kind: str, /) -> bool:
+        return self.accepts and kind == "trust/accept"
+
+
+def test_people_are_who_may_accept_rules_and_stay_so_while_they_are_away() -> None:
+    here = [Shown("alice", True), Shown("agent", False), Shown("approver", True)]
+    assert people_among(here, frozenset(), me="approver") == {"alice"}
+    assert people_among([], frozenset({"alice"}), me="approver") == {"alice"}
+    assert people_among([Shown("alice", False)], frozenset({"alice"}), me="approver") == frozenset()
+
+
+async def settled(here: Office) -> None:
+    """Until the approver has learned from all that was decided, and once more."""
+    await here.approver._suggest()
+
+
+@on_loop
+async def test_an_agent_that_fulfils_what_others_propose_teaches_nothing(tmp_path: Path) -> None:
+    """It may call the tools itself; whether that should become a rule is not for it to say."""
+    rights: Json = ["chat", {"kind": "mcp/request", "to": ["files"]}]
+    async with office(tmp_path, helper=rights) as here:
+        here.mood = "leave"
+        helper = await here.party.join("helper")
+
+        @helper.on_proposal
+        async def fulfil(seen: SeenProposal) -> None:
+            await helper.fulfil(seen)
+
+        for number in range(10, 22):
+            assert await here.write(f"reports/day-{number}.md") == "by helper"
+        await settled(here)
+        assert here.book.suggested == {}
+        report = here.approver.standing.report()
+        assert report["people"] == ["alice"]
+        # The same decisions by a person are enough.
+        await helper.close()
+        await until(lambda: "helper" not in here.alice.roster)
+        here.mood = "approve"
+        assert (await here.taught())["deciders"] == ["alice"]
+
+
+@on_loop
+async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
+    tmp_path: Path,
+) -> None:
+    """MEW 9.2: the agent is given the right itself, and loses it with one envelope."""
+    async with office(tmp_path) as here:
+        suggestion = await here.taught()
+        id, grant = suggestion["suggestion"], suggestion["grant"]
+        given = await here.alice.grant("agent", [grant["capability"]])
+        accept = {"suggestion": id, "granted": True, "grant": given.id}
+        await here.alice.send("trust/accept", accept, confirm=True)
+        await until(lambda: id in here.book.granted)
+        assert here.book.rules == ()
+        outcome = await here.agent.call("files", "write_file", {"path": "reports/day-20.md", "text": "x"})
+        assert outcome.how == "direct"
+        await settled(here)
+        assert here.book.suggested == {}
+        await here.alice.revoke("agent", grant_id=given.id)
+        await until(lambda: not here.book.granted)
+        await settled(here)
+        assert list(here.book.suggested) == [id]
+        assert Book.open(here.book.folder).granted == {}
+
+
+@on_loop
+async def test_whoever_narrows_a_suggestion_is_not_asked_for_the_rest_of_it(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        suggestion = await here.taught()
+        rule = suggestion["rule"]
+        narrow = {**rule, "arguments": {**rule["arguments"], "path": "reports/day-11.md"}}
+        await here.alice.send("trust/accept", {"suggestion": suggestion["suggestion"], "rule": narrow})
+        await here.said("trust/rule", "active")
+        await settled(here)
+        assert here.book.suggested == {}
+
+
+@on_loop
+async def test_a_stop_that_names_no_known_rule_is_answered_and_one_about_nothing_stops_all(
+    tmp_path: Path,
+) -> None:
+    async with office(tmp_path) as here:
+        await here.accepted()
+        await here.alice.send("trust/stop", {"rule": "reprots"})
+        await here.told("not stopped: no rule is named reprots")
+        assert here.book.stopped is None
+        await here.alice.send("trust/stop", {"reason": "odd"}, about="never-heard-of")
+        why = (await here.said("trust/rule", "stopped")).payload["why"]
+        assert why == "odd (no rule is known behind never-heard-of, so all are stopped)"
+        last = list(here.approver.ledger)[-1].id
+        explained = await here.alice.call("approver", "trust_explain", {"id": last})
+        assert explained.structured is not None
+        assert "alice stopped all rules: odd" in explained.structured["why"]
+        await here.alice.send("trust/accept", {"resume": True})
+        await here.said("trust/rule", "resumed")
+        await here.alice.send("trust/accept", {"resume": True})
+        await here.told("rules were not stopped")
+
+
+@on_loop
+async def test_the_switch_holds_though_nobody_was_there_to_hear_it(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        await here.accepted()
+        await here.away()
+        await here.alice.send("trust/stop", {"reason": "now"}, confirm=True)
+        await here.back()
+        await until(lambda: here.book.stopped is not None)
+        assert here.book.stopped is not None
+        assert (here.book.stopped.by, here.book.stopped.why) == ("alice", "now")
+        await here.alice.send("trust/accept", {"resume": True})
+        await until(lambda: here.book.stopped is None)
+        # What was said before it was lifted is over, whoever remembers it.
+        await here.away()
+        await here.back()
+        await until(lambda: len(here.approver.ledger) > 0)
+        assert await here.write("reports/day-41.md") == "by approver"
+        assert here.book.stopped is None
+
+
+@on_loop
+async def test_a_rejection_while_it_was_away_trips_and_one_from_before_a_lift_does_not(
+    tmp_path: Path,
+) -> None:
+    async with office(tmp_path) as here:
+        name = await here.accepted()
+        assert await here.write("reports/day-20.md") == "by approver"
+        await here.away()
+        here.mood = "reject"
+        assert await here.write("reports/day-21.md") == "no, alice: unsafe"
+        await here.back()
+        await until(lambda: name in here.book.suspensions)
+        await here.alice.send("trust/accept", {"lift": name})
+        await until(lambda: name not in here.book.suspensions)
+        here.mood = "leave"
+        await here.away()
+        await here.back()
+        assert await here.write("reports/day-22.md") == "by approver"
+        # Both that it did are counted, though one was before it left.
+        assert here.approver.tally.hits(name) == 2
+        assert here.book.suspensions == {}
+
+
+@on_loop
+async def test_what_people_write_into_the_file_is_told_to_all(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        file = here.book.rules_file
+        file.write_text("rules:\n  - {name: notes, decision: reject, tool: delete_file}\n")
+        written = (await here.said("trust/rule", "active")).payload
+        assert (written["rule"]["name"], written["why"]) == ("notes", "written into rules.yaml")
+        file.write_text("rules: {\n")
+        assert "rules.yaml" in (await here.said("trust/rule", "stopped")).payload["why"]
+        file.write_text("")
+        assert "can be read again" in (await here.said("trust/rule", "resumed")).payload["why"]
+        file.write_text("rules:\n  - {name: notes, decision: reject, tool: delete_file}\n")
+        await until(lambda: len(here.book.rules) == 1)
+        file.unlink()
+        assert (await here.said("trust/rule", "removed")).payload["rule"] == "notes"
+
+
+def test_nobody_accepts_or_lifts_a_rule_whose_pattern_takes_their_own_proposals(tmp_path: Path) -> None:
+    acceptance = Acceptance(Book.open(tmp_path), lambda *_, **__: None)
+
+    def for_agent(proposer: Any) -> bool:
+        return acceptance.is_for(Rule(name="x", decision="approve", proposer=proposer), "agent-1")
+
+    assert [for_agent(each) for each in ("agent-1", "agent-*", ["bob", "agent-1"], "/agent-[0-9]/")] == [
+        True
+    ] * 4
+    assert [for_agent(each) for each in ("bob", ["bob", "eve"], None, "*")] == [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("to", "trips"), [(("files",), True), (("fil*",), True), (None, True), ((), True), (("web",), False)]
+)
+def test_a_changed_tool_or_a_kick_trips_by_pattern_too(to: tuple[str, ...] | None, trips: bool) -> None:
+    rule = Rule(name="x", decision="approve", proposer=["agent", "bot-*"], to=to, method="tools/call")
+    assert (trip(rule, ToolChanged("files", "write_file"), 1.0) is not None) is trips
+    assert trip(rule, Kicked("bot-7", "alice", "e"), 1.0) is not None
+    assert trip(rule, Kicked("carol", "alice", "e"), 1.0) is None
+    assert (trip(rule, Kicked("files", "alice", "e"), 1.0) is not None) is (trips and bool(to))
+
+
+@on_loop
+async def test_two_in_a_row_are_told_apart(tmp_path: Path) -> None:
+    """A proposal that came while the past was read is judged once, and counted once."""
+    async with office(tmp_path) as here:
+        name = await here.accepted()
+        await here.away()
+        open_one = asyncio.create_task(here.write("reports/day-30.md"))
+        await until(lambda: any(seen.status == "pending" for seen in here.alice.proposals.open()))
+        await here.back()
+        assert await open_one == "by approver"
+        assert here.approver.tally.hits(name) == 1

@@ -1,0 +1,144 @@
+"""MEW 9.4 in real processes: first approvals, a suggestion, a rule, automatic fulfilment, a trip-wire.
+
+`moot up` runs the gateway, a file server and the approver; Alice looks after rules from a shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.errors import Rejected
+from moot.participant import JoinedSpace, SeenProposal, connect
+from tests.gateway.lab import on_loop
+from tests.up.lifted import PATIENCE, Lifted, lifted, typed, written
+
+SPACE = """
+    spaces:
+      newsroom:
+        default_participant: alice
+        participants:
+          alice: {capabilities: [{kind: "*"}]}
+          agent: {capabilities: [{kind: chat}, {kind: mcp/proposal}, {kind: mcp/withdraw}]}
+          approver:
+            capabilities:
+              - {kind: mcp/request, to: [files], payload: {method: tools/call}}
+              - {kind: mcp/request, payload: {method: tools/list}}
+              - {kind: mcp/reject}
+              - {kind: mcp/response}
+              - {kind: chat}
+              - {kind: "trust/*"}
+            command: moot
+            args: [approver, --approvals, "6"]
+        mcp_servers:
+          files: {command: python3, args: [-m, moot.up.servers.files, "${FOLDER}/out"]}
+"""
+
+
+@dataclass
+class People:
+    """Alice, who decides as she is in the mood for, and the agent, who may only propose."""
+
+    alice: JoinedSpace
+    agent: JoinedSpace
+    # None: Alice leaves it to others.
+    mood: str | None = "approve"
+
+    async def writes(self, path: str) -> str | None:
+        """The agent proposes to write a file; who had it done, None when it was rejected."""
+        try:
+            outcome = await self.agent.call("files", "write_file", {"path": path, "text": "news"}, timeout=30)
+        except Rejected:
+            return None
+        assert outcome.how == "fulfilled"
+        return outcome.by
+
+
+@asynccontextmanager
+async def people(up: Lifted) -> AsyncIterator[People]:
+    async with (
+        connect(up.url, "newsroom", up.token("alice")) as alice,
+        connect(up.url, "newsroom", up.token("agent")) as agent,
+    ):
+        here = People(alice, agent)
+
+        @alice.on_proposal
+        async def decide(seen: SeenProposal) -> None:
+            if here.mood == "approve":
+                await alice.fulfil(seen)
+            elif here.mood == "reject":
+                await alice.reject(seen, "unsafe")
+
+        yield here
+
+
+@pytest.mark.requirement("MEW-9.4-2", "MEW-9.4-3", "MEW-1-5", "MCPX-1-5")
+@on_loop
+async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_path: Path) -> None:
+    written(tmp_path, SPACE)
+    (tmp_path / "out").mkdir()
+    async with lifted(tmp_path) as up:
+        await up.stands("approver", "running", joined=True)
+        await up.stands("files", "running", joined=True)
+        async with people(up) as here:
+            for day in range(10, 20):
+                assert await here.writes(f"reports/day-{day}.md") == "alice"
+            (suggestion,) = await until_suggested(up)
+            assert "reports/day-" in suggestion["words"]
+            # Nothing is automatic before somebody says so.
+            assert (await said(up, "trust", "rules"))["rules"] == []
+            await said(up, "trust", "accept", suggestion["suggestion"])
+            await until_rules(up, "active")
+            here.mood = None
+            assert await here.writes("reports/day-21.md") == "approver"
+            assert (tmp_path / "out" / "reports" / "day-21.md").read_text() == "news"
+            # A trip-wire: a path that hides something.
+            here.mood = "reject"
+            assert await here.writes("reports/../day-22.md") is None
+            (rule,) = await until_rules(up, "suspended")
+            assert "unusual" in rule["why"]
+            here.mood = "approve"
+            assert await here.writes("reports/day-23.md") == "alice"
+        exported = [json.loads(line) for line in (await shell(up, "decisions", "--json")).splitlines()]
+    verdicts = [(each["decision"], each["by"], each["automated"]) for each in exported]
+    assert verdicts.count(("fulfilled", "alice", False)) == 11
+    assert verdicts.count(("fulfilled", "approver", True)) == 1
+    automatic = next(each for each in exported if each["automated"])
+    assert (automatic["arguments"]["path"], automatic["result"]) == ("reports/day-21.md", "ok")
+    code, why = await typed(tmp_path, "explain", automatic["proposal"])
+    assert code == 0
+    assert f"automatic, by rule {automatic['rule']}" in why
+    assert "alice accepted it" in why
+
+
+async def shell(up: Lifted, *words: str) -> str:
+    code, out = await typed(up.folder, *words)
+    assert code == 0, out
+    return out
+
+
+async def said(up: Lifted, *words: str) -> Any:
+    return json.loads(await shell(up, *words, "--json"))
+
+
+async def until_suggested(up: Lifted) -> list[Any]:
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await said(up, "trust", "suggestions")):
+            await asyncio.sleep(0.2)
+    return list(found)
+
+
+async def until_rules(up: Lifted, state: str) -> list[Any]:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = (await said(up, "trust", "rules"))["rules"]
+            if [each["state"] for each in found] == [state]:
+                return list(found)
+            await asyncio.sleep(0.2)

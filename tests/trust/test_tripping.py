@@ -1,0 +1,252 @@
+"""Safety: what suspends a rule, shadow mode, budgets, and the answer to why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from moot.trust.backtest import back_test
+from moot.trust.budgets import Budget, Tally
+from moot.trust.cases import Case
+from moot.trust.conditions import Hours, Range
+from moot.trust.explain import explain
+from moot.trust.granting import grant_of, why_no_grant
+from moot.trust.ledger import Decision
+from moot.trust.rules import Limits, Origin, Rule, evaluate
+from moot.trust.shadow import Shadow
+from moot.trust.tripping import (
+    Complaint,
+    Decided,
+    Event,
+    Kicked,
+    Proposed,
+    Suspension,
+    ToolChanged,
+    reasons,
+    trip,
+    tripped,
+    unusual,
+)
+from moot.trust.words import rule_in_words
+from tests.trust.history import START, call, decided
+
+REPORTS = Rule(
+    name="reports",
+    decision="approve",
+    proposer="agent",
+    to=("files",),
+    method="tools/call",
+    tool="write_file",
+    arguments={"path": "/srv/reports/*"},
+    origin=Origin("s-1", "alice", START),
+    words="Reports are fine",
+)
+
+
+def _case(path: str = "/srv/reports/a.txt", **more: object) -> Case:
+    return call({"path": path, **more})
+
+
+def _why(event: Event, rule: Rule = REPORTS) -> str | None:
+    found = trip(rule, event, START, acts={"p-9": "reports"})
+    return None if found is None else found.why
+
+
+def test_a_rejection_inside_the_pattern_suspends_it_and_one_outside_does_not() -> None:
+    assert _why(Decided(decided(_case(), approved=False))) == (
+        "alice rejected a proposal that it would have approved (unsafe)"
+    )
+    assert _why(Decided(decided(_case("/etc/x"), approved=False))) is None
+    assert _why(Decided(decided(_case(), approved=True))) is None
+
+
+def test_what_another_rule_rejected_suspends_nothing() -> None:
+    assert _why(Decided(decided(_case(), approved=False, rule="other"))) is None
+
+
+def test_an_approval_inside_a_rejecting_rule_suspends_that() -> None:
+    rejecting = replace(REPORTS, decision="reject")
+    assert _why(Decided(decided(_case(), approved=True)), rejecting) == (
+        "alice approved a proposal that it would have rejected"
+    )
+
+
+def test_a_no_at_night_does_not_suspend_a_rule_for_the_day() -> None:
+    day = replace(REPORTS, hours=Hours(9 * 60, 17 * 60))
+    night = decided(replace(_case(), at=START + 12 * 3600), approved=False)
+    assert _why(Decided(night), day) is None
+    assert _why(Decided(decided(_case(), approved=False)), day) is not None
+
+
+def test_the_removal_of_whom_it_is_about_suspends_it() -> None:
+    assert _why(Kicked("agent", "alice", "k1")) == (
+        "agent, whom it is about, was removed from the space by alice"
+    )
+    assert _why(Kicked("files", "alice", "k1")) is not None
+    assert _why(Kicked("bob", "alice", "k1")) is None
+
+
+def test_a_complaint_about_it_or_about_what_it_did_suspends_it() -> None:
+    assert _why(Complaint("bob", "too many", "c1", rule="reports")) == "bob complained: too many"
+    assert _why(Complaint("bob", "", "c1", proposal="p-9")) == "bob complained"
+    assert _why(Complaint("bob", "", "c1", rule="other")) is None
+    assert _why(Complaint("bob", "", "c1", proposal="p-8")) is None
+
+
+def test_a_tool_that_changed_suspends_the_rules_about_it() -> None:
+    assert _why(ToolChanged("files", "write_file", "its description changed")) == (
+        "write_file at files is not what it was: its description changed"
+    )
+    assert _why(ToolChanged("files", "read_file")) is None
+    assert _why(ToolChanged("other", "write_file")) is None
+    assert _why(ToolChanged("files", "write_file"), replace(REPORTS, tool="write_*")) is not None
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (_case("/srv/reports/../x"), "hides something"),
+        (_case("/srv/reports/a\u202e"), "hides something"),
+        (_case("/srv/reports/" + "a" * 5000), "5013 characters"),
+        (_case(mode="x"), "1 argument that the rule does not know: mode"),
+        (call({"path": 3}), "is a whole number, which it never was"),
+        (call(params={"name": "write_file", "arguments": {}, "task": 1}), "there is params.task"),
+    ],
+)
+def test_an_unusual_argument_suspends_it_in_words(case: Case, said: str) -> None:
+    found = unusual(REPORTS, case)
+    assert found is not None
+    assert said in found
+    assert _why(Proposed(case)) is not None
+
+
+def test_ordinary_misses_and_other_tools_are_not_unusual() -> None:
+    assert unusual(REPORTS, _case("/srv/other/a.txt")) is None
+    assert unusual(REPORTS, call({"path": "/../x"}, tool="read_file")) is None
+    assert unusual(REPORTS, call({"path": "/../x"}, proposer="other")) is None
+    pay = Rule(name="pay", decision="approve", range={("amount",): Range(1, 100)})
+    assert unusual(pay, call({"amount": 200})) is None
+    assert unusual(pay, call({"amount": 2_000})) == "amount is 2000, far beyond 1 to 100"
+
+
+def test_a_suspended_rule_asks_and_is_not_suspended_twice() -> None:
+    event = Decided(decided(_case(), approved=False))
+    (suspension,) = tripped([REPORTS], event, START)
+    held = {suspension.rule: suspension}
+    assert tripped([REPORTS], event, START, suspended=held) == []
+    verdict = evaluate([REPORTS], _case(), START, suspended=reasons(held))
+    assert verdict.decision == "ask"
+    assert "alice rejected" in verdict.why
+
+
+def test_shadow_mode_compares_and_bounds_how_wrong_a_rule_would_have_been() -> None:
+    shadow = Shadow()
+    for number in range(10):
+        case = _case(f"/srv/reports/{number}.txt")
+        shadow.predict(case.id, evaluate([REPORTS], case, START))
+        shadow.decided(decided(case, approved=number != 3))
+    asked = _case("/etc/x")
+    shadow.predict(asked.id, evaluate([REPORTS], asked, START))
+    assert shadow.decided(decided(asked, approved=True)) is None
+    record = shadow.record("reports")
+    assert (record.agreements, record.conflicts) == (9, 1)
+    assert record.bound == pytest.approx(0.3942, abs=1e-4)
+    assert [compared.agrees for compared in shadow.comparisons].count(False) == 1
+
+
+def test_an_open_decision_is_compared_when_it_is_made() -> None:
+    shadow = Shadow()
+    case = _case()
+    shadow.predict(case.id, evaluate([REPORTS], case, START))
+    assert shadow.decided(Decision(case)) is None
+    compared = shadow.decided(decided(case, approved=True))
+    assert compared is not None
+    assert compared.as_json()["agrees"] is True
+
+
+def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
+    tally = Tally()
+    acts = [decided(_case(), approved=True, by="bot", rule=f"r{n % 2}") for n in range(4)]
+    tally.take(acts)
+    at = acts[0].at or 0.0
+    assert tally.spent(Budget(4, 60.0), at)
+    assert not tally.spent(Budget(5, 60.0), at)
+    assert not tally.spent(Budget(4, 60.0), at + 61)
+    assert (tally.hits("r0"), tally.hits("r9")) == (2, 0)
+    limited = replace(REPORTS, name="r0", limits=Limits(count=3, seconds=60.0))
+    assert (tally.left(limited, at), tally.left(REPORTS, at)) == (1, None)
+
+
+def test_why_something_was_done() -> None:
+    decision = decided(_case(), approved=True, by="bot", rule="reports")
+    decision.result = "ok"
+    text = "\n".join(explain(decision, [REPORTS], START).lines())
+    assert "bot fulfilled it after 30.0 s" in text
+    assert "the result was ok" in text
+    assert "automatic, by rule reports: Reports are fine. alice accepted it from suggestion s-1" in text
+    gone = "\n".join(explain(decision, [], START).lines())
+    assert "by rule reports, which is no longer there" in gone
+
+
+def test_why_something_was_not_done() -> None:
+    case = call({"path": "/etc/x", "mode": "x"})
+    expired = replace(REPORTS, name="old", limits=Limits(expires=START))
+    found = explain(Decision(case), [REPORTS, expired], START)
+    assert found.done.endswith("nobody has decided yet.")
+    assert found.verdict.why == "no rule matches"
+    assert "reports does not match: path does not fit and there is an extra argument mode" in found.others
+    assert any(other.startswith("old expired on 2026-01-05") for other in found.others)
+    held = {"reports": Suspension("reports", START, "alice rejected one")}
+    suspended = explain(Decision(_case()), [REPORTS], START, suspensions=held)
+    assert suspended.verdict.why == "rule reports is suspended: alice rejected one"
+    assert suspended.as_json()["rule"] == "reports"
+
+
+def test_every_way_to_end_has_its_sentence() -> None:
+    no = decided(_case(), approved=False)
+    assert "alice rejected it after 30.0 s: unsafe" in explain(no, [], START).done
+    both = decided(_case(), approved=False)
+    both.how, both.by = "fulfilled", "bob"
+    assert "Before that, alice had rejected it." in explain(both, [], START).done
+    for how, words in (("withdrawn", "it was withdrawn"), ("expired", "it expired undecided")):
+        over = Decision(_case(), how)  # type: ignore[arg-type]
+        assert words in explain(over, [], START).done
+
+
+def test_a_wider_grant_is_said_to_be_wider() -> None:
+    """MEW 9.2: this tool with these arguments, then this tool."""
+    narrow, wide = grant_of(REPORTS), grant_of(REPORTS, "tool")
+    assert narrow is not None
+    assert wide is not None
+    assert "arguments" in narrow.capability["payload"]["params"]
+    assert "arguments" not in wide.capability["payload"]["params"]
+    assert "any arguments pass" in wide.loses
+    for rule in (
+        replace(REPORTS, hours=Hours(0, 1)),
+        replace(REPORTS, proposer="a*"),
+        replace(REPORTS, to=None),
+        replace(REPORTS, decision="reject"),
+        replace(REPORTS, equals={"x": [1]}),
+        replace(REPORTS, before=START),
+    ):
+        assert grant_of(rule) is None
+        assert why_no_grant(rule)
+
+
+def test_rules_in_plain_words() -> None:
+    assert rule_in_words(Rule(name="a", decision="ask")) == "Ask people when anybody proposes anything"
+    limited = replace(REPORTS, range={("size",): Range(1, 9)}, limits=Limits(3, 60.0))
+    limited = replace(limited, hours=Hours(540, 1020))
+    assert rule_in_words(limited) == (
+        "Approve when agent proposes write_file at files with path /srv/reports/* and size a whole number "
+        "from 1 to 9, and no other arguments, between 09:00 and 17:00 UTC; at most 3 times in 1 minutes"
+    )
+
+
+def test_a_back_test_counts_what_nobody_decided() -> None:
+    over = Decision(_case(), "expired")
+    automated = decided(_case(), approved=True, rule="reports")
+    found = back_test(REPORTS, [over, automated, Decision(_case()), decided(_case(), approved=True)])
+    assert (found.history, found.covered, found.undecided, found.automated) == (3, 3, 1, 1)
+    assert found.as_json()["agreements"] == 1

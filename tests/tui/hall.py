@@ -1,0 +1,139 @@
+"""A real gateway with members of the SDK, and one of them at the full-screen terminal under a pilot.
+
+async with hall(tmp_path) as here, here.terminal() as (app, pilot): ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from moot.participant import JoinedSpace, ParticipantLimits, Proposal
+from moot.protocol.operation import Json
+from moot.tui.app import MootApp
+from moot.tui.dialogs import SETTLE_SECONDS
+from moot.tui.operations.operation import Seat
+from moot.tui.rows import Rows
+from moot.tui.wrapping import plain
+from tests.gateway.lab import PATIENCE
+from tests.participant.gathering import PROPOSER, QUICK, TOOL_HOST, Party, gathering
+
+AGENT: Sequence[Json] = (*PROPOSER, "reasoning/*", "stream/*")
+EVERYTHING: Sequence[Json] = ("*",)
+
+
+class Hall:
+    """The people of these tests: alice at the terminal, bob beside her, an agent that proposes, a host."""
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+
+    async def join(self, name: str, **options: Any) -> JoinedSpace:
+        return await self.party.join(name, **options)
+
+    async def host(self) -> JoinedSpace:
+        """A member with two tools on texts that it keeps in mind."""
+        files = await self.join("files")
+        texts: dict[str, str] = {"notes.md": "one\ntwo\nthree"}
+
+        @files.tool
+        def write_file(path: str, text: str) -> str:
+            """Replace what stands at a path."""
+            texts[path] = text
+            return f"made {path}: {len(text)} bytes"
+
+        @files.tool
+        def read_file(path: str) -> str:
+            """What stands at a path."""
+            return texts[path]
+
+        return files
+
+    @asynccontextmanager
+    async def terminal(
+        self,
+        name: str = "alice",
+        *,
+        size: tuple[int, int] = (120, 40),
+        limits: ParticipantLimits = QUICK,
+        **options: Any,
+    ) -> AsyncIterator[tuple[MootApp, Pilot[int]]]:
+        space = await self.join(name, limits=limits)
+        coming = space.envelopes(own=True)
+        async with asyncio.TaskGroup() as group:
+            app = MootApp(space, coming, group, seat=Seat(space, stays=True), place="lab", **options)
+            try:
+                async with app.run_test(size=size) as pilot:
+                    await until(pilot, lambda: "you are" in shown(app.timeline))
+                    yield app, pilot
+            finally:
+                app.end_tasks()
+
+
+@asynccontextmanager
+async def hall(folder: Path, *, rules: dict[str, Json] | None = None, **more: Any) -> AsyncIterator[Hall]:
+    people: dict[str, Any] = {
+        "alice": EVERYTHING,
+        "bob": EVERYTHING,
+        "agent": AGENT,
+        "files": TOOL_HOST,
+    }
+    async with gathering(folder, rules=rules, **(people | more)) as party:
+        yield Hall(party)
+
+
+def shown(rows: Rows) -> str:
+    """All text of a pane, as it is drawn."""
+    return "\n".join(plain(line) for row in rows.rows for line in row.lines)
+
+
+def drawn(app: MootApp) -> str:
+    """The whole screen as text."""
+    lines = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in lines)
+
+
+async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
+    """Wait until something holds, with the application running."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            await pilot.pause(0.02)
+
+
+async def settle(pilot: Pilot[int]) -> None:
+    """As long as a dialog has to be looked at before a yes counts."""
+    await pilot.pause(SETTLE_SECONDS + 0.1)
+
+
+async def typed(pilot: Pilot[int], text: str) -> None:
+    """Type a line and send it."""
+    app = pilot.app
+    assert isinstance(app, MootApp)
+    app.prompt.focus()
+    app.prompt.value = text
+    await pilot.press("enter")
+
+
+async def propose(agent: JoinedSpace, text: str = "hello", path: str = "notes.md") -> Proposal:
+    params: dict[str, Json] = {"name": "write_file", "arguments": {"path": path, "text": text}}
+    return await agent.propose("files", "tools/call", params)
+
+
+def keep_picture(app: MootApp, name: str) -> None:
+    """A picture of the screen, where somebody wants to look at it (MOOT_SCREENSHOTS=folder)."""
+    folder = os.environ.get("MOOT_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{name}.svg").write_text(app.export_screenshot(title="moot join"), "utf-8")
+
+
+__all__ = [
+    "Hall", "drawn", "hall", "keep_picture", "propose", "pytest", "settle", "shown", "typed", "until",
+]  # fmt: skip

@@ -1,0 +1,209 @@
+"""What is drawn of texts: folded, harmless, and only what fits a pane."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from textual.app import App, ComposeResult
+
+from moot.errors import UsageError
+from moot.protocol.envelope import Envelope
+from moot.tui.changes import DIFF_LINES, difference, edits_in, pair_in, whole_text_in
+from moot.tui.filters import read_filter
+from moot.tui.rows import ROWS_KEPT, Rows
+from moot.tui.wrapping import Row, folded, line, plain
+from tests.tui.hall import shown
+
+
+def texts_of(row: Row, width: int) -> list[str]:
+    return ["".join(text for text, _ in each) for each in folded(row, width)]
+
+
+def test_a_line_is_folded_after_a_space_and_goes_on_further_in() -> None:
+    row = Row("k", (line("the quick brown fox jumps over the lazy dog"),), hanging=4)
+    assert texts_of(row, 20) == ["the quick brown fox ", "    jumps over the ", "    lazy dog"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_folding_loses_nothing_and_never_exceeds_the_width(seed: int) -> None:
+    chance = random.Random(seed)
+    letters = "ab c déf 日本語 🎉 \t\x1b[31m\u202e\u0301"
+    for _ in range(50):
+        text = "".join(chance.choice(letters) for _ in range(chance.randrange(120)))
+        width = chance.randrange(8, 60)
+        lines = texts_of(Row("k", (line(text),), hanging=0), width)
+        assert "".join(lines) == plain(line(text))
+        assert all(cell_len(each) <= width for each in lines)
+
+
+@pytest.mark.parametrize(
+    ("written", "drawn"),
+    [
+        ("\x1b[2J\x1b]0;title\x07", "\\x1b[2J\\x1b]0;title\\x07"),
+        ("\x1b]52;c;aGVsbG8=\x07", "\\x1b]52;c;aGVsbG8=\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("abc\u202edcba\u2066", "abc\\u202edcba\\u2066"),
+        ("zero\u200bwidth\ufeff", "zero\\u200bwidth\\ufeff"),
+        ("[red]x[/red] [@click=app.leave]y[/]", "[red]x[/red] [@click=app.leave]y[/]"),
+        ("a\rb\x08c\x00", "a\\rb\\x08c\\x00"),
+    ],
+)
+def test_what_a_terminal_might_obey_is_shown_instead(written: str, drawn: str) -> None:
+    assert texts_of(Row("k", (line(written),)), 80) == [drawn]
+
+
+def test_a_line_feed_of_a_peer_begins_no_line_of_ours() -> None:
+    """Nobody forges what somebody else said: every line of a message but its first is further in."""
+    row = Row("k", (line("12:00:00 agent: hello\n12:00:01 bob: yes, do it"),), hanging=11)
+    assert texts_of(row, 80)[1].startswith(" " * 11)
+
+
+# Comparing
+
+
+def signs(old: str, new: str) -> list[str]:
+    return [plain(each) for each in difference(old, new)]
+
+
+def test_a_change_is_shown_with_signs_not_with_colour_alone() -> None:
+    assert signs("a\nb\nc", "a\nx\nc") == ["@@ -1,3 +1,3 @@", "  a", "- b", "+ x", "  c"]
+    assert signs("a", "a") == ["no difference"]
+
+
+def test_texts_too_long_to_compare_are_shown_whole() -> None:
+    """A hostile pair would take minutes otherwise."""
+    begin = time.monotonic()
+    lines = signs(
+        "\n".join("ab" * (n % 7) for n in range(DIFF_LINES)), "\n".join("ba" * (n % 5) for n in range(99))
+    )
+    assert lines[0] == f"more than {DIFF_LINES} lines: not compared"
+    assert len(lines) == 1 + DIFF_LINES + 99
+    assert time.monotonic() - begin < 5
+
+
+def test_arguments_that_change_files_are_recognised() -> None:
+    assert pair_in({"old_string": "a", "new_string": "b"}) == ("old_string", "new_string")
+    assert pair_in({"old": "a", "new": 1}) is None
+    assert whole_text_in({"file_path": "a.md", "content": "x"}) == ("a.md", "content")
+    assert whole_text_in({"content": "x"}) is None
+    assert list(edits_in({"edits": [{"oldText": "a", "newText": "b"}]})) == [{"oldText": "a", "newText": "b"}]
+    assert not list(edits_in({"edits": [{"oldText": "a"}]}))
+
+
+# Filters
+
+
+def said(sender: str, kind: str, text: str, to: list[str] | None = None) -> Envelope:
+    return Envelope("mew", kind, "id", "", sender, to or [], [], None, {"text": text}, text.encode())
+
+
+def test_a_filter_chooses_by_sender_kind_and_words() -> None:
+    chat = said("agent", "chat", "Look at the Notes", to=["bob"])
+    wanted = {
+        "": True, "from:agent": True, "from:a*": True, "from:bob": False, "from:bob from:agent": True,
+        "kind:chat": True, "kind:mcp/*": False, "-kind:mcp/*": True, "-from:agent": False, "notes": True,
+        "-notes": False, "'the notes'": True, "from:agent kind:mcp/*": False,
+        "to:bob": True, "to:alice": False,
+    }  # fmt: skip
+    assert {words: read_filter(words).wants(chat) for words in wanted} == wanted
+
+
+@pytest.mark.parametrize("words", ["from:", "'open"])
+def test_a_filter_that_says_nothing_is_a_mistake(words: str) -> None:
+    with pytest.raises(UsageError):
+        read_filter(words)
+
+
+# Panes
+
+
+class Bare(App[None]):
+    """A pane and nothing else."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.rows = Rows(id="rows", **options)
+
+    def compose(self) -> ComposeResult:
+        yield self.rows
+
+
+def rows(start: int, count: int) -> list[Row]:
+    return [Row(str(number), (line(f"row {number}"),)) for number in range(start, start + count)]
+
+
+def test_a_pane_of_ten_thousand_rows_is_bounded_and_quick() -> None:
+    async def scene() -> None:
+        app = Bare(follows=True)
+        async with app.run_test(size=(80, 30)) as pilot:
+            begin = time.monotonic()
+            for start in range(0, 30_000, 100):
+                app.rows.extend(rows(start, 100))
+            took = time.monotonic() - begin
+            await pilot.pause()
+            # The latest are there, the first are not; a bound has a name.
+            assert ROWS_KEPT <= len(app.rows.rows) <= ROWS_KEPT + 500
+            assert app.rows.rows[-1].key == "29999"
+            assert app.rows.dropped == 30_000 - len(app.rows.rows)
+            assert app.rows.scroll_y == app.rows.max_scroll_y
+            # Two noisy cores: a fraction of this on one's own machine.
+            assert took < 15
+            begin = time.monotonic()
+            await pilot.resize_terminal(60, 30)
+            await pilot.pause()
+            assert time.monotonic() - begin < 5
+
+    asyncio.run(scene())
+
+
+def test_whoever_has_gone_up_stays_there_while_more_comes() -> None:
+    async def scene() -> None:
+        app = Bare(follows=True)
+        async with app.run_test(size=(80, 10)) as pilot:
+            app.rows.focus()
+            app.rows.extend(rows(0, 100))
+            await pilot.pause()
+            assert app.rows.is_at_end
+            await pilot.press("home")
+            assert app.rows.chosen is not None
+            assert app.rows.chosen.key == "0"
+            app.rows.extend(rows(100, 100))
+            await pilot.pause()
+            assert app.rows.chosen.key == "0"
+            assert app.rows.scroll_y == 0
+            await pilot.press("end")
+            assert app.rows.chosen.key == "199"
+            # Less room: the end stays in sight.
+            await pilot.resize_terminal(80, 5)
+            await pilot.pause()
+            assert app.rows.scroll_y == app.rows.max_scroll_y == 195
+            app.rows.extend(rows(200, 1))
+            assert app.rows.chosen.key == "200"
+
+    asyncio.run(scene())
+
+
+def test_a_click_chooses_and_a_second_one_opens() -> None:
+    opened: list[str] = []
+
+    class Clicked(Bare):
+        def on_rows_opened(self, event: Rows.Opened) -> None:
+            opened.append(event.key)
+
+    async def scene() -> None:
+        app = Clicked()
+        async with app.run_test(size=(80, 10)) as pilot:
+            app.rows.replace(rows(0, 5))
+            await pilot.click(app.rows, offset=(4, 3))
+            assert app.rows.chosen is not None
+            assert (app.rows.chosen.key, opened) == ("3", [])
+            await pilot.click(app.rows, offset=(4, 3))
+            assert opened == ["3"]
+            assert "row 4" in shown(app.rows)
+
+    asyncio.run(scene())

@@ -1,0 +1,204 @@
+"""`make screenshots`: pictures of the console for README and docs, taken from a running space.
+
+    python -m tools.screenshots                      the pictures that the documentation uses
+    python -m tools.screenshots --all /tmp/looks     every view in every width, light and dark, to look at
+
+The browser signs in as a person does. What is committed stays small: eight files of at most 250 KiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import struct
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
+
+from moot import logs
+from tools.screenshots_scene import SPACE, Door, played
+from tools.shown import ROOT
+
+CHROMIUM: Final = "/usr/bin/chromium"
+PICTURES: Final = ROOT / "docs" / "pictures"
+MOST_PICTURES: Final = 8
+MOST_BYTES: Final = 250 * 1024
+# Long enough for a busy machine; a view is there within a tenth of it.
+_PATIENCE_SECONDS: Final = 20.0
+
+_TWO_FRAMES: Final = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+# Tools are asked what they offer when a view is entered; they answer at once.
+_SETTLE_SECONDS: Final = 0.25
+
+SIZES: Final[dict[str, ViewportSize]] = {
+    "1280": {"width": 1280, "height": 800},
+    "768": {"width": 768, "height": 1024},
+    "390": {"width": 390, "height": 844},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One picture: which view, how wide, light or dark, and what is chosen in it."""
+
+    view: str
+    size: str
+    scheme: str
+    rest: tuple[str, ...] = ()
+    key: str = ""
+
+    @property
+    def name(self) -> str:
+        # Ids differ from run to run; names do not.
+        chosen = ["one" if len(each) > 30 else each for each in self.rest]
+        what = "-".join([self.view, *chosen, *([self.key] if self.key else [])])
+        return f"{what}-{self.size}-{self.scheme}.png"
+
+
+def used(door: Door) -> dict[str, Shot]:
+    """The pictures of the documentation, by file."""
+    return {
+        "approvals.png": Shot("desk", "1280", "light", (door.proposal,)),
+        "timeline.png": Shot("timeline", "1280", "dark"),
+        "people.png": Shot("people", "1280", "light", ("reviewer",)),
+        "reasoning.png": Shot("reasoning", "1280", "light"),
+        "chat.png": Shot("chat", "1280", "light"),
+        "picture.png": Shot("picture", "1280", "dark", (door.settled,)),
+        "call.png": Shot("call", "1280", "light", ("files", "write_file")),
+        "phone.png": Shot("desk", "390", "dark", (door.proposal,)),
+    }
+
+
+def every(door: Door, views: list[str]) -> Iterator[Shot]:
+    """What there is to look at."""
+    for scheme in ("light", "dark"):
+        for size in SIZES:
+            for view in views:
+                yield Shot(view, size, scheme)
+            yield Shot("desk", size, scheme, (door.proposal,))
+            yield Shot("call", size, scheme, ("files", "write_file"))
+            yield Shot("picture", size, scheme, (door.settled,))
+            for name in ("coder", "reviewer", "scout", "maria"):
+                yield Shot("people", size, scheme, (name,))
+            yield Shot("people", size, scheme, ("coder",), "x")
+            yield Shot("people", size, scheme, (), "i")
+            yield Shot("people", size, scheme, ("reviewer",), "r")
+            yield Shot("people", size, scheme, ("coder",), "p")
+            yield Shot("people", size, scheme, ("coder",), "Delete")
+
+
+async def _sign_in(browser: Browser, door: Door, size: str, scheme: str) -> Page:
+    options: dict[str, Any] = {"color_scheme": scheme, "viewport": SIZES[size], "reduced_motion": "reduce"}
+    context = await browser.new_context(**options)
+    context.set_default_timeout(_PATIENCE_SECONDS * 1000)
+    page = await context.new_page()
+    await page.goto(door.url)
+    await page.get_by_label("Token", exact=True).fill(door.token)
+    await page.get_by_role("button", name="Enter", exact=True).click()
+    await expect(page.locator(".top .pill")).to_have_text("Live")
+    return page
+
+
+async def _views(page: Page) -> list[str]:
+    script = "async () => (await import('/console/core/router.js')).registeredViews().map((each) => each.id)"
+    found: list[str] = await page.evaluate(script)
+    return found
+
+
+async def _take(page: Page, shot: Shot) -> bytes:
+    address = "/".join(["#", SPACE, shot.view, *shot.rest])
+    # By way of nowhere: a view that is left and entered again begins afresh.
+    await page.evaluate("location.hash = '#/'")
+    await page.evaluate("(address) => { location.hash = address; }", address)
+    await expect(page.locator(f".view-{shot.view}")).to_be_visible()
+    if shot.rest:
+        await page.evaluate("(address) => { location.hash = address; }", address)
+    if shot.key:
+        await page.keyboard.press(shot.key)
+    # Nothing is pointed at: a highlight on a picture looks like a choice.
+    await page.mouse.move(0, 0)
+    await page.wait_for_load_state("networkidle")
+    # Two frames: one in which the views are told, one in which they are drawn.
+    await page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+    await asyncio.sleep(0.25)
+    picture = await page.screenshot()
+    if shot.key:
+        await page.keyboard.press("Escape")
+    return smaller(picture)
+
+
+def smaller(png: bytes) -> bytes:
+    """The same picture, packed as tightly as zlib can: browsers pack in a hurry."""
+    head, chunks, at = png[:8], [], 8
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + length]))
+        at += 12 + length
+    pixels = zlib.decompress(b"".join(data for kind, data in chunks if kind == b"IDAT"))
+    packed = zlib.compress(pixels, 9)
+    kept = [(kind, data) for kind, data in chunks if kind in (b"IHDR", b"PLTE")]
+    made = [*kept, (b"IDAT", packed), (b"IEND", b"")]
+    body = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in made
+    )
+    return min(png, head + body, key=len)
+
+
+async def _run(everything: Path | None, only: str) -> int:
+    with tempfile.TemporaryDirectory(prefix="moot-pictures-") as place:
+        async with played(Path(place)) as door, async_playwright() as playwright:
+            options = ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"]
+            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+            page = await _sign_in(browser, door, "1280", "light")
+            views = await _views(page)
+            if everything is None:
+                wanted = {PICTURES / file: shot for file, shot in used(door).items() if shot.view in views}
+            else:
+                wanted = {everything / shot.name: shot for shot in every(door, views) if only in shot.name}
+            faults = await _take_all(browser, door, wanted, committed=everything is None)
+            await browser.close()
+    return faults
+
+
+async def _take_all(browser: Browser, door: Door, wanted: dict[Path, Shot], *, committed: bool) -> int:
+    faults = 0
+    pages: dict[tuple[str, str], Page] = {}
+    for file, shot in wanted.items():
+        looks = (shot.size, shot.scheme)
+        if looks not in pages:
+            pages[looks] = await _sign_in(browser, door, *looks)
+        picture = await _take(pages[looks], shot)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(picture)
+        too_large = committed and len(picture) > MOST_BYTES
+        faults += too_large
+        print(f"{file} {len(picture) / 1024:.0f} KiB{' IS TOO LARGE' if too_large else ''}")
+    if committed and len(wanted) > MOST_PICTURES:
+        print(f"more than {MOST_PICTURES} pictures")
+        faults += 1
+    return faults
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.screenshots", description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="DIR", help="every view, width and scheme, into a folder")
+    parser.add_argument("--only", default="", metavar="TEXT", help="with --all: files whose name holds this")
+    chosen = parser.parse_args()
+    if not Path(CHROMIUM).exists():
+        print(f"{CHROMIUM} is missing: tools/system_packages.sh installs it", file=sys.stderr)
+        return 2
+    logs.set_up("warning", "text", None)
+    return 1 if asyncio.run(_run(chosen.all, chosen.only)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""The scene that the screenshots show: a real gateway with real members, in the middle of some work.
+
+Everybody connects over WebSocket with a token, like anybody else; nothing on the pictures is painted. When
+`played` gives the door back, the scene stands still: everything that it shows has been said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from moot.config import load
+from moot.errors import MootError
+from moot.gateway.app import Gateway
+from moot.participant import Control, Controls, JoinedSpace, connect
+from moot.participant.stream import StreamHandle
+from moot.protocol.operation import Json
+
+SPACE: Final = "workshop"
+# Between two things that are said: so that the times on the pictures differ.
+_BEAT_SECONDS: Final = 0.4
+_PROPOSES: Final[list[Json]] = [
+    {"kind": "mcp/proposal"},
+    {"kind": "mcp/withdraw"},
+    {"kind": "chat"},
+    {"kind": "chat/*"},
+    {"kind": "reasoning/*"},
+    {"kind": "stream/*"},
+    {"kind": "participant/status"},
+    {"kind": "capability/grant"},
+]
+_PARTICIPANTS: Final[dict[str, list[Json]]] = {
+    "maria": [{"kind": "*"}],
+    "sam": [
+        {"kind": "mcp/*"},
+        {"kind": "chat"},
+        {"kind": "chat/*"},
+        {"kind": "participant/*"},
+        {"kind": "space/invite"},
+    ],
+    "coder": _PROPOSES,
+    "reviewer": _PROPOSES,
+    "scout": _PROPOSES,
+    "files": [{"kind": "mcp/response"}, {"kind": "chat"}, {"kind": "stream/*"}],
+}
+_IMPORTER: Final = """\
+import csv
+from pathlib import Path
+
+
+def load(path: Path) -> list[dict[str, str]]:
+    rows = []
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            rows.append(row)
+    return rows
+"""
+_FASTER: Final = """\
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def load(path: Path) -> Iterator[dict[str, str]]:
+    \"\"\"One row at a time: a month of orders does not fit into memory.\"\"\"
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+"""
+_TESTS: Final = """\
+============================= test session starts ==============================
+collected 212 items
+
+tests/test_importer.py ................                                  [  7%]
+tests/test_orders.py ......................................              [ 25%]
+tests/test_prices.py ...............................                     [ 40%]
+tests/test_export.py ........F.........                                  [ 48%]
+tests/test_reports.py ............................................       [ 69%]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where the scene is played, and how to get in."""
+
+    url: str
+    token: str
+    proposal: str
+    # One that was approved and carried out.
+    settled: str
+
+
+class _Reporting(Controls):
+    async def on_status(self, control: Control | None) -> dict[str, Json]:
+        del control
+        return {"messages_in_context": 61, "tokens": 18_400, "max_tokens": 32_000, "latency_ms": 840}
+
+
+@asynccontextmanager
+async def played(folder: Path) -> AsyncIterator[Door]:
+    """A running space with something to see in every view."""
+    rights: Json = {name: {"capabilities": given} for name, given in _PARTICIPANTS.items()}
+    file = folder / "moot.yaml"
+    file.write_text(yaml.safe_dump({"spaces": {SPACE: {"participants": rights}}}), "utf-8")
+    file.chmod(0o600)
+    gateway = Gateway(load(file, environ={}, port=0))
+    await gateway.start()
+    tokens = gateway.configuration.spaces[SPACE].token_files
+    try:
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+            cast: dict[str, JoinedSpace] = {}
+            for name in ("files", "sam", "maria", "coder", "reviewer", "scout"):
+                token = tokens[name].read_text("ascii").strip()
+                controls = _Reporting() if name == "coder" else None
+                cast[name] = await stack.enter_async_context(
+                    connect(gateway.url, SPACE, token, controls=controls)
+                )
+            _offer(cast["files"])
+            over = asyncio.Event()
+            ready: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+            tasks.create_task(_play(cast, tasks, ready, over))
+            yield Door(gateway.url, tokens["maria"].read_text("ascii").strip(), *await ready.get())
+            over.set()
+    finally:
+        await gateway.stop()
+
+
+def _offer(space: JoinedSpace) -> None:
+    kept = {"src/importer.py": _IMPORTER, "notes.md": "# Notes\n\n- ask Sam about the prices\n"}
+
+    @space.tool
+    def read_file(path: str) -> str:
+        """Read a file of the project."""
+        return kept[path]
+
+    @space.tool
+    def write_file(path: str, content: str) -> str:
+        """Write a file of the project: the content replaces what was there."""
+        kept[path] = content
+        return f"{len(content)} characters written to {path}"
+
+    @space.tool
+    def run_tests(folder: str = "tests", fast: bool = True) -> str:
+        """Run the tests below a folder; without the slow ones unless `fast` is off."""
+        return f"{212 if fast else 640} passed in {folder}"
+
+
+async def _play(
+    cast: dict[str, JoinedSpace],
+    tasks: asyncio.TaskGroup,
+    ready: asyncio.Queue[tuple[str, str]],
+    over: asyncio.Event,
+) -> None:
+    maria, sam, coder, reviewer = cast["maria"], cast["sam"], cast["coder"], cast["reviewer"]
+    asked = await maria.chat(
+        "The nightly import ran out of memory again. @coder, can you look at `src/importer.py`?"
+    )
+    await coder.chat("On it. I will read it first, then propose a change.", about=asked.id)
+    await asyncio.sleep(_BEAT_SECONDS)
+    read = await coder.propose(
+        "files", "tools/call", {"name": "read_file", "arguments": {"path": "src/importer.py"}}
+    )
+    await sam.fulfil(read.id)
+
+    await asyncio.sleep(_BEAT_SECONDS)
+    await maria.grant(
+        "reviewer",
+        [{"kind": "mcp/request", "payload": {"method": "tools/call"}}, {"kind": "capability/grant"}],
+        reason="runs the tests by itself",
+    )
+    await reviewer.grant(
+        "coder",
+        [{"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_*"}}}],
+        reason="reading needs no approval any more",
+    )
+    await asyncio.sleep(_BEAT_SECONDS)
+    await reviewer.call("files", "run_tests", {"folder": "tests", "fast": True})
+    await maria.request_status("coder")
+    await sam.invite("lisa", [{"kind": "chat"}, {"kind": "mcp/proposal"}], reason="knows the prices")
+    await maria.pause("scout", reason="one thing at a time", timeout_seconds=3600)
+
+    await asyncio.sleep(_BEAT_SECONDS)
+    deleted = await coder.propose(
+        "files",
+        "tools/call",
+        {"name": "write_file", "arguments": {"path": "notes.md", "content": ""}},
+        wait_for_others=True,
+    )
+    await sam.reject(deleted.id, "unsafe", explanation="these notes are not yours to empty")
+    await asyncio.sleep(_BEAT_SECONDS)
+    await coder.chat("Understood, I leave the notes alone.", about=deleted.id)
+
+    await asyncio.sleep(_BEAT_SECONDS)
+    stream = await cast["files"].stream(description="run of all tests", content_type="text/plain")
+    tasks.create_task(_test(stream, over))
+    thinking = asyncio.Event()
+    tasks.create_task(_think(coder, asked.id, thinking, over))
+    await thinking.wait()
+    proposal = await coder.propose(
+        "files",
+        "tools/call",
+        {"name": "write_file", "arguments": {"path": "src/importer.py", "content": _FASTER}},
+        timeout=3600,
+        about=asked.id,
+    )
+    await asyncio.sleep(_BEAT_SECONDS)
+    await reviewer.propose(
+        "files",
+        "tools/call",
+        {"name": "run_tests", "arguments": {"folder": "tests/slow", "fast": False}},
+        timeout=3600,
+    )
+    await asyncio.sleep(_BEAT_SECONDS)
+    await sam.chat(
+        "The change looks right to me:\n\n"
+        "- `load` gives rows **one at a time**\n"
+        "- the encoding is said, which it was not\n\n"
+        "> Does anything index into its result? Then it would break.\n",
+        format="markdown",
+    )
+    await reviewer.chat("Nothing does: I looked at all three callers.", to="maria")
+    await ready.put((proposal.id, read.id))
+    await over.wait()
+
+
+async def _test(stream: StreamHandle, over: asyncio.Event) -> None:
+    """Goes on while the pictures are taken: a stream shows what is written while one looks."""
+    lines = _TESTS.splitlines(keepends=True)
+    for number in range(10_000):
+        if over.is_set():
+            break
+        further = f"tests/test_orders.py::test_order_{number:04d} PASSED\n"
+        await stream.write(lines[number] if number < len(lines) else further)
+        await asyncio.sleep(_BEAT_SECONDS)
+
+
+async def _think(space: JoinedSpace, about: str, thinking: asyncio.Event, over: asyncio.Event) -> None:
+    try:
+        async with space.reasoning("Why does the import run out of memory?", about=about) as outer:
+            await outer.thought("load() collects every row into one list before anything is done with it.")
+            await asyncio.sleep(_BEAT_SECONDS)
+            await outer.thought("A month of orders is 4.1 million rows: about 3 GB as dictionaries.")
+            async with outer.sub("Who needs the whole list?") as inner:
+                await inner.thought("report.py goes over it once.")
+                await asyncio.sleep(_BEAT_SECONDS)
+                await inner.thought("prices.py goes over it once, in the same order.")
+                await inner.thought("export.py only counts the rows.")
+                await asyncio.sleep(_BEAT_SECONDS)
+                await inner.conclude("Nobody indexes into it: a generator will do.")
+            await asyncio.sleep(_BEAT_SECONDS)
+            await outer.thought("So load() can yield rows. I should also say the encoding while I am there.")
+            thinking.set()
+            await over.wait()
+    except MootError:
+        thinking.set()
