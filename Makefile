@@ -3,6 +3,7 @@
 # make bench  cost per decision and per message, beside something outside; writes docs/performance.md
 # make soak   the long counts: fuzzing and random comparison by the million
 # make docs   writes the reference pages and docs/conformance.md from the code
+# make screenshots   takes docs/pictures of a running space, in Chromium
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 NODE := .node
 JOBS ?= 2
 
-.PHONY: test run bench soak docs lint clean
+.PHONY: test run bench soak docs screenshots lint clean
 
 $(VENV)/installed: pyproject.toml tools/system-packages.txt tools/system_packages.sh
 	tools/system_packages.sh
@@ -48,6 +49,9 @@ soak: $(VENV)/installed
 
 docs: $(VENV)/installed
 	$(BIN)/python -m tools.make_docs
+
+screenshots: $(VENV)/installed
+	$(BIN)/python -m tools.screenshots
 
 clean:
 	rm -rf $(VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +151,17 @@ def svg(results: Results) -> str:
 def write_docs(results: Results, texts: Mapping[str, str]) -> None:
     (DOCS / "performance.svg").write_text(svg(results), "utf-8")
     (DOCS / "performance.md").write_text(page(results, texts), "utf-8")
+
+
+def update_docs(texts: Mapping[str, str]) -> None:
+    """Put what some benchmarks printed in place of what the page has of them; the rest stays."""
+    file = DOCS / "performance.md"
+    text = file.read_text("utf-8")
+    for title, printed in texts.items():
+        section = f"\n## {title}\n\n```\n{printed}\n```\n"
+        found = re.search(rf"\n## {re.escape(title)}\n\n```\n.*?\n```\n", text, re.DOTALL)
+        text = text + section if found is None else text[: found.start()] + section + text[found.end() :]
+    file.write_text(text, "utf-8")
 
 
 def page(results: Results, texts: Mapping[str, str]) -> str:

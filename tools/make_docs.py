@@ -13,7 +13,21 @@ from pathlib import Path
 import msgspec
 
 from moot import errors
+from moot.adapter.endpoint_loading import _XProtocolEntry
+from moot.adapter.settings import (
+    AdapterLimits,
+    AuditSettings,
+    DiscoverySettings,
+    IdentitySettings,
+    LoggingSettings,
+    McpServerSettings,
+    RelaySection,
+)
+from moot.adapter.source_loading import _McpEntry
+from moot.adapter.source_settings import McpSource, XProtocolSource
 from moot.cli import main as moot_command
+from moot.cli.adapter import main as adapter_command
+from moot.cli.devserver import main as devserver_command
 from moot.config.gateway import GatewayConfig, HttpConfig, JournalConfig, LogConfig, SmtpConfig
 from moot.conformance import report
 from moot.gateway.pages import openapi
@@ -24,6 +38,7 @@ from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import Operation
 from moot.space.config import Limits
+from moot.xprotocol.overrides import SourceSettings
 from tools.shown import ROOT, shown
 
 _JOURNAL = [
@@ -137,12 +152,22 @@ def commands_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _commands() -> list[str]:
+def adapter_commands_page() -> str:
+    parts = ["# Commands of XProtocol", _NOTE]
+    for arguments in (["--help"], *([name, "--help"] for name in _commands(adapter_command))):
+        printed = _printed(arguments, adapter_command).rstrip()
+        parts.append(f"## `xprotocol-adapter {' '.join(arguments)}`\n\n```\n{printed}\n```")
+    printed = _printed(["--help"], devserver_command).rstrip()
+    parts.append(f"## `xprotocol-devserver --help`\n\n```\n{printed}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(command: Callable[[list[str]], int] = moot_command) -> list[str]:
     """The commands in the order in which the help lists them."""
-    return re.findall(r"^    ([a-z]+)(?:  |$)", _printed(["--help"]), re.MULTILINE)
+    return re.findall(r"^    ([a-z-]+)(?:  |$)", _printed(["--help"], command), re.MULTILINE)
 
 
-def _printed(arguments: list[str]) -> str:
+def _printed(arguments: list[str], command: Callable[[list[str]], int] = moot_command) -> str:
     """What the command prints, at a width that does not depend on the terminal."""
     output = io.StringIO()
     formatter = argparse.HelpFormatter.__init__
@@ -153,7 +178,7 @@ def _printed(arguments: list[str]) -> str:
     argparse.HelpFormatter.__init__ = fixed  # type: ignore[method-assign,assignment]
     try:
         with redirect_stdout(output), suppress(SystemExit):
-            moot_command(arguments)
+            command(arguments)
     finally:
         argparse.HelpFormatter.__init__ = formatter  # type: ignore[method-assign]
     return output.getvalue()
@@ -172,14 +197,45 @@ def gateway_page() -> str:
         f"{_NOTE} They stand under `gateway:` of a `moot.yaml`; `MOOT_GATEWAY__PORT=9000` in the environment "
         "overrides one value.",
     ]
-    for title, section in sections.items():
-        comments = _comments(inspect.getsource(section))
-        lines = [f"## `{title}`", "", "| setting | default | why |", "|---|---|---|"]
-        for field in msgspec.structs.fields(section):
-            shown = "required" if field.required else _default(field)
-            lines.append(f"| `{field.encode_name}` | {shown} | {comments.get(field.name, '')} |")
-        parts.append("\n".join(lines))
+    parts += [_settings(title, section) for title, section in sections.items()]
     return "\n\n".join(parts) + "\n"
+
+
+def adapter_page() -> str:
+    sections: dict[str, tuple[type[msgspec.Struct], ...]] = {
+        "identity": (IdentitySettings,),
+        "relay": (RelaySection,),
+        # As it is written, and what it comes to, which has the reasons.
+        "mcp_sources[]": (_McpEntry, McpSource, SourceSettings),
+        "xprotocol_sources[]": (_XProtocolEntry, XProtocolSource),
+        "mcp_server": (McpServerSettings,),
+        "discovery": (DiscoverySettings,),
+        "logging": (LoggingSettings,),
+        "audit": (AuditSettings,),
+        "limits": (AdapterLimits,),
+    }
+    parts = [
+        "# Adapter settings",
+        f"{_NOTE} They stand in the file that `xprotocol-adapter --config` names. Beside these sections "
+        "there are `schema_refresh_interval_seconds` (300), `access` (key → capabilities), `trust` and "
+        "`revoked` (lists of keys), `store` (a folder) and `control` (a socket).",
+    ]
+    parts += [_settings(title, *structs) for title, structs in sections.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _settings(title: str, section: type[msgspec.Struct], *explaining: type) -> str:
+    """A table of one section; `explaining` are other classes with fields of the same names."""
+    comments: dict[str, str] = {}
+    for each in (section, *explaining):
+        found = {name: words for name, words in _comments(inspect.getsource(each)).items() if words}
+        comments = found | comments
+    lines = [f"## `{title}`", "", "| setting | default | why |", "|---|---|---|"]
+    for field in msgspec.structs.fields(section):
+        shown = "required" if field.required else _default(field)
+        why = comments.get(field.name, "").replace("|", "\\|")
+        lines.append(f"| `{field.encode_name}` | {shown} | {why} |")
+    return "\n".join(lines)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
@@ -213,6 +269,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/commands.md": commands_page,
     "docs/reference/gateway.md": gateway_page,
     "docs/reference/http.md": http_page,
+    "docs/reference/adapter.md": adapter_page,
+    "docs/reference/adapter-commands.md": adapter_commands_page,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from moot.conformance.vectors import load_vectors
@@ -11,14 +12,16 @@ from moot.conformance.vectors import load_vectors
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@cache
 def shown() -> dict[str, list[str]]:
-    """Row id → the vectors and tests that show it, vectors first."""
+    """Row id → the vectors and tests that show it, vectors first. Worked out once: it takes seconds."""
     found: dict[str, list[str]] = {}
     for source, vector in load_vectors():
         for id in vector.rows:
             found.setdefault(id, []).append(f"vector “{vector.name}” ({source.removesuffix('.yaml')})")
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for name, ids in _marks(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        for name, ids in _marks(ast.parse(text)) if "mark.requirement" in text else ():
             for id in ids:
                 found.setdefault(id, []).append(f"`{path.relative_to(ROOT)}::{name}`")
     return found

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
 
+from moot.xprotocol.composing import compose
 from moot.xprotocol.events import SignedDirected
 from tests.adapter.test_inbound_relays import ADAPTER
 from tests.adapter.worlds import NAMESPACE, Desk, World, desk, empty_world, run, until
 
-WRITE = f"{NAMESPACE}.write_note"
+WRITE, SLOW = f"{NAMESPACE}.write_note", f"{NAMESPACE}.run_slow"
 
 
 def ran(notes: Desk) -> Counter[str]:
@@ -23,29 +26,31 @@ def ran(notes: Desk) -> Counter[str]:
 
 
 def test_killed_again_and_again_no_event_runs_twice_and_those_it_never_saw_still_run(tmp_path: Path) -> None:
-    """Four lives that end by SIGKILL in the middle of calls; what the relay took meanwhile waits for the fifth."""
+    """Four lives end by SIGKILL in the middle of calls; what the relay took meanwhile waits for the fifth."""
 
     async def story() -> None:
         notes = desk(tmp_path)
         random = Random(5)
         async with empty_world(tmp_path, notes) as here:
             async with here.running():
-                sent = [here.alice.event(WRITE, {"name": f"note-{n}", "text": "x"}) for n in range(40)]
+                # Every other one takes a while, so that there is a middle to be killed in.
+                sent = [here.alice.event(SLOW, {"name": f"{n}", "seconds": n % 2 * 0.4}) for n in range(40)]
             for life in range(4):
                 await one_life(here, notes, sent[8 * life : 8 * life + 8], calls=random.randrange(1, 8))
             for each in sent[32:]:
                 await here.alice.send(each)
-            assert sum(ran(notes).values()) < 32, "some were cut off"
+            answered_before = len(here.alice.heard)
             async with here.running():
                 for each in sent[32:]:
                     assert (await here.alice.answer(each)).code is None
+                assert answered_before < 32
                 # The relay has told of all forty once more by now.
                 counts = ran(notes)
                 assert set(counts.values()) == {1}
                 for n, each in enumerate(sent):
                     told = [heard for heard in here.alice.heard if heard.event.in_reply_to == each.event.id]
                     assert len(told) <= 1
-                    assert not told or (told[0].code is None and counts[f"note-{n}"] == 1)
+                    assert not told or (told[0].code is None and counts[f"{n}"] == 1)
 
     run(story())
 
@@ -65,42 +70,51 @@ async def one_life(here: World, notes: Desk, events: list[SignedDirected], *, ca
     await sending
 
 
-def test_a_disk_that_takes_no_ids_lets_nothing_run(tmp_path: Path) -> None:
-    """What cannot be remembered could run twice: it is refused, and the process does not fall over."""
+def test_a_disk_that_takes_no_more_ids_lets_nothing_run_until_it_does(tmp_path: Path) -> None:
+    """What cannot be remembered could run twice: it is refused with words, and later calls run again."""
 
     async def story() -> None:
         notes = desk(tmp_path)
         async with empty_world(tmp_path, notes) as here:
             async with here.running():
-                event = here.alice.event(WRITE, {"name": "two", "text": "x"})
-            # 2 MiB of files at most, most of which the padding takes: SQLite's log cannot grow.
-            program = (
-                "import resource, signal\n"
-                "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-                "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n" + ADAPTER
-            )
+                events = [here.alice.event(WRITE, {"name": f"{n}", "text": "x"}) for n in range(3)]
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-c",
-                program,
-                str(here.write()),
-                start_new_session=True,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True
             )
             try:
-                await here.alice.send(event)
-                ended = asyncio.create_task(process.communicate())
-                told = asyncio.create_task(here.alice.answer(event))
-                done, _ = await asyncio.wait({ended, told}, timeout=15, return_when=asyncio.FIRST_COMPLETED)
-                assert done, "neither answered nor ended"
-                if told in done:
-                    assert told.result().code == "ENDPOINT_UNAVAILABLE"
-                told.cancel()
+                await here.alice.send(events[0])
+                assert (await here.alice.answer(events[0])).code is None
+                # No file of that process may grow from here on: what a full disk looks like.
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+                await here.alice.send(events[1])
+                assert (await here.alice.answer(events[1])).code == "ENDPOINT_UNAVAILABLE"
+                assert ran(notes) == {"0": 1}
+                unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
+                await until_taken(here, events[2])
+                assert ran(notes)["1"] == 0
             finally:
-                if process.returncode is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                await asyncio.gather(ended, told, return_exceptions=True)
-            assert notes.requests() == []
+                os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+
+    async def until_taken(here: World, last: SignedDirected) -> None:
+        """The audit log is tried again after a second; until then calls are refused."""
+        event = last
+        async with asyncio.timeout(15):
+            while True:
+                await here.alice.send(event)
+                answer = await here.alice.answer(event)
+                if answer.code is None:
+                    return
+                assert answer.code == "ENDPOINT_UNAVAILABLE"
+                await asyncio.sleep(0.2)
+                event = compose(
+                    here.alice.identity,
+                    WRITE,
+                    {"name": "again", "text": "x"},
+                    recipient=last.event.recipient,
+                    enc_key=last.event.enc_key,
+                    now=time.time(),
+                )
 
     run(story())

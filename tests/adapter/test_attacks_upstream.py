@@ -204,7 +204,7 @@ def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
                 assert answer.code in (None, "UPSTREAM_ERROR", "ENDPOINT_UNAVAILABLE"), place
                 kinds = {contract.kind for contract in here.adapter.registry.contracts()}
                 assert KIND in kinds
-                assert all(kind.isprintable() and "/" not in kind for kind in kinds), place
+                assert all(kind.isprintable() and len(kind) <= 256 for kind in kinds), place
                 assert (await here.alice.ask(KIND, ONE)).code is None
             replaced.unlink()
             await here.alice.ask("xp.schema.refresh", {"source": "liar"})

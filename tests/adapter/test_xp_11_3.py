@@ -42,6 +42,7 @@ class Seen:
     mcp_errors: list[tuple[int, str]] = field(default_factory=list)
     inward: list[str] = field(default_factory=list)
     outward: list[str] = field(default_factory=list)
+    audited: list[dict[str, Any]] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,10 @@ async def _look(folder: Path, seen: Seen) -> None:
                     await client.call_tool(name.kind.replace(".", "_"), arguments)
                 seen.mcp_errors.append((caught.value.error.code, caught.value.error.message))
             seen.inward, seen.outward = await asyncio.gather(_inward(here), _outward(client))
+            await here.adapter.audit.written()
+            file = here.adapter.settings.audit_file
+            assert file is not None
+            seen.audited = [json.loads(line) for line in file.read_text().splitlines()]
         async with here.running():
             seen.after_restart = await asyncio.to_thread(_schemas, here)
 
@@ -187,6 +192,10 @@ def test_10_both_directions_work_at_once(seen: Seen) -> None:
     assert seen.inward == ["first words"] * 5
     assert len(seen.outward) == 5
     assert all("17" in each for each in seen.outward)
+    # Both leave their lines in the audit log, and no contents.
+    outward = [each for each in seen.audited if each.get("direction") == "outward"]
+    assert [each["outcome"] for each in outward if each["kind"] == CURRENT.kind].count("ok") == 5
+    assert not [each for each in seen.audited if "Bern" in str(each) or "first words" in str(each)]
 
 
 @pytest.mark.requirement("XP-11.3-11")

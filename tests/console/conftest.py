@@ -69,8 +69,8 @@ def member(gateway: Running, loop: Loop) -> Iterator[MemberAs]:
 
     def enter(name: str, space: str = "lab", **options: Any) -> Driven:
         one = Driven(loop, name)
-        one.enter(gateway.url, space, gateway.token(name), **options)
         driven.append(one)
+        one.enter(gateway.url, space, gateway.token(name), **options)
         if name == "files":
             one.run(offer_tools)
         return one
@@ -150,7 +150,7 @@ def sign_in(page: Page, token: str, *, remember: bool = False) -> None:
     if remember:
         page.get_by_label("Stay signed in").check()
     page.get_by_role("button", name="Enter", exact=True).click()
-    expect(page.locator(".pill")).to_have_text("Live")
+    expect(page.locator(".top .pill")).to_have_text("Live")
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import uvloop
 
@@ -75,7 +75,9 @@ class Loop:
         rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in rest:
             task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        # Bounded: one task that does not end must not keep the whole session from ending.
+        if rest:
+            await asyncio.wait(rest, timeout=PATIENCE / 2)
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
 
@@ -144,7 +146,18 @@ class Driven:
                 raise
 
         self._life = self._loop.start(live())
-        self._entered.result(PATIENCE)
+        try:
+            self._entered.result(PATIENCE)
+        except BaseException:
+            # Still trying, perhaps: nobody waits for it any more.
+            self._life.cancel()
+            raise
+
+    @overload
+    def run(self, act: Callable[[JoinedSpace], Coroutine[Any, Any, T]], within: float = PATIENCE) -> T: ...
+
+    @overload
+    def run(self, act: Callable[[JoinedSpace], T], within: float = PATIENCE) -> T: ...
 
     def run(self, act: Callable[[JoinedSpace], Any], within: float = PATIENCE) -> Any:
         """Do something as this member, on its loop, and wait for what comes of it."""

@@ -323,3 +323,41 @@ def test_a_tone_and_a_notification_come_by_choice_and_the_choice_is_remembered(
     assert page.evaluate("window.tones") == before + 2
     kept = page.evaluate("localStorage.getItem('moot.desk.alerts')")
     assert kept == '{"sound":true,"notification":true}'
+
+
+def test_a_proposal_that_names_no_host_is_carried_out_by_whom_the_person_chooses(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    agent = member("agent")
+    call: dict[str, Json] = {"name": "add", "arguments": {"a": 1}}
+    proposal = agent.run(lambda space: space.propose((), "tools/call", call, wait_for_others=True))
+    page = page_as("human", "desk")
+    shown(page, "add")
+    expect(detail(page)).to_contain_text("It names no host: choose who shall carry it out.")
+    expect(detail(page).get_by_role("button", name="Approve once")).to_be_disabled()
+    page.keyboard.press("a")
+    expect(detail(page).locator(".armed")).to_have_count(0)
+    detail(page).get_by_label("Who shall carry it out").select_option("files")
+    approve(page)
+    assert outcome(agent, proposal).text == "2"
+
+
+def test_on_a_phone_the_list_and_one_proposal_are_two_pages(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent = member("agent")
+    proposal = propose(agent, "add", a=1)
+    page = page_as("human", "desk", viewport={"width": 390, "height": 844}, has_touch=True)
+    expect(waiting(page)).to_have_count(1)
+    expect(detail(page)).to_be_hidden()
+    waiting(page).first.get_by_role("button").tap()
+    expect(detail(page)).to_be_visible()
+    expect(waiting(page)).to_be_hidden()
+    expect(detail(page).get_by_role("heading", level=2)).to_be_focused()
+    page.get_by_role("button", name="All proposals").tap()
+    expect(detail(page)).to_be_hidden()
+    page.go_back()
+    page.wait_for_timeout(SETTLED)
+    approve(page)
+    assert outcome(agent, proposal).text == "2"
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

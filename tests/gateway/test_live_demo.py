@@ -1,7 +1,8 @@
-"""`make run`: a real gateway, a tool, an agent that proposes; what it prints is what a person can type."""
+"""`make run`: a real gateway, a tool, an agent that proposes; what it prints can be typed and pasted."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -16,12 +17,16 @@ import pytest
 @pytest.fixture
 def demo() -> Iterator[subprocess.Popen[str]]:
     running = subprocess.Popen(
-        [sys.executable, "-m", "moot.cli", "demo", "--live", "--port", "0"],
+        [sys.executable, "-m", "moot.cli", "demo", "--live", "--port", "0", "--no-browser"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     yield running
+    end(running)
+
+
+def end(running: subprocess.Popen[str]) -> None:
     if running.poll() is None:
         running.kill()
     running.wait(10)
@@ -46,7 +51,7 @@ def test_the_demo_proposes_and_the_printed_line_approves_it(demo: subprocess.Pop
     told = lines_until(demo, "mcp/proposal")
     url = re.search(r"http://\S+/participants/you/messages", told)
     token = re.search(r"cat (\S+you\.token)", told)
-    body = re.search(r"-d '(.*mcp/request.*)'", told)
+    body = re.search(r"say '(.*mcp/request.*)'", told)
     notes = re.search(r"cat (\S+notes\.md)", told)
     assert url is not None
     assert token is not None
@@ -66,3 +71,37 @@ def test_the_demo_proposes_and_the_printed_line_approves_it(demo: subprocess.Pop
     lines_until(demo, "left nothing behind")
     assert demo.wait(10) == 0
     assert not Path(notes[1]).parent.exists()
+
+
+def test_the_printed_token_opens_the_console_and_stands_in_no_address(demo: subprocess.Popen[str]) -> None:
+    told = lines_until(demo, "mcp/proposal")
+    console = re.search(r"^  open     (http://127\.0\.0\.1:\d+/)$", told, re.MULTILINE)
+    token = re.search(r"^  sign in  (\S+)$", told, re.MULTILINE)
+    assert console is not None
+    assert token is not None
+    assert told.count(token[1]) == 1
+    page = httpx.get(console[1], timeout=10)
+    assert (page.status_code, "<title>Moot</title>" in page.text) == (200, True)
+    answer = httpx.get(f"{console[1]}spaces", headers={"Authorization": f"Bearer {token[1]}"}, timeout=10)
+    assert [each["name"] for each in answer.json()["spaces"]] == ["demo"]
+
+
+def test_the_console_is_opened_in_a_browser_where_there_is_a_display(tmp_path: Path) -> None:
+    """`BROWSER` is what Python's webbrowser looks at first; this one writes down what it is given."""
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}.part && mv {opened}.part {opened}\necho shown\n')
+    browser.chmod(0o700)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "moot.cli", "demo", "--live", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"DISPLAY": ":99", "BROWSER": f"{browser} %s"},
+    )
+    try:
+        told = lines_until(running, "shown")
+        console = re.search(r"open     (http://\S+)", told)
+        assert console is not None
+        assert opened.read_text().strip() == console[1]
+    finally:
+        end(running)

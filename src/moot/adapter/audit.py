@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -130,9 +131,15 @@ class Audit:
             _rotate(file, settings.files_kept)
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            before = os.fstat(descriptor).st_size
             view = memoryview(data)
             while view:
                 view = view[os.write(descriptor, view) :]
+        except OSError:
+            # All of it is written once more later: what a full disk took of it must not stay, torn.
+            with suppress(OSError):
+                os.ftruncate(descriptor, before)
+            raise
         finally:
             os.close(descriptor)
 
@@ -152,7 +159,14 @@ def _rotate(file: Path, kept: int) -> None:
 def _check_writable(file: Path) -> None:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                # A crash cut the last line off: the next one must not become part of it.
+                os.write(descriptor, b"\n")
+        finally:
+            os.close(descriptor)
     except OSError as fault:
         raise UsageError(
             f"audit.file {file}: cannot be written: {fault.strerror or fault}. Name another, or set "

@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import socket
+import stat
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -96,6 +97,13 @@ async def open_ask(
     """A connection on which a question was put; for streams. Raises NotRunning."""
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=LINE_BYTES)
+    except OSError as fault:
+        raise NotRunning(f"no adapter answers at {path}: {fault.strerror or type(fault).__name__}") from None
+    if not _is_ours(writer):
+        # Before anything is said: what stands there may want to hear it.
+        writer.close()
+        raise NotRunning(f"the socket {path} belongs to another user: no adapter of yours answers there")
+    try:
         writer.write(_line({"ask": question, "params": params or {}}))
         await writer.drain()
     except OSError as fault:
@@ -202,6 +210,12 @@ class _locked:
             self._handle = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as fault:
             raise UsageError(f"{lock} cannot be made: {fault.strerror}") from None
+        if not _is_our_folder(lock.parent):
+            os.close(self._handle)
+            raise UsageError(
+                f"the folder {lock.parent} belongs to another user, or anybody may write there: somebody "
+                "could put a socket of his own into it. Name another with control:"
+            )
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -239,6 +253,13 @@ def _is_ours(writer: asyncio.StreamWriter) -> bool:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     uid = struct.unpack("3i", credentials)[1]
     return uid in (os.geteuid(), 0)
+
+
+def _is_our_folder(folder: Path) -> bool:
+    """Whether no stranger can rename what lies in it. In /tmp, a folder may have been made before us."""
+    found = folder.stat()
+    anybody_renames = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+    return found.st_uid in (os.geteuid(), 0) and not anybody_renames
 
 
 def _line(message: JsonObject) -> bytes:

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 from moot.adapter.answering import Answering
 from moot.adapter.audit import Audit
 from moot.adapter.measures import Measures
+from moot.adapter.proven import check_proof_bytes
 from moot.adapter.rates import MinuteRates
 from moot.adapter.registry import Registry, Route
 from moot.adapter.settings import AdapterLimits
@@ -347,6 +348,7 @@ class Inbound:
                 raise SenderTooFast(
                     f"requests_per_minute is {rates.per_minute} for this source", retry_after=round(wait, 3)
                 )
+        check_proof_bytes(proofs)
         standing = self.access.standing_of(
             event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
         )

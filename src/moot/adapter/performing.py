@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from moot.adapter.proven import AccessOnce
 from moot.adapter.registry import Registry, Route
 from moot.adapter.settings import AdapterLimits
 from moot.adapter.sources import Source, SourceFault
@@ -146,7 +147,7 @@ class Performing:
         query = read_query(accepted.payload)
         if query.limit > self.limits.described:
             query = msgspec.structs.replace(query, limit=self.limits.described)
-        event, access, now = accepted.event, self._access(), time.time()
+        event, access, now = accepted.event, AccessOnce.of(self._access()), time.time()
         known: dict[str, bool] = {}
 
         def callable_by(contract: Contract) -> bool:

@@ -20,6 +20,7 @@ from moot.adapter.settings import AdapterLimits
 from moot.adapter.sources import Source, SourceFault
 from moot.errors import SenderTooFast, UsageError
 from moot.protocol.operation import Json
+from moot.xprotocol.publishing import Offer
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class Refresher:
             # One at a time: a list that was fetched earlier must not be taken later.
             async with self._turns[name]:
                 offer = await source.offer()
-                taken = await self._registry.take(name, source.settings.translation, offer)
+                taken = await self._take(source, offer)
         except (SourceFault, UsageError) as fault:
             self._note_trouble(source, fault)
             return None
@@ -143,6 +144,42 @@ class Refresher:
             )
         self._on_change(name, taken)
         return taken
+
+    async def _take(self, source: Source, offer: Offer) -> Taken:
+        """Raises UsageError."""
+        settings = source.settings
+        return await self._registry.take(
+            source.name, settings.translation, offer, reserved=self._inside(settings.namespace)
+        )
+
+    def _inside(self, namespace: str) -> tuple[str, ...]:
+        """The namespaces of sources within this one."""
+        found = {each.settings.namespace for each in self._sources.values()}
+        return tuple(sorted(each for each in found if each.startswith(f"{namespace}.")))
+
+    async def made_room(self, namespace: str) -> None:
+        """A source with this namespace is here now: what others had published inside it is theirs no more."""
+        for other in list(self._sources.values()):
+            if namespace.startswith(f"{other.settings.namespace}."):
+                await self.settings_changed(other)
+
+    async def settings_changed(self, source: Source) -> None:
+        """Publish what is known under other settings, without asking: the server may not want to answer.
+
+        What the operator took away is gone when this returns; if nothing can be published, everything is.
+        """
+        offer = source.last_offer
+        if offer is not None:
+            try:
+                taken = await self._take(source, offer)
+            except UsageError as fault:
+                self._note_trouble(source, fault)
+                dropped = await self._registry.drop(source.name)
+                if dropped is not None:
+                    self._on_change(source.name, dropped)
+            else:
+                self._on_change(source.name, taken)
+        self.want(source.name)
 
     def _note_trouble(self, source: Source, fault: SourceFault | UsageError) -> None:
         if self.troubles.get(source.name) != str(fault):

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -40,6 +40,8 @@ from moot.xprotocol.versions import EMPTY, Change, VersionRegistry, load_registr
 log = logging.getLogger(__name__)
 
 VERSIONS_FILE: Final = "versions.json"
+# Of one namespace, ever: five times what one list may have. Their file is written anew with each change.
+KINDS_KEPT: Final = 10_000
 # Some 10 KiB each: more schemas than one adapter publishes, less than a hostile server could fill.
 GRAMMARS_KEPT: Final = 2_048
 
@@ -84,6 +86,29 @@ class GrammarCache:
                 del self._grammars[next(iter(self._grammars))]
             self._grammars[digest] = found
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Others(Collection[str]):
+    """Kinds that are another source's: those that it has, and all within its namespace.
+
+    A tool may be called `desk.read_note`: in `com.acme` it would pass for one of `com.acme.desk`, at least
+    while the server of that one is away.
+    """
+
+    kinds: frozenset[str]
+    namespaces: tuple[str, ...] = ()
+
+    def __contains__(self, kind: object) -> bool:
+        return isinstance(kind, str) and (
+            kind in self.kinds or any(kind.startswith(f"{namespace}.") for namespace in self.namespaces)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +185,25 @@ class Registry:
 
     # Changing
 
-    async def take(self, source: str, settings: SourceSettings, offer: Offer) -> Taken:
+    async def take(
+        self, source: str, settings: SourceSettings, offer: Offer, *, reserved: tuple[str, ...] = ()
+    ) -> Taken:
         """Publish what a source offers now instead of what it offered before.
 
+        `reserved` are namespaces inside its own that belong to other sources, whether or not these are up.
         Raises UsageError for settings that cannot work, and when the versions cannot be saved: then
         everything stays as it was.
         """
         async with self._turn:
-            others = frozenset[str]().union(
-                *(kinds for name, kinds in self._kinds_of_source.items() if name != source)
+            others = Others(
+                frozenset[str]().union(
+                    *(kinds for name, kinds in self._kinds_of_source.items() if name != source)
+                ),
+                reserved,
             )
             publication, routes = await asyncio.to_thread(self._translated, source, settings, offer, others)
             if publication.changes:
+                _check_kinds(settings.namespace, publication.registry)
                 await asyncio.to_thread(self._save, publication.registry)
             self._versions = publication.registry
             taken = self._put(source, publication, routes)
@@ -191,7 +223,7 @@ class Registry:
             return taken
 
     def _translated(
-        self, source: str, settings: SourceSettings, offer: Offer, others: frozenset[str]
+        self, source: str, settings: SourceSettings, offer: Offer, others: Others
     ) -> tuple[Publication, dict[str, Route]]:
         """In a thread; reads nothing that the loop changes meanwhile."""
         publication = publish(
@@ -247,6 +279,16 @@ class Registry:
             if (about, words) not in told:
                 log.warning("schema", extra={"source": source, "kind": about, "notice": words})
         self._told[source] = frozenset(notices)
+
+
+def _check_kinds(namespace: str, versions: VersionRegistry) -> None:
+    """Kinds are kept when their tool goes, so a server that lists ever new ones must end somewhere."""
+    known = sum(kind.startswith(f"{namespace}.") for kind in versions.entries)
+    if known > KINDS_KEPT:
+        raise UsageError(
+            f"{namespace} has had {KINDS_KEPT} kinds already, and its server lists new ones: choose with "
+            f"tool_allowlist, or remove {VERSIONS_FILE} from the store to begin again at 1.0.0"
+        )
 
 
 def write_whole(file: Path, data: bytes) -> None:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -58,11 +58,12 @@ class Follower:
 class Followed:
     """One resource that somebody follows."""
 
-    __slots__ = ("digest", "followers", "is_told", "kind", "source", "task", "uri", "wanted")
+    __slots__ = ("asked", "digest", "followers", "is_told", "kind", "source", "task", "uri", "wanted")
 
     def __init__(self, source: Source, route: Route, uri: str) -> None:
         self.source = source
         self.uri = uri
+        self.asked = route.contract.kind
         self.kind = (
             route.contract.subscription.updated_kind
             if route.contract.subscription is not None
@@ -145,6 +146,21 @@ class ResourceSubscriptions:
         for place in [place for place in self._followed if place[0] == source]:
             for sender in list(self._followed[place].followers):
                 self._unfollow(place, sender)
+
+    def published(self, source: str, route_of: Callable[[str], Route | None]) -> None:
+        """A source publishes something else: what it no longer offers ends, and another right counts now."""
+        for place, followed in list(self._followed.items()):
+            if place[0] != source:
+                continue
+            route = route_of(followed.asked)
+            if route is None or route.source != source or not _offers(route, followed.uri):
+                for sender in list(followed.followers):
+                    self._unfollow(place, sender)
+                continue
+            capability = route.terms.capability or ""
+            for sender, follower in followed.followers.items():
+                followed.followers[sender] = replace(follower, capability=capability)
+            self._check_rights(place, followed, time.time())
 
     def check_rights(self, key: str | None = None) -> None:
         """End whatever has no right any more, of one key or of all; slow where rights came as proofs."""
@@ -290,6 +306,10 @@ class ResourceSubscriptions:
         # Somebody may have subscribed again since.
         if place not in self._followed:
             await followed.source.unwatch(followed.uri)
+
+
+def _offers(route: Route, uri: str) -> bool:
+    return route.subscribable is not None and route.subscribable.allows(uri)
 
 
 def _digest(payload: Json) -> bytes:

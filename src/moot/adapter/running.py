@@ -25,13 +25,13 @@ from moot.adapter.answering import Answering
 from moot.adapter.audit import Audit
 from moot.adapter.chain import anchors_with, own_chain
 from moot.adapter.control import control_socket
-from moot.adapter.face import Asked
 from moot.adapter.inbound import Inbound
 from moot.adapter.intake import take_in
 from moot.adapter.listening import Listener
 from moot.adapter.loading import load_settings
 from moot.adapter.measures import Measures
 from moot.adapter.outward import Outward
+from moot.adapter.outward_notes import note_call
 from moot.adapter.performing import Performing
 from moot.adapter.registry import Registry
 from moot.adapter.reloading import Reloaded, changes_between, file_changes, own_delegations
@@ -266,7 +266,7 @@ class Adapter:
                 hears_home=False,
                 is_revoked=lambda key, now: self.access.is_revoked(key, now),
                 on_change=self._stir,
-                on_call=self._asked,
+                on_call=lambda call: note_call(call, self.measures, self.audit),
             )
         )
         self.inbound.answers = self.outward.caller
@@ -274,20 +274,6 @@ class Adapter:
         self._stack.push_async_callback(self.inbound.close)
         self.listener = await self._stack.enter_async_context(
             Listener(usable_listener(settings.mcp_server), self.outward.backend, port=self._port)
-        )
-
-    def _asked(self, call: Asked) -> None:
-        """A call of direction 2 is over (XP 8.6); what was said in it stays between the two."""
-        self.measures.call(call.source, call.outcome, call.seconds)
-        self.audit.note(
-            {
-                "direction": "outward",
-                "source": call.source,
-                "key": call.key or None,
-                "kind": call.kind,
-                "outcome": call.outcome,
-                "seconds": round(call.seconds, 4),
-            }
         )
 
     def _access_of(self, settings: AdapterSettings) -> Access:
@@ -357,7 +343,7 @@ class Adapter:
                 if each.name not in self.sources:
                     await self.wrapping.try_open(each)
                 elif each.name in found.changed:
-                    self.wrapping.change(each)
+                    await self.wrapping.change(each)
             self.inbound.configure(found.applied.limits, self.wrapping.rates)
             self.subscriptions.check_rights()
             self._stir()
@@ -384,6 +370,11 @@ class Adapter:
             except MootError as fault:
                 log.error("configuration not reloaded", extra={"reason": str(fault)})
 
+    def accept(self, source: str, names: list[str] | None = None) -> list[str]:
+        """The operator consents to definitions that changed; which ones. Raises UsageError (D-87)."""
+        held = self.wrapping if source in self.sources else self.outward
+        return held.accept(source, names)
+
     # For the control socket
 
     def _handlers(self) -> dict[str, Any]:
@@ -396,7 +387,12 @@ class Adapter:
             found = await self.reload_file()
             return {} if found is None else found.summary()
 
-        return {"status": status, "reload": reload}
+        async def accept(params: dict[str, Json]) -> dict[str, Json]:
+            self._check_up()
+            source, names = str(params.get("source")), params.get("names")
+            return {"accepted": list(self.accept(source, list(map(str, names)) if names else None))}
+
+        return {"status": status, "reload": reload, "accept": accept}
 
     def _check_up(self) -> None:
         if not self._is_up:

@@ -48,24 +48,37 @@ class _McpEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     transport: SourceTransport
+    # What the kinds of its tools begin with, such as com.acme.files.
     xprotocol_namespace: str
+    # For stdio: the program, with arguments if one likes; split as a shell would, but run by none (D-72).
     command: str | None = None
+    # Further arguments, taken as they are.
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
     # *Addition*: variables of the adapter's own environment that the process gets: secrets, by name.
     pass_env: Mapping[str, str] = msgspec.field(default_factory=dict)
     cwd: Path | None = None
     url: str | None = None
+    # `{type: bearer | api_key | client_certificate, …}` (XP 8.2); secrets by `token_env` alone.
     auth: Auth | None = None
     ca_file: Path | None = None
+    # `auto` takes a tool's class from its name, `strict` the stricter of name and annotations, `explicit`
+    # only what `capabilities` lists (D-61, D-64).
     capability_inference: Inference = "auto"
+    # For `explicit`; short names are written out.
     capabilities: tuple[str, ...] = ()
+    # Tools that are exposed; without it, all are.
     tool_allowlist: tuple[str, ...] | None = None
     tool_denylist: tuple[str, ...] = ()
+    # By tool: description, required_capability, semantic.
     schema_overrides: Mapping[str, SchemaOverride] = msgspec.field(default_factory=dict)
+    # Below it a schema is flagged in the announce.
     description_quality_threshold: Quality = QUALITY_THRESHOLD
+    # Below it a schema is not published (D-62).
     description_quality_floor: Quality = QUALITY_FLOOR
+    # D-78.
     expose: tuple[Exposed, ...] = ("tools", "resources", "prompts")
+    # `{requests_per_minute: N}` for each key that calls (XP 8.4).
     rate_limit: _RateLimit | None = None
     schema_refresh_interval_seconds: Interval | None = None
     pin: bool = False

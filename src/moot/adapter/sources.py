@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -37,6 +37,9 @@ PINS_FILE: Final = "pins.json"
 # Nobody sits behind a call that came as an event: a server that asks for input is told so at once.
 _ASK_NOBODY: Final[JsonObject] = {CLIENT_CAPABILITIES_KEY: {}}
 _SECRET_NAME: Final = re.compile(r"token|secret|passw|credential|api_?key|_key$|auth|cookie", re.IGNORECASE)
+# Entries of one list of a server: the largest servers there are have some hundreds. Each tool takes
+# milliseconds to translate, and everybody fetches all of them.
+MAX_LISTED: Final = 2_000
 # What is shorter than that would blot out ordinary words.
 _SHORTEST_SECRET: Final = 6
 # How every message of our own about a server begins; a server's own -32000 says something else.
@@ -90,6 +93,7 @@ class Source:
         self._server = settings.server(environ)
         self._upstream: Upstream | None = None
         self._stack = AsyncExitStack()
+        self._last_offer: Offer | None = None
         self.pins: Pins | None = None
         if settings.pin:
             self.pins = Pins(self._server.label, None if store is None else store / PINS_FILE)
@@ -150,9 +154,8 @@ class Source:
         try:
             greeting = await self._opened.greeted()
             exposed = self.settings.translation.expose
-            tools = await self._listed(greeting, "tools", "tools/list", exposed)
-            return Offer(
-                tools=self._pinned(self.settings.exposed(tools)),
+            self._last_offer = Offer(
+                tools=await self._listed(greeting, "tools", "tools/list", exposed),
                 prompts=await self._listed(greeting, "prompts", "prompts/list", exposed),
                 resources=await self._listed(greeting, "resources", "resources/list", exposed),
                 resource_templates=await self._listed(
@@ -161,6 +164,12 @@ class Source:
             )
         except McpError as fault:
             raise SourceFault(self._fault_of(fault)) from None
+        return self._allowed(self._last_offer)
+
+    @property
+    def last_offer(self) -> Offer | None:
+        """What it listed last, within the settings of now; None: it never did."""
+        return None if self._last_offer is None else self._allowed(self._last_offer)
 
     async def request(self, method: str, params: JsonObject) -> JsonObject:
         """Ask the server for a caller; raises SourceFault. Cancelling is safe and is told to the server."""
@@ -207,12 +216,21 @@ class Source:
         if feature not in exposed or not greeting.offers(feature):
             return []
         try:
-            return await self._opened.list_all(method)
+            found = await self._opened.list_all(method)
         except McpError as fault:
             if fault.code == METHOD_NOT_FOUND:
                 # Some declare resources and know no templates.
                 return []
             raise
+        if len(found) > MAX_LISTED:
+            log.warning(
+                "a list is too long: the rest of it is left",
+                extra={"source": self.name, "list": method, "entries": len(found), "most": MAX_LISTED},
+            )
+        return found[:MAX_LISTED]
+
+    def _allowed(self, listed: Offer) -> Offer:
+        return replace(listed, tools=self._pinned(self.settings.exposed(listed.tools)))
 
     def _pinned(self, tools: list[Json]) -> list[Json]:
         if self.pins is None:

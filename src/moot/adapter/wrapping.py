@@ -51,6 +51,7 @@ class Wrapping:
         events = SourceEvents(came_up=self._came_up, changed=self.refresher.want, updated=self._updated)
         source = Source(settings, self.limits, environ=self._environ, store=self._store, events=events)
         self.sources[settings.name] = source
+        await self.refresher.made_room(settings.namespace)
         await source.open()
         self.refresher.follow(source)
 
@@ -62,10 +63,11 @@ class Wrapping:
             self.sources.pop(settings.name, None)
             log.error("a source cannot be opened", extra={"source": settings.name, "reason": str(fault)})
 
-    def change(self, settings: McpSource) -> None:
-        """Other words about a source whose server goes on as it is."""
-        self.sources[settings.name].settings = settings
-        self.refresher.want(settings.name)
+    async def change(self, settings: McpSource) -> None:
+        """Other words about a source whose server goes on as it is; they count when this returns."""
+        source = self.sources[settings.name]
+        source.settings = settings
+        await self.refresher.settings_changed(source)
 
     async def close(self, name: str) -> None:
         """End a source; what it published is gone, and whoever followed it hears nothing more."""
@@ -91,6 +93,15 @@ class Wrapping:
     def up(self) -> int:
         return sum(source.state == "up" for source in self.sources.values())
 
+    def accept(self, name: str, tools: list[str] | None) -> list[str]:
+        """The operator consents to tools that changed (D-87); which ones. Raises UsageError."""
+        pins = self.sources[name].pins
+        if pins is None:
+            raise UsageError(f"{name} has nothing to accept: pin is off there, so changes are published")
+        accepted = pins.accept(tools)
+        self.refresher.want(name)
+        return accepted
+
     def _came_up(self, name: str) -> None:
         self.refresher.want(name)
         if self._subscriptions is not None:
@@ -100,5 +111,7 @@ class Wrapping:
         if self._subscriptions is not None:
             self._subscriptions.updated(name, uri)
 
-    def _published(self, _name: str, _taken: Taken) -> None:
+    def _published(self, name: str, _taken: Taken) -> None:
+        if self._subscriptions is not None:
+            self._subscriptions.published(name, self._registry.route)
         self._on_change()

@@ -123,18 +123,19 @@ def add_commands(commands: Any) -> None:
         help="watch a scripted space: a proposal, a decision, a grant, a pause",
         description="Plays a short script through a real space and prints what each member hears. "
         "It is a script in this terminal: no socket is opened and no tool is run. With --live it is a real "
-        "gateway, a tool that writes a file, and an agent whose proposals you approve or reject.",
+        "gateway with its console, a tool that writes a file, and an agent whose proposals you decide.",
     )
     add = parser.add_argument
     add("--delay", type=float, default=0.0, metavar="SECONDS", help="pause between the steps")
     add("--live", action="store_true", help="a real gateway with a tool and an agent; you decide")
     add("--port", type=int, default=8080, help="with --live: listen here (default 8080; 0: any)")
+    add("--no-browser", action="store_true", help="with --live: do not open the console in a browser")
     parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
     if chosen.live:
-        uvloop.run(run_live(chosen.port))
+        uvloop.run(run_live(chosen.port, browse=not chosen.no_browser))
         return 0
     print("A scripted space in this terminal: three members, no sockets. ◀ is what a member heard.\n")
     driver = PureDriver(_SPACE)

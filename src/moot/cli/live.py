@@ -1,13 +1,18 @@
 """The live demo: a gateway on this machine, a tool, an agent that may only propose, and you to decide.
 
-The tool and the agent are real members: they hold tokens and connect over WebSocket like anybody else.
+The tool and the agent are real members: they hold tokens and connect over WebSocket like anybody else. So do
+you, in the console that the gateway serves: your token is printed once, to be pasted, and is in no address.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 import tempfile
+import threading
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +34,9 @@ _SPACE: Final[Json] = {
         "notes": {"capabilities": [{"kind": "chat"}]},
     }
 }
-_PROPOSE_SECONDS: Final = 20.0
+# Time to see what came of a decision before the next one waits.
+_PROPOSE_SECONDS: Final = 8.0
+_GREETING: Final = "I keep the notes of this space. I may only propose, so please decide what I write."
 
 
 class Guest(WSListener):
@@ -94,6 +101,7 @@ def _agent(envelopes: asyncio.Queue[dict[str, Any]]) -> Callable[[Guest, dict[st
 
 async def _work(agent: Guest, heard: asyncio.Queue[dict[str, Any]]) -> None:
     """Propose, wait until somebody decides, think of the next thing."""
+    agent.say("chat", {"text": _GREETING})
     for number in range(1, 1_000_000):
         call: Json = {
             "method": "tools/call",
@@ -123,8 +131,8 @@ def _timeline(_guest: Guest, envelope: dict[str, Any]) -> None:
         print(f"  {envelope['from']:15} {envelope['kind']:18} {what}"[:150], flush=True)
 
 
-async def run_live(port: int) -> None:
-    """Run the demo until Ctrl-C."""
+async def run_live(port: int, *, browse: bool) -> None:
+    """Run the demo until Ctrl-C; `browse` opens the console in a browser, where there is a display."""
     logs.set_up("warning", "text", None)
     with tempfile.TemporaryDirectory(prefix="moot-demo-") as place:
         folder = Path(place)
@@ -138,6 +146,9 @@ async def run_live(port: int) -> None:
         ears = {"you": _timeline, "notes": _notes(folder), "agent": _agent(heard)}
         guests = {name: await _connect(gateway, tokens[name], hear) for name, hear in ears.items()}
         working = asyncio.create_task(_work(guests["agent"], heard))
+        if browse and _has_display():
+            # Some browsers keep whoever starts them waiting until they are closed.
+            threading.Thread(target=webbrowser.open, args=(f"{gateway.url}/",), daemon=True).start()
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -148,6 +159,10 @@ async def run_live(port: int) -> None:
             await asyncio.gather(working, return_exceptions=True)
             await gateway.stop()
             print("stopped; the demo left nothing behind")
+
+
+def _has_display() -> bool:
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 async def _started(file: Path, port: int) -> Gateway:
@@ -167,16 +182,18 @@ def _explain(gateway: Gateway, token: Path, folder: Path) -> None:
     url = f"{gateway.url}/participants/you/messages"
     curl = f'curl -sS -H "Authorization: Bearer $(cat {token})" -H "Content-Type: application/json"'
     call = '{"method":"tools/call","params":{"name":"write_note","arguments":{"text":"note 1 by the agent"}}}'
-    fulfil = f'{{"kind":"mcp/request","to":["notes"],"correlation_id":["proposal-1"],"payload":{call}}}'
-    reject = (
-        '{"kind":"mcp/reject","to":["agent"],"correlation_id":["proposal-1"],"payload":{"reason":"unsafe"}}'
-    )
+    approve = f'{{"kind":"mcp/request","to":["notes"],"correlation_id":["proposal-1"],"payload":{call}}}'
+    reject = '{"kind":"mcp/reject","correlation_id":["proposal-1"],"payload":{"reason":"unsafe"}}'
     print(
         f"moot gateway listening on {gateway.url}\n\n"
-        "A demo space: `notes` is a tool, `agent` may only propose, you decide. Below is what all see.\n\n"
-        f"approve the first proposal (type it in another terminal):\n  {curl} {url} \\\n    -d '{fulfil}'\n"
-        f"or reject it:\n  {curl} {url} \\\n    -d '{reject}'\n"
-        f"what the tool wrote: cat {folder / 'notes.md'}\n"
-        "Ctrl-C stops it.\n",
+        f"  open     {gateway.url}/\n"
+        f"  sign in  {token.read_text('utf-8').strip()}\n\n"
+        "`notes` is a tool, `agent` may only propose, and you decide: something waits in the console.\n"
+        f"What the tool wrote: cat {folder / 'notes.md'}\n\n"
+        "Or decide from another terminal:\n"
+        f'  say() {{ {curl} {url} -d "$1"; }}\n'
+        f"  say '{approve}'\n"
+        f"  say '{reject}'\n\n"
+        "Ctrl-C stops it. Below is what everybody sees.\n",
         flush=True,
     )

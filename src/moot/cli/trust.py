@@ -13,7 +13,8 @@ from moot.cli.terminal import printable
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.participant import JoinedSpace
+    from moot.participant import JoinedSpace, Sent
+    from moot.protocol.envelope import Envelope
 
 _EXAMPLES: Final = """\
 examples:
@@ -171,16 +172,19 @@ async def _accept(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
         given = await space.grant(
             grant["participant"], [grant["capability"]], reason=f"suggestion {chosen.suggestion}"
         )
-        payload["granted"] = True
-        sent = await space.send("trust/accept", payload, confirm=True)
+        payload |= {"granted": True, "grant": given.id}
+        sent, _ = await _answered(space, chosen, "trust/accept", payload)
         if not chosen.json:
             back = f"moot revoke {grant['participant']} --grant {given.id}"
             print(printable(f"granted: {grant['words']}. Take it back with: {back}"))
         return {"accepted": chosen.suggestion, "grant": given.id, "envelope": sent.id}
-    sent = await space.send("trust/accept", payload, confirm=True)
+    sent, answer = await _answered(space, chosen, "trust/accept", payload)
+    rule = None if answer is None else answer.payload.get("rule")
+    name = rule.get("name") if isinstance(rule, dict) else None
     if not chosen.json:
-        print(f"accepted {printable(chosen.suggestion)}; `moot trust rules` shows whether it holds")
-    return {"accepted": chosen.suggestion, "envelope": sent.id}
+        holds = f"rule {name} decides from now on" if name else "`moot trust rules` shows whether it holds"
+        print(printable(f"accepted {chosen.suggestion}; {holds}"))
+    return {"accepted": chosen.suggestion, "rule": name, "envelope": sent.id}
 
 
 def _narrowed(file: Path) -> Any:
@@ -226,7 +230,23 @@ async def _said(
     words: str,
     about: str | None = None,
 ) -> Any:
-    sent = await space.send(kind, payload, about=about or (), confirm=True)
+    sent, answer = await _answered(space, chosen, kind, payload, about=about or "")
     if not chosen.json:
         print(printable(words))
+        if answer is None and chosen.approver not in space.roster:
+            print(f"no member {printable(chosen.approver)} is here to act on it: start `moot approver`")
     return {"kind": kind, "envelope": sent.id}
+
+
+async def _answered(
+    space: JoinedSpace, chosen: argparse.Namespace, kind: str, payload: Any, about: str = ""
+) -> tuple[Sent, Envelope | None]:
+    """Said to all, and what the approver answered; raises UsageError when it says no."""
+    from moot.tui.trust_commands import said
+
+    # A dismissal is carried out in silence.
+    approver = chosen.approver if chosen.approver in space.roster and kind != "trust/dismiss" else None
+    sent, answer = await said(space, kind, payload, to="", about=about, approver=approver)
+    if answer is not None and answer.kind == "chat":
+        raise UsageError(f"{chosen.approver}: {answer.payload.get('text')}")
+    return sent, answer

@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 # Requests that wait for their answer at once; each has a future and the event, some 3 KB.
 MAX_WAITING: Final = 1_024
+# Subscriptions that last, beside them.
+MAX_FOLLOWINGS: Final = 1_024
 # A relay that has not said OK by then is as good as none.
 PUBLISH_SECONDS: Final = 15.0
 # Of one subscription in a row, and then so many a second: a chatty resource is not an attack, a flood is.
@@ -137,6 +139,7 @@ class Following:
     def close(self) -> None:
         """Hear no more of it."""
         self._caller._waiting.pop(self.id, None)
+        self._caller._followings.discard(self.id)
 
 
 class Caller:
@@ -158,6 +161,8 @@ class Caller:
         self._is_revoked = is_revoked
         self._clock = clock
         self._waiting: dict[str, _Waiting] = {}
+        # Of these, the ones that were answered and last: they take no call's place.
+        self._followings: set[str] = set()
         self._publishing: set[asyncio.Task[None]] = set()
         self._closed = False
         self.calls = 0
@@ -189,6 +194,7 @@ class Caller:
                 waiting.done.set_exception(ConnectionLost("closed before the endpoint answered"))
                 waiting.done.exception()
         self._waiting.clear()
+        self._followings.clear()
         for task in tuple(self._publishing):
             task.cancel()
         await asyncio.gather(*self._publishing, return_exceptions=True)
@@ -238,12 +244,16 @@ class Caller:
         The endpoint forgets a subscription when the request expires: ask again before `expires_at`. Raises
         what `call` raises.
         """
+        if len(self._followings) >= MAX_FOLLOWINGS:
+            raise OutboxFull(f"{MAX_FOLLOWINGS} subscriptions are open, and no more can be: end one first")
         waiting = self._begin(peer, kind, payload, credentials, by, updated_kind, on_update)
         try:
             contents = await self._answer(waiting, peer, within)
         except BaseException:
             self._forget(waiting)
             raise
+        if waiting.request.id in self._waiting:
+            self._followings.add(waiting.request.id)
         return Following(self, waiting.request, contents)
 
     def _begin(
@@ -258,9 +268,10 @@ class Caller:
     ) -> _Waiting:
         if self._closed:
             raise ConnectionLost("the adapter is stopping")
-        if len(self._waiting) >= self._most:
+        calls = len(self._waiting) - len(self._followings)
+        if calls >= self._most:
             raise OutboxFull(
-                f"{len(self._waiting)} calls wait for their answers and {self._most} are the most at once: "
+                f"{calls} calls wait for their answers and {self._most} are the most at once: "
                 "wait for some of them, or raise limits.outward_calls"
             )
         now = self._clock()

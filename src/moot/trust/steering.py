@@ -111,9 +111,12 @@ class Steering:
         except UsageError as fault:
             self._answer(envelope, f"not accepted: {fault}")
             return
-        if rule is not None:
-            self.say_rule(rule.name, "active", f"accepted by {by}", about=envelope.id)
-            self._approver.pin([rule])
+        if rule is None:
+            done: dict[str, Json] = {"suggestion": payload["suggestion"], "reason": "granted"}
+            self._approver.say("trust/dismiss", done, about=envelope.id)
+            return
+        self.say_rule(rule.name, "active", f"accepted by {by}", about=envelope.id)
+        self._approver.pin([rule])
 
     def _lift(self, name: str, envelope: Envelope) -> None:
         rule = next((rule for rule in self._book.rules if rule.name == name), None)

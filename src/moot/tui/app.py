@@ -41,6 +41,8 @@ from moot.tui.prompt import Prompt
 from moot.tui.rows import Rows
 from moot.tui.theme import DEFAULT_THEME, THEMES
 from moot.tui.timeline import Timeline
+from moot.tui.trust_commands import TrustCommands
+from moot.tui.trust_pane import RulesPane, in_full
 from moot.tui.trusting import TrustLog
 from moot.tui.wrapping import line
 
@@ -100,9 +102,9 @@ class MootApp(Acting):
         self.timeline = Timeline(verbose=verbose)
         self.tools = KnownTools(space, self.begin, self._tools_changed)
         self.names = KnownNames(seat, self.tools, self.timeline, self.trust, lambda: self.available_themes)
-        self.commands = table(self, (*self.trust.operations(), *more))
+        self.commands = table(self, (*TrustCommands(self.trust).operations(), *more))
         self.approvals, self.people, self.thoughts = Approvals(), People(), Thoughts()
-        self.streams, self.chats = StreamPane(), Chats()
+        self.streams, self.chats, self.rules = StreamPane(), Chats(), RulesPane()
         self.head, self.keys, self.tabs = Head(), Keys(), tuple(map(Tab, PANES))
         self.switch = ContentSwitcher(initial="approvals", id="switch")
         self.heard = Heard(self.tools, self.trust, self.people)
@@ -124,6 +126,7 @@ class MootApp(Acting):
                 yield self.thoughts
                 yield self.streams
                 yield self.chats
+                yield self.rules
         yield self.offered
         yield self.prompt
         yield self.keys
@@ -168,6 +171,7 @@ class MootApp(Acting):
             "thoughts": self.thoughts,
             "streams": self.streams,
             "chats": self.chats,
+            "rules": self.rules,
         }
 
     # Hearing and showing
@@ -200,6 +204,7 @@ class MootApp(Acting):
         counts["thoughts"] = self.thoughts.show(self.space)
         counts["streams"] = self.streams.show()
         counts["chats"] = self.chats.show(self.space)
+        counts["rules"] = self.rules.show(self.trust)
         if self._rings and counts["approvals"] > before:
             self.bell()
         is_narrow = self.size.width < WIDE
@@ -283,8 +288,17 @@ class MootApp(Acting):
         main.set_class(not is_main, "-side")
         if not is_main:
             self.switch.current = name
+        if name == "rules" and self.trust.told is None and self.trust.approver(self.space) is not None:
+            # What was before we came; asked for when somebody looks, since all see the question.
+            self.begin(self._learn_rules())
         self.go_to(self._panes()[name])
         self._show_panes()
+
+    async def _learn_rules(self) -> None:
+        why_not = await self.trust.learn(self.space)
+        if why_not is not None:
+            self.note(line(("! ", "bad"), why_not))
+        self._is_stale = True
 
     def action_type(self, text: str = "") -> None:
         self.go_to_line(text if text and not self.prompt.value else None)
@@ -312,6 +326,14 @@ class MootApp(Acting):
                 self.look_at_stream(event.key)
             case "chats":
                 self._open_envelope(event.key)
+            case "rules":
+                self._look_at_rule(event.key)
+
+    def _look_at_rule(self, key: str) -> None:
+        found = in_full(self.trust, key)
+        if found is not None:
+            title, lines = found
+            self.push_screen(Look(title, lambda: lines))
 
     def on_timeline_filter_wanted(self) -> None:
         self.go_to_line(f"/filter {self.timeline.filter.words}")

@@ -20,6 +20,7 @@ _SHORT: Final[Mapping[str, str]] = {
     "thoughts": "think",
     "streams": "stream",
     "chats": "chat",
+    "rules": "rule",
 }
 
 

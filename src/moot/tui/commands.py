@@ -15,7 +15,7 @@ from moot.errors import UsageError
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import Answer, Operation, Run, Seat
 
-PANES: Final = ("timeline", "approvals", "people", "thoughts", "streams", "chats")
+PANES: Final = ("timeline", "approvals", "people", "thoughts", "streams", "chats", "rules")
 
 
 class Terminal(Protocol):

@@ -55,7 +55,8 @@ class Heard:
         if kind.startswith("mcp/") or kind == "system/presence":
             self.texts.hear(envelope)
             self._tools.hear(envelope)
-        elif kind.startswith("trust/"):
+            self._trust.count(envelope)
+        elif kind.startswith("trust/") or kind == "chat":
             self._trust.hear(envelope)
         elif kind.startswith("participant/"):
             self._people.hear(kind, envelope.sender, tuple(envelope.to))

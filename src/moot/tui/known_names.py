@@ -146,9 +146,11 @@ class KnownNames:
 
     def suggestions(self) -> Iterable[Candidate]:
         for each in self._trust.open_suggestions():
-            yield Candidate(
-                short(each.id), str(each.payload.get("words") or each.payload.get("summary") or "")
-            )
+            yield Candidate(each.name, each.words)
+
+    def rules(self) -> Iterable[Candidate]:
+        for each in self._trust.rules():
+            yield Candidate(each.name, f"{each.state}: {each.words}")
 
     def envelopes(self) -> Iterable[Candidate]:
         for envelope in reversed(self._timeline.envelopes()[-50:]):

@@ -12,7 +12,7 @@ from moot.tui.wrapping import Line, line
 KEYS: Final = (
     ("Anywhere", ""),
     ("Esc", "from the line to the panes and back; closes what is open"),
-    ("1 to 6, F2 to F7", "timeline, approvals, people, thoughts, streams, chats"),
+    ("1 to 7, F2 to F8", "timeline, approvals, people, thoughts, streams, chats, rules"),
     ("/", "a command; Tab completes it, ↑ ↓ choose or call earlier lines back"),
     ("? or F1", "this help"),
     ("q or Ctrl-C", "leave"),
@@ -38,6 +38,9 @@ KEYS: Final = (
     ("Enter", "follow what it says; n opens one, w writes, x closes"),
     ("Chats", ""),
     ("Space", "acknowledge; o replies, x tells all that no answer is needed"),
+    ("Rules", ""),
+    ("a n e d", "a suggestion: accept, accept less, grant instead, dismiss; Enter shows all of it"),
+    ("l x S u", "lift a rule, suspend it, stop all rules, let them go on"),
 )
 
 

@@ -1,171 +1,252 @@
-"""What the space learns from decisions, as far as it is said aloud: suggestions and rules (D-92).
+"""What the space learns from decisions: suggestions, rules and how often they decided (D-92).
 
-Suggestions, rules and what people say to them are ordinary envelopes. This keeps those that were heard, and
-says yes or no to them; who makes suggestions, and what a rule does, is the business of their senders.
+All of it is said aloud in ordinary envelopes; this keeps what was heard. What was before we came the approver
+tells when it is asked (`learn`), with its tools. Whoever else speaks of rules is shown under its own name;
+what the approver tells replaces nothing of theirs.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
-from moot.errors import UsageError
+from moot.errors import MootError, UsageError
+from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import Answer, Operation, Seat, short
-
-SUGGESTION: Final = "trust/suggestion"
-RULE: Final = "trust/rule"
-ACCEPT: Final = "trust/accept"
-DISMISS: Final = "trust/dismiss"
-STOP: Final = "trust/stop"
 
 # Suggestions and rules that are kept; those that were said last win.
 TRUST_KEPT: Final = 512
+_RULE_CONTEXT: Final = "trust/rule/"
+_ASK_SECONDS: Final = 10.0
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Suggested:
+    """A rule that somebody suggested; `answer` is what a person said to it."""
+
+    name: str
+    payload: Json
+    sender: str
+    envelope: str
+    answer: str | None = None
+
+    @property
+    def words(self) -> str:
+        found = (self.payload.get(key) for key in ("words", "summary", "text"))
+        return next((text for text in found if isinstance(text, str)), "")
+
+
+@dataclass(slots=True)
+class Ruled:
+    """A rule and how it stands. `hits` counts what it decided, as far as it was told and heard."""
+
+    name: str
+    rule: Json
+    sender: str
+    state: str
+    words: str = ""
+    why: str = ""
+    hits: int = 0
+    left: int | None = None
+
+
+@dataclass(slots=True)
+class Told:
+    """What the approver told of all rules together."""
+
+    approver: str
+    stopped: str | None = None
+    fault: str | None = None
+    shadow: bool = False
+    days: list[Json] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
 
 
 class TrustLog:
-    """The suggestions and rules that were heard, and what was said to them."""
+    """The suggestions and rules that are known."""
 
     def __init__(self) -> None:
-        self._suggestions: OrderedDict[str, Envelope] = OrderedDict()
-        self._rules: OrderedDict[str, Envelope] = OrderedDict()
-        self._answered: OrderedDict[str, str] = OrderedDict()
-        self.stopped_by: str | None = None
+        self._suggestions: OrderedDict[str, Suggested] = OrderedDict()
+        self._rules: OrderedDict[str, Ruled] = OrderedDict()
+        # Which suggestion each trust/accept was about: it may be refused.
+        self._accepts: OrderedDict[str, str] = OrderedDict()
+        self.told: Told | None = None
+        self.stopped: str | None = None
+
+    # Hearing
 
     def hear(self, envelope: Envelope) -> None:
+        payload = envelope.payload
         match envelope.kind:
             case "trust/suggestion":
-                _keep(self._suggestions, envelope.id, envelope)
+                name = _text(payload.get("suggestion")) or envelope.id
+                _keep(self._suggestions, name, Suggested(name, payload, envelope.sender, envelope.id))
             case "trust/rule":
-                # A rule that is said again is the same rule in a new state.
-                _keep(self._rules, _rule_name(envelope), envelope)
+                self._ruled(envelope)
             case "trust/accept" | "trust/dismiss":
-                for id in (*envelope.correlation_id, str(envelope.payload.get("suggestion"))):
-                    word = "accepted" if envelope.kind == ACCEPT else "dismissed"
-                    _keep(self._answered, id, f"{word} by {envelope.sender}")
-            case "trust/stop":
-                self.stopped_by = envelope.sender
+                named = [_text(payload.get("suggestion")), *envelope.correlation_id]
+                word = "accepted" if envelope.kind == "trust/accept" else "dismissed"
+                for each in self._suggestions.values():
+                    if each.name in named or each.envelope in named:
+                        each.answer = f"{word} by {envelope.sender}"
+                        _keep(self._accepts, envelope.id, each.name)
+            case "chat":
+                for id in envelope.correlation_id:
+                    asked = self._suggestions.get(self._accepts.get(id, ""))
+                    if asked is not None and asked.sender == envelope.sender:
+                        # The approver answers in words what it does not do.
+                        asked.answer = None
 
-    def suggestions(self) -> list[Envelope]:
+    def _ruled(self, envelope: Envelope) -> None:
+        payload, state = envelope.payload, _text(envelope.payload.get("state"))
+        why, by = _text(payload.get("why")), _text(payload.get("by"))
+        given: Json = payload.get("rule")
+        rule = given if isinstance(given, dict) else {}
+        name = _text(rule.get("name")) or _text(given)
+        if not name:
+            if state in ("stopped", "resumed"):
+                self.stopped = None if state == "resumed" else f"by {by}: {why}" if by else why
+            return
+        if state == "removed":
+            self._rules.pop(name, None)
+            return
+        known = self._rules.get(name)
+        _keep(self._rules, name, ruled := known or Ruled(name, rule, envelope.sender, state), move=False)
+        ruled.rule = rule or ruled.rule
+        ruled.words = _text(payload.get("words")) or _text(rule.get("words")) or ruled.words
+        ruled.state = "active" if state == "lifted" else state
+        ruled.why = why if state == "suspended" else ""
+
+    def count(self, envelope: Envelope) -> None:
+        """A rule decided something."""
+        context = envelope.context or ""
+        named: Json = envelope.payload.get("rule") if envelope.kind == "mcp/reject" else None
+        name = context[len(_RULE_CONTEXT) :] if context.startswith(_RULE_CONTEXT) else named
+        ruled = self._rules.get(name) if isinstance(name, str) else None
+        if ruled is not None and ruled.sender == envelope.sender:
+            ruled.hits += 1
+
+    # Asking
+
+    def approver(self, space: JoinedSpace) -> str | None:
+        """Who decides by rules here, as far as it can be seen; None if nobody does."""
+        said = [self.told.approver] if self.told is not None else []
+        said += [ruled.sender for ruled in self._rules.values()]
+        said += [suggested.sender for suggested in self._suggestions.values()]
+        # Whoever may remove members is a person.
+        able = [
+            member.id
+            for member in space.roster.values()
+            if member.may("trust/rule") and not member.may("space/kick")
+        ]
+        return next((name for name in (*said, "approver", *able) if name in space.roster), None)
+
+    async def learn(self, space: JoinedSpace) -> str | None:
+        """Ask the approver how things stand; why that was not possible, in words."""
+        name = self.approver(space)
+        if name is None:
+            return "nobody here decides by rules: `moot approver` starts one"
+        try:
+            rules = await ask(space, name, "trust_rules")
+            suggestions = await ask(space, name, "trust_suggestions")
+            report = await ask(space, name, "trust_report")
+        except MootError as fault:
+            return f"{name} could not be asked: {fault}"
+        self._take(name, rules, suggestions, report)
+        return None
+
+    def _take(self, approver: str, rules: Json, suggestions: Json, report: Json) -> None:
+        stopped = rules.get("stopped")
+        self.stopped = f"by {stopped.get('by')}: {stopped.get('why')}" if isinstance(stopped, dict) else None
+        self.told = Told(
+            approver,
+            self.stopped,
+            _text(rules.get("fault")) or None,
+            rules.get("shadow") is True,
+            _objects(report.get("days")),
+            [str(each) for each in _list(report.get("people"))],
+        )
+        self._rules = OrderedDict(
+            (name, each) for name, each in self._rules.items() if each.sender != approver
+        )
+        for each in _objects(rules.get("rules")):
+            rule = each.get("rule") if isinstance(each.get("rule"), dict) else {}
+            name, left = _text(rule.get("name")), each.get("left")
+            words, why, hits = _text(each.get("words")), _text(each.get("why")), each.get("hits")
+            self._rules[name] = Ruled(
+                name,
+                rule,
+                approver,
+                _text(each.get("state")),
+                words,
+                why,
+                hits if isinstance(hits, int) else 0,
+                left if isinstance(left, int) else None,
+            )
+        open_ones = {_text(each.get("suggestion")): each for each in _objects(suggestions.get("suggestions"))}
+        for old in self._suggestions.values():
+            if old.sender == approver and old.name not in open_ones and old.answer is None:
+                old.answer = "overtaken"
+        for name, payload in open_ones.items():
+            known = self._suggestions.get(name)
+            envelope = known.envelope if known is not None else ""
+            _keep(self._suggestions, name, Suggested(name, payload, approver, envelope), move=False)
+
+    # Looking
+
+    def suggestions(self) -> list[Suggested]:
         return list(self._suggestions.values())
 
-    def open_suggestions(self) -> list[Envelope]:
-        return [each for each in self._suggestions.values() if self.answer_to(each) is None]
+    def open_suggestions(self) -> list[Suggested]:
+        return [each for each in self._suggestions.values() if each.answer is None]
 
-    def answer_to(self, suggestion: Envelope) -> str | None:
-        """What somebody said to it, by its envelope or by its own name."""
-        return self._answered.get(suggestion.id) or self._answered.get(_suggestion_name(suggestion))
-
-    def rules(self) -> list[Envelope]:
+    def rules(self) -> list[Ruled]:
         return list(self._rules.values())
 
-    def find(self, named: str) -> Envelope:
-        """A suggestion by its id or the beginning of it; raises UsageError."""
-        like = [
-            each
-            for id, each in self._suggestions.items()
-            if id.startswith(named) or _suggestion_name(each) == named
-        ]
-        if len(like) == 1:
-            return like[0]
-        raise UsageError(f"no suggestion {named} was heard: /suggestions lists them")
-
-    # What can be typed
-
-    def operations(self) -> tuple[Operation, ...]:
-        return (
-            Operation(
-                name="suggestions",
-                help="rules and grants that were suggested; accept or dismiss one",
-                about="Lists what was suggested in this space, or answers a suggestion. Nothing becomes "
-                "active by itself.",
-                arguments=_suggestion_arguments,
-                run=self._suggestions_run,
-                only_joined=True,
-            ),
-            Operation(
-                name="rules",
-                help="the rules that decide by themselves; stop them all",
-                arguments=_rules_arguments,
-                run=self._rules_run,
-                only_joined=True,
-            ),
-        )
-
-    async def _suggestions_run(self, seat: Seat, chosen: argparse.Namespace) -> Answer:
-        if chosen.action is None:
-            shown = self.suggestions()
-            lines = [line for each in shown for line in self._shown(each)]
-            return Answer([each.payload for each in shown], lines or ["nothing was suggested since you came"])
-        if chosen.suggestion is None:
-            raise UsageError(f"say which one to {chosen.action}: /suggestions lists them")
-        found = self.find(chosen.suggestion)
-        kind = ACCEPT if chosen.action == "accept" else DISMISS
-        payload: dict[str, Json] = {"suggestion": _suggestion_name(found)}
-        payload |= {} if chosen.reason is None else {"reason": chosen.reason}
-        sent = await seat.space.send(kind, payload, to=found.sender, about=found.id, confirm=True)
-        return Answer({"id": sent.id}, [f"{chosen.action}ed suggestion {short(found.id)}"])
-
-    async def _rules_run(self, seat: Seat, chosen: argparse.Namespace) -> Answer:
-        if chosen.action is not None:
-            payload: dict[str, Json] = {} if chosen.reason is None else {"reason": chosen.reason}
-            if chosen.action == "stop":
-                payload |= {} if chosen.rule is None else {"rule": chosen.rule}
-                sent = await seat.space.send(STOP, payload, confirm=True)
-                return Answer({"id": sent.id}, [f"told {chosen.rule or 'all rules'} to stop deciding"])
-            if chosen.action == "resume":
-                sent = await seat.space.send(ACCEPT, payload | {"resume": True}, confirm=True)
-                return Answer({"id": sent.id}, ["rules may decide again"])
-            if chosen.rule is None:
-                raise UsageError("say which rule to lift: /rules lists them")
-            sent = await seat.space.send(ACCEPT, payload | {"lift": chosen.rule}, confirm=True)
-            return Answer({"id": sent.id}, [f"asked to lift the suspension of {chosen.rule}"])
-        lines = [line for each in self.rules() for line in _in_words(each, "")]
-        return Answer([each.payload for each in self.rules()], lines or ["no rule was told since you came"])
-
-    def _shown(self, suggestion: Envelope) -> list[str]:
-        return _in_words(suggestion, self.answer_to(suggestion) or "open")
+    def suggestion(self, named: str) -> Suggested:
+        """By its name, its envelope, or the beginning of either; raises UsageError."""
+        like = [each for each in self._suggestions.values() if any(id.startswith(named) for id in _ids(each))]
+        exact = [each for each in like if named in _ids(each)]
+        if len(exact or like) == 1:
+            return (exact or like)[0]
+        raise UsageError(f"no suggestion {named} is known: /suggestions lists them")
 
 
-def _keep(table: OrderedDict[str, Envelope] | OrderedDict[str, str], id: str, value: Envelope | str) -> None:
-    table[id] = value  # type: ignore[assignment]
-    table.move_to_end(id)
+async def ask(space: JoinedSpace, approver: str, tool: str, arguments: dict[str, Json] | None = None) -> Json:
+    """One of the approver's tools; raises MootError."""
+    given = arguments or {}
+    if not space.may_request(approver, "tools/call", {"name": tool, "arguments": given}):
+        raise UsageError(f"your rights do not let you ask it (mcp/request to {approver})")
+    answer = (await space.call(approver, tool, given, timeout=_ASK_SECONDS)).structured
+    if not isinstance(answer, dict):
+        raise UsageError(f"it is no approver: it answered {tool} with something else")
+    return answer
+
+
+def _ids(suggested: Suggested) -> Iterable[str]:
+    return (suggested.name, suggested.envelope) if suggested.envelope else (suggested.name,)
+
+
+def _keep(table: OrderedDict[str, T], id: str, value: T, *, move: bool = True) -> None:
+    table[id] = value
+    if move:
+        table.move_to_end(id)
     while len(table) > TRUST_KEPT:
         table.popitem(last=False)
 
 
-def _in_words(envelope: Envelope, state: str) -> list[str]:
-    payload = envelope.payload
-    words = next(
-        (payload[key] for key in ("words", "summary", "text") if isinstance(payload.get(key), str)), ""
-    )
-    head = f"{short(envelope.id)}  {envelope.sender}{f' ({state})' if state else ''}: {words}"
-    rest = {key: value for key, value in payload.items() if value != words}
-    return [head, *(f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in rest.items())]
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def _suggestion_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=("accept", "dismiss"), help="your answer to one")
-    parser.add_argument("suggestion", nargs="?", metavar="ID", help="its id, or the beginning of it")
-    parser.add_argument("--reason", metavar="WORDS", help="why")
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
 
 
-def _rules_arguments(parser: argparse.ArgumentParser) -> None:
-    told = "stop: decide no more; resume: all go on; lift: end the suspension of one"
-    parser.add_argument("action", nargs="?", choices=("stop", "lift", "resume"), help=told)
-    parser.add_argument("rule", nargs="?", metavar="RULE", help="which; stop without one stops them all")
-    parser.add_argument("--reason", metavar="WORDS", help="why")
-
-
-def _suggestion_name(envelope: Envelope) -> str:
-    name = envelope.payload.get("suggestion")
-    return name if isinstance(name, str) else envelope.id
-
-
-def _rule_name(envelope: Envelope) -> str:
-    rule: Json = envelope.payload.get("rule")
-    name = rule.get("name") if isinstance(rule, dict) else rule
-    return name if isinstance(name, str) else envelope.id
+def _objects(value: Json) -> list[Json]:
+    return [each for each in _list(value) if isinstance(each, dict)]

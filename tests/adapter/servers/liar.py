@@ -1,7 +1,7 @@
 """An MCP server over stdio that misbehaves as the tool that is called says: standard library only.
 
 `requests.jsonl` in the folder that it is given holds the names of the tools that were called. A file
-`list.json` there replaces its answer to `tools/list`, whatever stands in it.
+`list.json` there replaces its answer to `tools/list`, whatever stands in it; with `list.hangs` there is none.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ def main() -> None:
             about = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "liar", "version": "1"}}
             answer(message_id, about | {"capabilities": {"tools": {"listChanged": True}}})
         elif method == "tools/list":
-            answer(message_id, listed())
+            if not (FOLDER / "list.hangs").exists():
+                answer(message_id, listed())
         elif method == "tools/call":
             name = message["params"]["name"]
             threading.Thread(target=call, args=(message_id, name), daemon=True).start()

@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "test-mcp": "mcp_test",
     "status": "status",
     "reload": "reload",
+    "accept": "accept",
     "revoke": "revoke",
     "trust-chain": "trust_chain",
     "dns": "dns",

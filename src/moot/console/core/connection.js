@@ -20,6 +20,8 @@ const WELCOME_MILLISECONDS = 20_000;
 const PAST_MILLISECONDS = 8_000;
 // A message is on its way for a moment, and longer on a phone.
 const MARGIN_SECONDS = 5;
+// Of a frame of 16 ms: a long past is taken in slices, and the page answers in between.
+const SLICE_MILLISECONDS = 8;
 /** Close codes after which nobody should come back by itself (docs/reference/close-codes.md). @type {Record<number, string>} */
 const FINAL = {
   1000: "you have left",
@@ -138,19 +140,45 @@ export class Connection {
     const past = await this._past(me, since);
     if (this._socket !== socket || this._held === null) return;
     const held = this._held;
-    this._held = null;
     // What came over the socket too is told in its own place, after the welcome.
     const live = new Set(held.map((raw) => idOf(raw)));
-    const missed = past.messages.filter((raw) => !live.has(idOf(raw)));
-    const reaches = missed.some((raw) => this.knows(idOf(raw)));
+    /** @type {string[]} */
+    const missed = [];
+    let reaches = false;
+    for (const raw of past.messages) {
+      const id = idOf(raw);
+      if (live.has(id)) continue;
+      if (this.knows(id)) reaches = true;
+      else missed.push(raw);
+    }
     if (this.everLive && !reaches) this._handlers.gap(past.words || "the gateway no longer remembers all that was said meanwhile", this._lostAt);
-    for (const raw of missed) if (!this.knows(idOf(raw))) this._take(raw, true);
+    let at = 0;
+    const rest = (/** @type {number} */ until) => {
+      while (at < missed.length && performance.now() < until) this._take(missed[at++], true);
+      if (at < missed.length) return false;
+      if (this.state === "catching-up") this._arrive();
+      // More may be held while it goes on; each once, in order.
+      while (at < missed.length + held.length && performance.now() < until) this._take(held[at++ - missed.length], false);
+      return at === missed.length + held.length;
+    };
+    this._rest = rest;
+    while (!rest(performance.now() + SLICE_MILLISECONDS)) {
+      await new Promise((go) => setTimeout(go, 0));
+      if (this._rest !== rest) return;
+    }
+    this._rest = null;
+    this._held = null;
+  }
+
+  /** What is still to be taken in after a loss, until a time; returns whether all was. @type {((until: number) => boolean) | null} */
+  _rest = null;
+
+  /** The past is told. Before what was held: that may lead to something being said. */
+  _arrive() {
     if (this.everLive) this.returns += 1;
     this.everLive = true;
     this._wait = FIRST_WAIT;
-    // Before the held ones: they may lead to something being said.
     this._become("live", "");
-    for (const raw of held) this._take(raw, false);
   }
 
   /** Whether this id was heard before; set by the session. @type {(id: string) => boolean} */
@@ -179,6 +207,9 @@ export class Connection {
 
   /** @param {number} code @param {string} reason */
   _lost(code, reason) {
+    // What was fetched and held was heard: it is told before the loss, or a later gap would not be found.
+    this._rest?.(Infinity);
+    this._rest = null;
     const wasLive = this.state === "live";
     this._socket = null;
     this._held = null;
@@ -211,6 +242,7 @@ export class Connection {
     removeEventListener("online", this._online);
     const socket = this._socket;
     this._socket = null;
+    this._rest = null;
     socket?.close(1000, "signed out");
     this._become("ended", "you have left");
   }

@@ -112,6 +112,22 @@ export function replace(element, ...children) {
   append(element, children);
 }
 
+/**
+ * The same for nodes of which most are there already: those are not touched, so that only what is new is laid out, and
+ * what has the focus keeps it.
+ * @param {Element} element @param {Node[]} nodes
+ */
+export function arrange(element, nodes) {
+  const wanted = new Set(nodes);
+  for (const child of [...element.childNodes]) if (!wanted.has(child)) child.remove();
+  /** @type {Node | null} */
+  let at = element.firstChild;
+  for (const node of nodes) {
+    if (node === at) at = at.nextSibling;
+    else element.insertBefore(node, at);
+  }
+}
+
 /** @param {...(Child | Child[])} children */
 export function fragment(...children) {
   const made = document.createDocumentFragment();

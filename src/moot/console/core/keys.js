@@ -57,6 +57,8 @@ export class Keys {
     const usable = this._shortcuts.filter((each) => !typing || each.whileTyping);
     // The last that was added wins: a view may take a key over.
     const found = usable.findLast((each) => each.keys === steps) ?? usable.findLast((each) => each.keys === key);
+    // Enter and Space belong to whatever button or link has the focus.
+    if ((key === "Enter" || key === "Space") && event.target instanceof Element && event.target.closest("button, a, summary, input, [role=button]")) return;
     if (found) {
       event.preventDefault();
       found.run(event);

@@ -43,7 +43,7 @@ export class Place {
     );
     this.connection.knows = (id) => this.state.envelopes.has(id);
     this.voice = new Voice(this.connection);
-    this.state.on(["proposals", "chats"], () => session.changed("places"));
+    this.state.on(["proposals", "chats", "trust"], () => session.changed("places"));
   }
 }
 

@@ -26,6 +26,8 @@ export class Chats {
   constructor() {
     /** Oldest first. @type {Map<string, Chat>} */
     this.byId = new Map();
+    /** The same as a list: row numbers only rise, so a place in it is found by halving. @type {Chat[]} */
+    this.all = [];
     /** Those that are addressed to us, or to all, and that we have not acknowledged. @type {Map<string, Chat>} */
     this.waiting = new Map();
     /** Ours that others have not all dealt with. @type {Map<string, Chat>} */
@@ -42,7 +44,7 @@ export class Chats {
         id: row.id, n: row.n, from: row.from, to: row.to, about: row.about, context: row.context, text: payload.text,
         format: payload.format === "markdown" ? "markdown" : "plain", at: row.at, acknowledged: [], cancelled: null,
       };
-      keep(this.byId, chat, MOST_CHATS);
+      this._add(chat);
       const isMine = row.from === state.me.id;
       if (isMine) keep(this.ours, chat, MOST_WAITING);
       // MEW 3.4.1: what is addressed to us, or to nobody in particular.
@@ -67,6 +69,28 @@ export class Chats {
       }
     }
     return topic;
+  }
+
+  /** Where the first chat stands that came after row `n`. @param {number} n */
+  after(n) {
+    let low = 0;
+    let high = this.all.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.all[middle].n <= n) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** @param {Chat} chat */
+  _add(chat) {
+    // An id that comes again after its first row was let go.
+    if (this.byId.has(chat.id)) this.all = this.all.filter((each) => each.id !== chat.id);
+    this.byId.delete(chat.id);
+    keep(this.byId, chat, MOST_CHATS);
+    this.all.push(chat);
+    if (this.all.length > this.byId.size) this.all.splice(0, this.all.length - this.byId.size);
   }
 }
 

@@ -7,6 +7,7 @@ import { trim } from "./bounded.js";
  * @property {string} id of the start
  * @property {string} from
  * @property {string} message
+ * @property {boolean} unheard its start was said before we came, or during a gap: we know of it by its thoughts
  * @property {string} context what its thoughts carry: the start's own context and its id
  * @property {string[]} about
  * @property {number} at
@@ -48,16 +49,12 @@ export class Reasoning {
     const payload = envelope.payload ?? {};
     const message = typeof payload.message === "string" ? payload.message : "";
     if (envelope.kind === "reasoning/start") {
-      this.byId.set(row.id, {
-        id: row.id, from: row.from, message, context: row.context ? `${row.context}/${row.id}` : row.id, about: row.about, at: row.at,
-        changedAt: row.at, thoughts: [], dropped: 0, status: "active", ending: "", endedBy: "", streams: [],
-      });
-      trim(this.byId, MOST_SEQUENCES);
+      this._begin(row.id, row.context ? `${row.context}/${row.id}` : row.id, row, message);
       return "reasoning";
     }
     if (envelope.kind === "stream/request" || envelope.kind === "stream/open") return this._stream(envelope, row);
     if (!envelope.kind.startsWith("reasoning/") || !row.context) return null;
-    const sequence = this.within(row.context);
+    const sequence = this._meant(envelope.kind, row);
     if (!sequence) return null;
     sequence.changedAt = row.at;
     if (envelope.kind === "reasoning/thought") {
@@ -69,6 +66,30 @@ export class Reasoning {
     } else if (envelope.kind === "reasoning/conclusion" && row.from === sequence.from) this._end(sequence, "concluded", message, row.from);
     else if (envelope.kind === "reasoning/cancel") this._end(sequence, "cancelled", typeof payload.reason === "string" ? payload.reason : message, row.from);
     return "reasoning";
+  }
+
+  /** @param {string} id @param {string} context @param {import("./envelopes.js").Row} row @param {string} message @param {boolean} [unheard] @returns {Sequence} */
+  _begin(id, context, row, message, unheard = false) {
+    /** @type {Sequence} */
+    const sequence = {
+      id, from: row.from, message, unheard, context, about: unheard ? [] : row.about, at: row.at, changedAt: row.at,
+      thoughts: [], dropped: 0, status: "active", ending: "", endedBy: "", streams: [],
+    };
+    this.byId.set(id, sequence);
+    trim(this.byId, MOST_SEQUENCES);
+    return sequence;
+  }
+
+  /**
+   * MEW 3.5.5: whatever goes on can be stopped, so a thought whose start was not heard begins a sequence here. The last
+   * step of its context is that start, unless the same member is known to think in an outer one.
+   * @param {string} kind @param {import("./envelopes.js").Row} row @returns {Sequence | undefined}
+   */
+  _meant(kind, row) {
+    const id = row.context.slice(row.context.lastIndexOf("/") + 1);
+    const found = this.within(row.context);
+    if (kind !== "reasoning/thought" || !id || found?.id === id || (found?.from === row.from && found.status === "active")) return found;
+    return this._begin(id, row.context, row, "", true);
   }
 
   /** @param {Sequence} sequence @param {Sequence["status"]} status @param {string} ending @param {string} by */

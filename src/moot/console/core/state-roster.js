@@ -21,6 +21,7 @@ import { correlations, addressees } from "./labels.js";
 
 // Members that left are remembered by name; so many are more than a space holds.
 const MOST_MEMBERS = 5_000;
+const LONGEST_PAUSE_SECONDS = 366 * 86_400;
 
 export class Roster {
   constructor() {
@@ -57,11 +58,11 @@ export class Roster {
       case "system/presence":
         return this._presence(payload, row);
       case "participant/pause":
-        for (const member of this._meant(envelope, row))
-          member.paused = { id: row.id, by: row.from, reason: String(payload.reason ?? ""), until: typeof payload.timeout_seconds === "number" ? row.at + payload.timeout_seconds * 1000 : Infinity };
+        for (const member of this._meant(envelope, row)) this._pause(member, payload, row);
         return "roster";
       case "participant/resume":
-        for (const member of this._meant(envelope, row)) member.paused = null;
+        // Ruling 0006: one's own resume is heard and lifts nothing.
+        for (const member of this._meant(envelope, row)) if (member.id !== row.from) member.paused = null;
         return "roster";
       case "participant/status":
         if (sender) sender.status = { at: row.at, payload };
@@ -81,6 +82,14 @@ export class Roster {
   /** Whether a member is paused at this moment. @param {Member} member @param {number} [now] */
   isPaused(member, now = Date.now()) {
     return member.paused !== null && member.paused.until > now;
+  }
+
+  /** Ruling 0017: the pause that ends later holds; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
+  _pause(member, payload, row) {
+    const seconds = typeof payload.timeout_seconds === "number" && payload.timeout_seconds <= LONGEST_PAUSE_SECONDS ? payload.timeout_seconds : Infinity;
+    const until = row.at + seconds * 1000;
+    if (member.paused && this.isPaused(member, row.at) && member.paused.until >= until) return;
+    member.paused = { id: row.id, by: row.from, reason: String(payload.reason ?? ""), until };
   }
 
   /** D-25: no `to` means everybody but the sender. @param {any} envelope @param {import("./envelopes.js").Row} row */

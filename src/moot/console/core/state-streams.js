@@ -22,12 +22,15 @@ import { trim } from "./bounded.js";
  * @property {number} bytes
  * @property {number} lastAt
  * @property {string} tail the end of its text; empty for binary data
+ * @property {Uint8Array | null} lastBytes the beginning of the last binary frame
  * @property {number} cut characters that are no longer in `tail`
  */
 
 const MOST_STREAMS = 500;
 // A screen holds 10,000 characters; this is for scrolling back.
 export const TAIL_CHARACTERS = 256 * 1024;
+// Thirty-two lines of a hex view.
+const LAST_BYTES = 512;
 
 export class Streams {
   constructor() {
@@ -81,6 +84,8 @@ export class Streams {
     stream.bytes += data.length;
     stream.lastAt = Date.now();
     const text = typeof data === "string" ? data : stream.encoding === "text" ? new TextDecoder().decode(data) : "";
+    // A copy: the frame it is part of may be a megabyte.
+    if (typeof data !== "string" && stream.encoding !== "text") stream.lastBytes = data.slice(0, LAST_BYTES);
     if (text) {
       const all = stream.tail + text;
       // Cut now and then, not at every frame.
@@ -129,6 +134,7 @@ export class Streams {
       bytes: before?.bytes ?? 0,
       lastAt: before?.lastAt ?? 0,
       tail: before?.tail ?? "",
+      lastBytes: before?.lastBytes ?? null,
       cut: before?.cut ?? 0,
     });
     trim(this.byId, MOST_STREAMS, (each) => !each.open);

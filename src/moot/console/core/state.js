@@ -74,6 +74,7 @@ export class State {
     const shown = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
     const row = this.envelopes.add(shown ?? envelope, shown ? JSON.stringify(shown) : raw, how.heardAt ?? Date.now());
     this.news.changed("envelopes");
+    if (row.kind.startsWith("trust/")) this.news.changed("trust");
     if (row.bad || row.from === "system:gateway") this._note(envelope, row);
     else this._talk(row);
     if (typeof envelope.payload === "object" || envelope.payload === undefined) {

@@ -56,7 +56,8 @@ export function nameOf(text, options = {}) {
 export function hue(name) {
   let sum = 0;
   for (let index = 0; index < Math.min(name.length, 64); index += 1) sum = (sum * 31 + name.charCodeAt(index)) >>> 0;
-  return sum % 8;
+  // Knuth's multiplier: names of one or two letters' difference are to look different, and its high bits mix all of them.
+  return Math.imul(sum, 2_654_435_761) >>> 29;
 }
 
 // A browser lays out one endless word in the square of its length; pieces out of sight are not laid out at all.

@@ -1,11 +1,11 @@
 // @ts-check
 /** Chats that wait for our acknowledgement, and those of ours that others may still look at (MEW 3.4.1, 3.4.2). */
-import { button, el, freshId, replace } from "../core/dom.js";
+import { arrange, button, el, freshId, replace } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { ago } from "../core/time.js";
 import { icon } from "./icons.js";
 
-const AT_ONCE = 50;
+const AT_ONCE = 30;
 // So many are said together; then their echoes are waited for, and no rate is exceeded.
 const TOGETHER = 20;
 const REDRAW_MILLISECONDS = 200;
@@ -19,6 +19,10 @@ export class AcknowledgeQueue {
     this.chats = context.state.chats;
     this._show = show;
     this._working = false;
+    /** @type {Map<string, {node: HTMLElement, time: HTMLElement}>} */
+    this._drawn = new Map();
+    this._oursShown = "";
+    this._more = el("li", { class: "soft" });
     /** @type {any} */
     this._later = undefined;
     const id = freshId("queue");
@@ -48,18 +52,20 @@ export class AcknowledgeQueue {
     this._title.textContent = waiting.length === 0 ? "All acknowledged" : `${waiting.length} to acknowledge`;
     this._all.hidden = waiting.length === 0;
     this._all.disabled = this._working;
-    replace(
-      this._list,
-      waiting.slice(0, AT_ONCE).map((chat) =>
-        el(
-          "li",
-          { class: "queue-item" },
-          el("button", { type: "button", class: "queue-words", on: { click: () => this._show(chat.id) } }, nameOf(chat.from), el("bdi", { class: "soft" }, oneLine(chat.text, 90)), el("span", { class: "faint" }, ago(chat.at))),
-          el("button", { type: "button", class: "button quiet icon-only small", title: "Acknowledge", "aria-label": `Acknowledge what ${oneLine(chat.from, 40)} said: ${oneLine(chat.text, 40)}`, on: { click: () => this.acknowledge(chat) } }, icon("check", 16)),
-        ),
-      ),
-      waiting.length > AT_ONCE && el("li", { class: "soft" }, `and ${waiting.length - AT_ONCE} more`),
-    );
+    /** @type {Map<string, {node: HTMLElement, time: HTMLElement}>} */
+    const drawn = new Map();
+    for (const chat of waiting.slice(0, AT_ONCE)) {
+      const item = this._drawn.get(chat.id) ?? this._item(chat);
+      const words = ago(chat.at);
+      if (item.time.textContent !== words) item.time.textContent = words;
+      drawn.set(chat.id, item);
+    }
+    this._drawn = drawn;
+    this._more.textContent = `and ${waiting.length - AT_ONCE} more`;
+    arrange(this._list, [...[...drawn.values()].map((each) => each.node), ...(waiting.length > AT_ONCE ? [this._more] : [])]);
+    const many = `${ours.length} ${this._working}`;
+    if (many === this._oursShown) return;
+    this._oursShown = many;
     replace(
       this._ours,
       ours.length > 0 && [
@@ -67,6 +73,18 @@ export class AcknowledgeQueue {
         button("Cancel all of mine", () => this.cancelAll(), { class: "small", disabled: this._working, title: "Tell everybody that these need no attention any more" }),
       ],
     );
+  }
+
+  /** @param {Chat} chat */
+  _item(chat) {
+    const time = el("span", { class: "faint" });
+    const node = el(
+      "li",
+      { class: "queue-item" },
+      el("button", { type: "button", class: "queue-words", on: { click: () => this._show(chat.id) } }, nameOf(chat.from), el("bdi", { class: "soft" }, oneLine(chat.text, 90)), time),
+      el("button", { type: "button", class: "button quiet icon-only small", title: "Acknowledge", "aria-label": `Acknowledge what ${oneLine(chat.from, 40)} said: ${oneLine(chat.text, 40)}`, on: { click: () => this.acknowledge(chat) } }, icon("check", 16)),
+    );
+    return { node, time };
   }
 
   /** @param {Chat} chat */

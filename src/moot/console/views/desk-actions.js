@@ -78,7 +78,7 @@ export class DeskActions {
     if (this.isArmed && proposal.status !== "open") this.disarm();
     const { state } = this._context;
     const isOwn = proposal.from === state.me.id;
-    const rights = mayCall(state.me.capabilities, state, this._hosts(), proposal.call).request;
+    const rights = this._hosts().length === 0 ? "no" : mayCall(state.me.capabilities, state, this._hosts(), proposal.call).request;
     const able = { approve: rights !== "no", reject: may(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && may(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), vote: may(state, "moot/approve"), withdraw: may(state, "mcp/withdraw") };
     const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
     const came = this._came.get(proposal.id);

@@ -92,7 +92,7 @@ registerView({
   title: "Picture",
   icon: "picture",
   order: 80,
-  key: "p",
+  key: "m",
   mount(outlet, context) {
     const view = new Picture(outlet, context);
     return { unmount: () => view.close(), arrive: (rest) => view.arrive(rest) };

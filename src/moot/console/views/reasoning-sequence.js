@@ -29,7 +29,7 @@ export function sequenceNode(context, sequence, stop) {
   const streams = el("div", { class: "sequence-streams" });
   const ending = el("div", { class: "ending", hidden: true });
   const node = el("article", { class: "sequence card", data: { sequence: sequence.id }, "aria-label": `Reasoning of ${oneLine(sequence.from, 40)}` },
-    el("header", { class: "sequence-head" }, el("div", { class: "grow" }, nameOf(sequence.from), el("div", { class: "sequence-title" }, block(sequence.message || "no title", { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" }))), el("div", { class: "sequence-side" }, time, state, stopping)),
+    el("header", { class: "sequence-head" }, el("div", { class: "grow" }, nameOf(sequence.from), el("div", { class: "sequence-title" }, block(sequence.message || (sequence.unheard ? "Began before you came: its start was not heard." : "no title"), { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" }))), el("div", { class: "sequence-side" }, time, state, stopping)),
     dropped, list, streams, ending);
   let shown = 0;
   let status = "";

@@ -142,7 +142,7 @@ class Thoughts {
     return el("section", { "aria-label": title },
       el("h2", { class: "list-title" }, `${title} `, el("span", { class: "faint" }, String(sequences.length))),
       el("ul", {}, sequences.map((each) => el("li", {}, el("a", { class: "member-row sequence-row", href: this.context.link("reasoning", each.id), "aria-current": this._shown === each ? "true" : null, data: { place: `sequence-${each.id}` } },
-        el("span", { class: "grow" }, nameOf(each.from), el("bdi", { class: "sequence-message" }, oneLine(each.message || "no title", 120))),
+        el("span", { class: "grow" }, nameOf(each.from), el("bdi", { class: "sequence-message" }, oneLine(each.message || (each.unheard ? "began before you came" : "no title"), 120))),
         el("span", { class: "faint" }, `${each.thoughts.length + each.dropped}`, el("span", { class: "sr" }, " thoughts")))))));
   }
 

@@ -28,7 +28,7 @@ export class Shell {
     this._themeButton = el("button", { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } }, icon("theme"), el("span", { class: "sr" }));
     this._themeWords();
     this._build(root);
-    /** @type {Map<string, {link: HTMLElement, badge: HTMLElement}>} */
+    /** @type {Map<string, {link: HTMLElement, badge: HTMLElement, shown: string}>} */
     this._links = new Map();
     this._buildNav();
     this._stops = [session.on(["places", "current", "doors"], () => this._refresh())];
@@ -68,7 +68,7 @@ export class Shell {
     for (const view of registeredViews()) {
       const badge = el("span", { class: "badge", hidden: true });
       const link = el("a", { class: "nav-link", href: "#", title: `${view.title} (g ${view.key})` }, icon(view.icon, 20), el("span", { class: "nav-word" }, view.title), badge);
-      this._links.set(view.id, { link, badge });
+      this._links.set(view.id, { link, badge, shown: "" });
       list.append(el("li", {}, link));
     }
     replace(this._nav, list);
@@ -98,7 +98,7 @@ export class Shell {
   _mount(view, place) {
     const moved = this._shown !== null;
     this._unmount();
-    if (view.css) stylesheet(view.css);
+    for (const path of view.css ? [view.css].flat() : []) stylesheet(path);
     const outlet = el("div", { class: ["view", `view-${view.id}`] });
     replace(this._outlet, outlet);
     this._outlet.setAttribute("aria-label", view.title);
@@ -132,20 +132,25 @@ export class Shell {
     for (const view of registeredViews()) {
       const parts = this._links.get(view.id);
       if (!parts) continue;
+      const count = view.badge?.(place.state) ?? 0;
+      if (view.id === "desk") waiting = count;
+      // Called in every frame while much is said: what is the same is not set again, or the page is laid out anew.
+      const shown = [place.name, this._shown?.view === view.id, Math.min(count, 100)].join("\n");
+      if (parts.shown === shown) continue;
+      parts.shown = shown;
       parts.link.setAttribute("href", address(place.name, view.id));
       if (this._shown?.view === view.id) parts.link.setAttribute("aria-current", "page");
       else parts.link.removeAttribute("aria-current");
-      const count = view.badge?.(place.state) ?? 0;
-      if (view.id === "desk") waiting = count;
       parts.badge.hidden = count === 0;
       parts.badge.textContent = count > 99 ? "99+" : String(count);
-      parts.badge.setAttribute("aria-label", `${count} waiting`);
+      parts.badge.setAttribute("aria-label", `${count > 99 ? "more than 99" : count} waiting`);
       parts.badge.setAttribute("role", "img");
     }
     this._spaces.refresh();
     this._line.refresh();
-    const title = viewOf(this._shown?.view ?? "")?.title ?? "";
-    document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · ${oneLine(place.name, 40)} · Moot`;
+    const view = viewOf(this._shown?.view ?? "")?.title ?? "";
+    const title = `${waiting > 0 ? `(${waiting}) ` : ""}${view} · ${oneLine(place.name, 40)} · Moot`;
+    if (document.title !== title) document.title = title;
   }
 
   _shortcuts() {
@@ -155,7 +160,7 @@ export class Shell {
     this.keys.add("Everywhere", {
       "?": ["Show these keys", () => helpDialog(this.keys)],
       ...views,
-      "g s": ["Choose a space", () => this._spaces.open()],
+      "g o": ["Choose a space", () => this._spaces.open()],
       "\\": ["Light, dark or as the system says", () => this._theme()],
     });
   }

@@ -11,6 +11,7 @@ export class SpaceMenu {
   constructor(session, choose) {
     this._session = session;
     this._choose = choose;
+    this._shown = "";
     const id = freshId("spaces");
     this._list = el("div", { class: "menu", id, hidden: true, role: "menu", "aria-label": "Spaces", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } });
     this._name = el("span", { class: "space-name" });
@@ -25,7 +26,8 @@ export class SpaceMenu {
     const place = this._session.current;
     const words = place ? oneLine(place.name, 40) : "";
     const me = place?.state.me.id || place?.door.participant || "";
-    replace(this._name, el("bdi", { class: "space-title" }, words), el("span", { class: "space-me" }, el("span", { class: "sr" }, "you are "), el("bdi", {}, oneLine(me, 40))));
+    if (this._shown !== `${words}\n${me}`) replace(this._name, el("bdi", { class: "space-title" }, words), el("span", { class: "space-me" }, el("span", { class: "sr" }, "you are "), el("bdi", {}, oneLine(me, 40))));
+    this._shown = `${words}\n${me}`;
     if (!this._list.hidden) this._fill();
   }
 

@@ -15,6 +15,10 @@ import { VirtualList } from "./virtual-list.js";
 const MANY = 5_000;
 const MANY_MILLISECONDS = 200;
 const TYPING_MILLISECONDS = 120;
+// Lines that rush by cannot be read. From so many at a time on they are shown ten times a second, not sixty, so that
+// there is time left for a click.
+const RUSH = 4;
+const RUSH_MILLISECONDS = 100;
 
 class Timeline {
   /** @param {HTMLElement} outlet @param {import("../app.js").Context} context */
@@ -131,10 +135,16 @@ class Timeline {
     const root = /(?:^|\s)is-root:(\S+)/.exec(source);
     this._root = root?.[1] ?? "";
     const filter = parseFilter(source.replace(/(^|\s)is-root:\S+/, " "));
-    if (!isEmpty(filter)) this._search = new Search(this.store, filter, () => this.rebuild());
+    if (!isEmpty(filter)) this._search = new Search(this.store, filter, () => this._searched());
     this.list.following = true;
     this.rebuild();
     this.list.redraw();
+  }
+
+  /** Another slice was looked through: shown now and then, as what was found is put in order each time. */
+  _searched() {
+    // The first slice is looked through before the search is ours.
+    if (this._search && (this._search.done || performance.now() >= this._builtAt + this._pause)) this.rebuild();
   }
 
   toggleGroups() {
@@ -168,7 +178,7 @@ class Timeline {
       this._news();
       return;
     }
-    const wait = this.store.size > MANY ? this._builtAt + this._pause - performance.now() : 0;
+    const wait = this._builtAt + this._pause - performance.now();
     if (wait <= 0) this.rebuild(true);
     else if (!this._waitingToBuild) {
       this._waitingToBuild = true;
@@ -184,6 +194,7 @@ class Timeline {
   /** @param {boolean} [onlyNew] nothing else has changed since the last time */
   rebuild(onlyNew = false) {
     const begun = performance.now();
+    const rushing = this.store.next - this._next > RUSH;
     const dropped = this.store.first - this._first;
     this._first = this.store.first;
     this._next = this.store.next;
@@ -199,7 +210,7 @@ class Timeline {
     }
     this._builtAt = performance.now();
     // Never more than a tenth of the time, however slow the machine is.
-    this._pause = Math.max(found === null ? 0 : MANY_MILLISECONDS, (this._builtAt - begun) * 10);
+    this._pause = Math.max(found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0, rushing ? RUSH_MILLISECONDS : 0, (this._builtAt - begun) * 10);
     this._empty.hidden = this._next > this._first;
     this._news();
     this.list.refresh();

@@ -7,6 +7,8 @@ import { el, freshId } from "../core/dom.js";
 
 // Rows above and below the window, so that scrolling does not show bare ground.
 const SPARE = 8;
+// At the end nobody scrolls, and all rows change with every message.
+const SPARE_AT_END = 2;
 // Browsers give an element 33 million pixels at most; Firefox 17.
 const MOST_PIXELS = 16_000_000;
 
@@ -127,8 +129,9 @@ export class VirtualList {
     const pixels = this._size();
     if (this.following) this.node.scrollTop = pixels;
     const top = this.following ? Math.max(0, pixels - this._height) : this.node.scrollTop;
-    const first = Math.max(0, Math.floor(top / this.rowHeight) - SPARE);
-    const last = Math.min(length, Math.ceil((top + this._height) / this.rowHeight) + SPARE);
+    const spare = this.following ? SPARE_AT_END : SPARE;
+    const first = Math.max(0, Math.floor(top / this.rowHeight) - spare);
+    const last = Math.min(length, Math.ceil((top + this._height) / this.rowHeight) + spare);
     for (const [index, shown] of this._shown) {
       if (index >= first && index < last) continue;
       this._shown.delete(index);

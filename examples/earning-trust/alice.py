@@ -1,0 +1,71 @@
+"""A stand-in for a person: approves reports, accepts the rule that comes of it, and objects when it goes too far."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+from moot.errors import ProposalSettled
+from moot.participant import JoinedSpace, SeenProposal, connect
+from moot.protocol.envelope import Envelope
+
+# The report that Alice would rather have seen before.
+DELICATE = "reports/day-24.md"
+# While a rule decides she only looks after what it leaves to people, and leaves it this head start.
+PATIENCE_SECONDS = 2.0
+
+
+class Alice:
+    """Decides, and looks after the rule."""
+
+    def __init__(self, space: JoinedSpace) -> None:
+        self.space = space
+        self.has_rule = False
+
+    async def proposed(self, seen: SeenProposal) -> None:
+        path = str(seen.params.get("arguments", {}).get("path"))
+        if not path.startswith("reports/"):
+            await self.space.reject(seen, "inappropriate")
+            return
+        if self.has_rule:
+            await asyncio.sleep(PATIENCE_SECONDS)
+        # Somebody else was quicker, if it is settled.
+        with suppress(ProposalSettled):
+            await self.space.fulfil(seen)
+            if path == DELICATE:
+                await self.object(seen.id)
+
+    async def suggested(self, envelope: Envelope) -> None:
+        if not self.has_rule:
+            await self.space.chat(f"I read: {envelope.payload['words']}. {envelope.payload['evidence']}")
+            await self.space.send("trust/accept", {"suggestion": envelope.payload["suggestion"]})
+
+    async def ruled(self, envelope: Envelope) -> None:
+        state = envelope.payload["state"]
+        self.has_rule = state in ("active", "lifted")
+        await self.space.chat(f"the rule is {state}: {envelope.payload['why']}")
+
+    async def done(self, envelope: Envelope) -> None:
+        """What a rule did names it."""
+        arguments = envelope.payload.get("params", {}).get("arguments", {})
+        if (envelope.context or "").startswith("trust/rule/") and arguments.get("path") == DELICATE:
+            await self.object(envelope.correlation_id[0])
+
+    async def object(self, proposal: str) -> None:
+        rule = {} if not self.has_rule else {"reason": f"{DELICATE} should have been mine"}
+        await self.space.send("trust/stop", rule, about=proposal)
+
+
+async def main() -> None:
+    async with connect(os.environ["MOOT_URL"], os.environ["MOOT_SPACE"], os.environ["MOOT_TOKEN"]) as space:
+        alice = Alice(space)
+        space.on_proposal(alice.proposed)
+        space.on("trust/suggestion")(alice.suggested)
+        space.on("trust/rule")(alice.ruled)
+        space.on("mcp/request")(alice.done)
+        await space.stay()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

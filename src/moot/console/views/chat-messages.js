@@ -1,0 +1,195 @@
+// @ts-check
+/**
+ * What was said, as a window on it: a page of the newest that follows the end, or a part further up that stays as it is
+ * while somebody reads there. Twenty thousand chats are never laid out together; what is drawn already is not drawn again.
+ */
+import { arrange, button, el } from "../core/dom.js";
+import { markdown } from "../core/markdown.js";
+import { block, nameOf, oneLine } from "../core/text.js";
+import { longTime, shortTime } from "../core/time.js";
+import { icon } from "./icons.js";
+
+// A screen holds two dozen.
+const PAGE = 30;
+// Scrolling up adds pages at the top; from here on they go at the bottom.
+const MOST_SHOWN = 180;
+const REDRAW_MILLISECONDS = 120;
+// Two messages of one author within this stand under one name.
+const TOGETHER_MILLISECONDS = 120_000;
+// Nearer to the end than this counts as there.
+const AT_END_PIXELS = 60;
+
+/** @typedef {import("../core/state-chats.js").Chat} Chat */
+
+export class ChatMessages {
+  /** @param {import("../app.js").Context} context @param {import("./chat-queue.js").AcknowledgeQueue} queue @param {(chat: Chat) => void} reply */
+  constructor(context, queue, reply) {
+    this.context = context;
+    this.chats = context.state.chats;
+    this._queue = queue;
+    this._reply = reply;
+    /** Row of the last one shown; Infinity: the newest, whatever comes. */
+    this._until = Infinity;
+    this._count = PAGE;
+    /** @type {Map<string, {node: HTMLElement, signature: string}>} */
+    this._drawn = new Map();
+    this._drawnAt = 0;
+    this._pause = REDRAW_MILLISECONDS;
+    /** @type {any} */
+    this._later = undefined;
+    this._items = el("ol", {});
+    this._list = el("div", { class: "chat-list", role: "log", "aria-label": "Chat", "aria-live": "off", tabindex: "0", on: { scroll: () => this._scrolled() } }, this._items);
+    this._earlier = el("li", {}, el("button", { type: "button", class: "button quiet small chat-earlier", on: { click: () => this._showEarlier() } }, "Show earlier"));
+    this._newer = el("button", { type: "button", class: "button primary small chat-newer", hidden: true, on: { click: () => this.follow() } });
+    this._empty = el("div", { class: "empty" }, icon("chat", 28), el("strong", {}, "Nobody has said anything yet"), el("span", {}, "Everybody in the space reads what you write here."));
+    this.node = el("section", { class: "chat-main", "aria-label": "Messages" }, this._list, this._empty, this._newer);
+    this._stop = context.state.on(["chats"], () => this._changed());
+    this._sizes = new ResizeObserver(() => this._until === Infinity && this._toEnd());
+    this._sizes.observe(this._list);
+  }
+
+  close() {
+    clearTimeout(this._later);
+    this._sizes.disconnect();
+    this._stop();
+  }
+
+  /** Go to the newest, and stay there. */
+  follow() {
+    this._until = Infinity;
+    this._count = PAGE;
+    this._draw();
+  }
+
+  /** Bring one into sight. @param {string} id */
+  show(id) {
+    const chat = this.chats.byId.get(id);
+    if (!chat) return;
+    if (!this._drawn.has(id)) {
+      const end = this.chats.after(chat.n) + PAGE / 2;
+      this._until = this.chats.all[end - 1]?.n ?? Infinity;
+      this._count = PAGE;
+    } else if (this._until === Infinity) this._freeze();
+    this._draw();
+    const node = this._drawn.get(id)?.node;
+    node?.scrollIntoView({ block: "center" });
+    node?.classList.add("marked");
+    setTimeout(() => node?.classList.remove("marked"), 2000);
+  }
+
+  _changed() {
+    if (this._later !== undefined) return;
+    this._later = setTimeout(() => this._draw(), Math.max(0, this._drawnAt + this._pause - performance.now()));
+  }
+
+  _draw() {
+    clearTimeout(this._later);
+    this._later = undefined;
+    const begun = performance.now();
+    const all = this.chats.all;
+    const end = this._end();
+    const start = Math.max(0, end - this._count);
+    const shown = all.slice(start, end);
+    /** @type {Map<string, {node: HTMLElement, signature: string}>} */
+    const drawn = new Map();
+    shown.forEach((chat, index) => {
+      const before = index > 0 ? shown[index - 1] : null;
+      const joined = before !== null && before.from === chat.from && before.to.join() === chat.to.join() && chat.about.length === 0 && chat.at - before.at < TOGETHER_MILLISECONDS;
+      const signature = `${joined} ${chat.acknowledged.length} ${chat.cancelled?.by ?? ""} ${this.chats.waiting.has(chat.id)}`;
+      const old = this._drawn.get(chat.id);
+      drawn.set(chat.id, old?.signature === signature ? old : { node: this._message(chat, joined), signature });
+    });
+    this._drawn = drawn;
+    arrange(this._items, [...(start > 0 ? [this._earlier] : []), ...[...drawn.values()].map((each) => each.node)]);
+    this._empty.hidden = all.length > 0;
+    const newer = all.length - end;
+    this._newer.hidden = this._until === Infinity;
+    this._newer.textContent = newer > 0 ? `${newer.toLocaleString("en")} newer ↓` : "Newest ↓";
+    if (this._until === Infinity) this._toEnd();
+    this._drawnAt = performance.now();
+    // Layout is part of it, as the end was looked for. Never more than a tenth of the time, however slow the machine is.
+    this._pause = Math.max(REDRAW_MILLISECONDS, (this._drawnAt - begun) * 10);
+  }
+
+  _end() {
+    return this._until === Infinity ? this.chats.all.length : this.chats.after(this._until);
+  }
+
+  _freeze() {
+    this._until = this.chats.all.at(-1)?.n ?? Infinity;
+  }
+
+  _toEnd() {
+    this._list.scrollTop = this._list.scrollHeight;
+  }
+
+  _scrolled() {
+    const atEnd = this._list.scrollHeight - this._list.scrollTop - this._list.clientHeight < AT_END_PIXELS;
+    if (atEnd === (this._until === Infinity)) return;
+    if (!atEnd) {
+      // What is on the page, not what came since it was drawn.
+      const last = [...this._drawn.keys()].at(-1);
+      this._until = (last && this.chats.byId.get(last)?.n) ?? Infinity;
+      this._changed();
+      return;
+    }
+    const end = this._end() + PAGE;
+    if (end < this.chats.all.length) this._grow(() => {
+      this._until = this.chats.all[end - 1].n;
+      this._count = Math.min(MOST_SHOWN, this._count + PAGE);
+    });
+    else if (this._end() === this.chats.all.length) this.follow();
+    else this._grow(() => (this._until = /** @type {Chat} */ (this.chats.all.at(-1)).n));
+  }
+
+  _showEarlier() {
+    this._grow(() => {
+      const start = Math.max(0, this._end() - this._count - PAGE);
+      const end = Math.min(this._end(), start + MOST_SHOWN);
+      this._count = end - start;
+      this._until = this.chats.all[end - 1]?.n ?? Infinity;
+    });
+  }
+
+  /** Draw another part; what is in sight stays where it is. @param {() => void} change */
+  _grow(change) {
+    const top = this._list.getBoundingClientRect().top;
+    const kept = [...this._drawn].find(([, each]) => each.node.getBoundingClientRect().bottom > top);
+    const before = kept?.[1].node.getBoundingClientRect().top ?? 0;
+    change();
+    this._draw();
+    const now = kept && this._drawn.get(kept[0])?.node;
+    if (now) this._list.scrollTop += now.getBoundingClientRect().top - before;
+  }
+
+  /** @param {Chat} chat @param {boolean} joined */
+  _message(chat, joined) {
+    const mine = chat.from === this.context.state.me.id;
+    const waits = this.chats.waiting.has(chat.id);
+    return el(
+      "li",
+      { class: ["chat-message", joined && "joined", chat.cancelled && "cancelled", mine && "mine"], data: { id: chat.id } },
+      !joined && el("div", { class: "chat-head" }, nameOf(chat.from, { you: mine }), chat.to.length > 0 && el("span", { class: "soft" }, "to ", chat.to.slice(0, 5).map((id, index) => [index > 0 && ", ", nameOf(id)]), chat.to.length > 5 && ` and ${chat.to.length - 5} more`), el("time", { datetime: longTime(chat.at), class: "faint" }, shortTime(chat.at))),
+      this._quote(chat),
+      chat.format === "markdown" ? markdown(chat.text) : block(chat.text, { tag: "div", class: "chat-plain" }),
+      el(
+        "div",
+        { class: "chat-foot" },
+        chat.cancelled && el("span", { class: "tag" }, "needs no attention", chat.cancelled.reason && `: ${oneLine(chat.cancelled.reason, 60)}`),
+        chat.acknowledged.length > 0 && el("span", { class: "tag", data: { tone: "good" }, title: chat.acknowledged.slice(0, 20).map((each) => `${oneLine(each.by, 40)}: ${oneLine(each.status, 20)}`).join("\n") }, icon("check", 13), `seen by ${chat.acknowledged.length}`),
+        waits && button("Acknowledge", () => this._queue.acknowledge(chat), { class: "quiet small" }),
+        mine && !chat.cancelled && button("No attention needed", () => this._queue.cancel(chat), { class: "quiet small on-hover" }),
+        button("Reply", () => this._reply(chat), { class: "quiet small on-hover" }),
+        el("a", { class: "button quiet small on-hover", href: this.context.link("timeline", chat.id) }, "In the timeline"),
+      ),
+    );
+  }
+
+  /** What it replies to, if that was said here. @param {Chat} chat */
+  _quote(chat) {
+    const id = chat.about.find((each) => this.context.state.envelopes.has(each));
+    if (!id) return chat.about.length > 0 ? el("div", { class: "chat-quote soft" }, "a reply to something said before you came") : null;
+    const row = /** @type {import("../core/envelopes.js").Row} */ (this.context.state.envelopes.byId(id));
+    return el("a", { class: "chat-quote", href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id) }, nameOf(row.from), " ", el("bdi", {}, oneLine(row.kind === "chat" ? row.words : `${row.kind} ${row.operation || row.words}`, 100)));
+  }
+}

@@ -1,0 +1,220 @@
+"""Rules in the terminal, with a real approver: suggested, accepted, narrowed, granted, stopped, explained."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from moot.errors import Rejected, UsageError
+from moot.participant import JoinedSpace, SeenProposal
+from moot.trust.approver import Approver, ApproverSettings
+from moot.trust.book import Book
+from moot.trust.ledger import Ledger
+from moot.tui.app import MootApp
+from moot.tui.trust_commands import narrowed
+from moot.tui.trust_lines import bar
+from tests.trust.test_approver import APPROVER, LEARNING
+from tests.tui.hall import Hall, drawn, hall, shown, typed, until
+
+
+class Office:
+    """Bob decides as he is in the mood for, the agent proposes, the approver learns; alice looks on."""
+
+    def __init__(self, here: Hall, book: Book) -> None:
+        self.here = here
+        self.book = book
+        self.mood = "approve"
+        self.agent: JoinedSpace
+        self.approver: Approver
+
+    async def begin(self) -> asyncio.Task[None]:
+        await self.here.host()
+        self.agent = await self.here.join("agent")
+        bob = await self.here.join("bob")
+
+        @bob.on_proposal
+        async def decide(seen: SeenProposal) -> None:
+            if self.mood == "approve":
+                await bob.fulfil(seen)
+            elif self.mood == "reject":
+                await bob.reject(seen, "unsafe")
+
+        space = await self.here.join("approver")
+        self.approver = Approver(space, self.book, Ledger(), ApproverSettings(learning=LEARNING))
+        return asyncio.create_task(self.approver.run())
+
+    async def write(self, path: str) -> str:
+        try:
+            return f"by {(await self.agent.call('files', 'write_file', {'path': path, 'text': 'x'})).by}"
+        except Rejected as no:
+            return f"no, {no.by}"
+
+    async def suggested(self) -> str:
+        """Bob approves ten; the name of what comes of it."""
+        for day in range(10, 20):
+            assert await self.write(f"reports/day-{day}.md") == "by bob"
+        await self.approver._suggest()
+        (name,) = self.book.suggested
+        return name
+
+
+@asynccontextmanager
+async def office(folder: Path) -> AsyncIterator[Office]:
+    async with hall(folder, approver=APPROVER) as here:
+        opened = Office(here, Book.open(folder / "trust"))
+        running = await opened.begin()
+        try:
+            yield opened
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def says(pilot: Pilot[int], line: str, words: str) -> None:
+    """A line is typed, and this stands in the timeline then."""
+    app = pilot.app
+    assert isinstance(app, MootApp)
+    await typed(pilot, line)
+    await until(pilot, lambda: words in shown(app.timeline))
+
+
+def test_a_suggestion_is_accepted_by_keys_counted_and_explained(tmp_path: Path) -> None:
+    """MEW 9.4, by keys: the pane, its suggestion, a rule, its decisions, and why."""
+
+    async def scene() -> None:
+        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+            name = await here.suggested()
+            await pilot.press("escape", "7")
+            await until(pilot, lambda: f"? {name}  approver suggests" in shown(app.rules))
+            assert "That is not proof: up to" in shown(app.rules)
+            await pilot.press("enter")
+            await until(pilot, lambda: "over the whole history: 10 of 10 decided" in drawn(app))
+            assert "tool: write_file" in drawn(app)
+            await pilot.press("escape", "home", "a")
+            await until(pilot, lambda: app.prompt.value == f"/accept {name}")
+            await pilot.press("enter")
+            await until(pilot, lambda: "§ write_file-agent-" in shown(app.rules))
+            here.mood = "leave"
+            for day in (20, 21):
+                assert await here.write(f"reports/day-{day}.md") == "by approver"
+            await until(pilot, lambda: "active, decided 2 times" in shown(app.rules))
+            automatic = [*here.approver.ledger][-1].id
+            await says(pilot, f"/explain {automatic}", "alice accepted it from suggestion")
+            await says(pilot, "/rules", "17% of 12")
+
+    asyncio.run(scene())
+
+
+def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+            name = await here.suggested()
+            await says(pilot, "/suggestions", "could be granted: agent may call write_file at files")
+            await says(pilot, f"/accept {name} --set path=*", "! approver: not accepted: it may take more")
+            assert [each.name for each in app.trust.open_suggestions()] == [name]
+            setting = 'path=["reports/day-10.md","reports/day-11.md"]'
+            line = f"/accept {name} --set '{setting}' count=3 while_present=alice"
+            await says(pilot, line, "active")
+            (rule,) = here.book.rules
+            assert (rule.limits.count, rule.limits.while_present) == (3, ("alice",))
+            here.mood = "reject"
+            assert await here.write("reports/day-11.md") == "by approver"
+            assert await here.write("reports/day-12.md") == "no, bob"
+
+    asyncio.run(scene())
+
+
+def test_a_grant_instead_is_taken_back_with_the_command_that_was_told(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+            name = await here.suggested()
+            await says(pilot, "/suggestions", name)
+            await says(pilot, f"/accept {name} --grant", "granted: agent may call write_file")
+            arguments = {"path": "reports/day-20.md", "text": "x"}
+            assert (await here.agent.call("files", "write_file", arguments)).how == "direct"
+            await until(pilot, lambda: not app.trust.open_suggestions())
+            (granted,) = here.book.granted.values()
+            await typed(pilot, f"/revoke agent --grant {granted.grant}")
+            await until(pilot, lambda: not here.book.granted)
+            here.mood = "reject"
+            assert await here.write("reports/day-21.md") == "no, bob"
+
+    asyncio.run(scene())
+
+
+def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+            name = await here.suggested()
+            await says(pilot, "/suggestions", name)
+            await typed(pilot, f"/accept {name}")
+            await until(pilot, lambda: len(app.trust.rules()) == 1)
+            rule = app.trust.rules()[0].name
+            await pilot.press("escape", "7", "S")
+            await until(pilot, lambda: app.prompt.value == "/stop-rules")
+            await pilot.press("enter")
+            await until(pilot, lambda: "ALL RULES ARE STOPPED by alice" in shown(app.rules))
+            assert await here.write("reports/day-20.md") == "by bob"
+            await says(pilot, "/resume-rules", "all rules resumed")
+            here.mood = "leave"
+            assert await here.write("reports/day-21.md") == "by approver"
+            automatic = [*here.approver.ledger][-1].id
+            await says(pilot, f"/stop-rules --about {automatic} --reason odd", f"{rule} suspended")
+            await until(pilot, lambda: "suspended: alice complained: odd" in shown(app.rules))
+            await says(pilot, f"/lift {rule}", f"{rule} lifted")
+            assert await here.write("reports/day-22.md") == "by approver"
+            await says(pilot, "/stop-rules nothing", "! approver: not stopped: no rule is named nothing")
+            await says(pilot, "/lift nothing", "! approver: not lifted: no rule nothing is suspended")
+
+    asyncio.run(scene())
+
+
+def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+            name = await here.suggested()
+            await says(pilot, "/suggestions", name)
+            await says(pilot, f"/dismiss {name[:6]} --reason no", f"dismissed suggestion {name}")
+            await until(pilot, lambda: len(here.book.dismissed) == 1)
+            assert app.trust.open_suggestions() == []
+            await here.approver.space.close()
+            await until(pilot, lambda: "approver" not in app.space.roster)
+            await says(pilot, "/rules", "nobody here decides by rules: `moot approver` starts one")
+            await says(pilot, "/explain x", "! nobody here decides by rules")
+
+    asyncio.run(scene())
+
+
+def test_what_is_set_of_a_rule_is_an_argument_a_limit_or_a_field() -> None:
+    rule = {
+        "name": "x",
+        "decision": "approve",
+        "words": "wide",
+        "arguments": {"path": "*"},
+        "limits": {"count": 9},
+    }
+    assert narrowed(rule, ["path=[1]", "count=2", "hours=09:00-17:00", "range.size=[1, 2]"]) == {
+        "name": "x",
+        "decision": "approve",
+        "arguments": {"path": [1]},
+        "limits": {"count": 2},
+        "hours": "09:00-17:00",
+        "range": {"size": [1, 2]},
+    }
+    assert rule["arguments"] == {"path": "*"}
+    with pytest.raises(UsageError, match=r"write a field and what it shall be"):
+        narrowed(rule, ["path"])
+    with pytest.raises(UsageError, match=r"is no object"):
+        narrowed(rule, ["path.deep=1"])
+    with pytest.raises(UsageError, match=r"holds no rule"):
+        narrowed(None, [])
+
+
+def test_a_bar_is_as_long_as_its_share() -> None:
+    assert [bar(share, 4) for share in (0.0, 0.5, 1.0, 2.0)] == ["····", "██··", "████", "████"]
+    assert bar(0.03, 4) == "▏···"
