@@ -13,6 +13,7 @@ from typing import Final
 
 from bench import (
     calls,
+    console,
     decisions,
     endpoint_calls,
     events,
@@ -34,6 +35,7 @@ SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "events": ("XProtocol events, beside their bare cryptography", events.run),
     "trust": ("Progressive automation: what rules take over, and how often they are wrong", trust.run),
     "relay": ("The XProtocol relay, beside the verification alone", relay_events.main),
+    "console": ("The web console in Chromium: a click under load", console.main),
     "endpoint": ("Tool calls as XProtocol events, beside their bare cryptography", endpoint_calls.main),
 }
 GATEWAY: Final = "gateway"

@@ -38,7 +38,7 @@ def journal_of(up: Lifted, space: str) -> str:
 def test_the_readme_of_the_examples_lists_them_all() -> None:
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
     page = (EXAMPLES / "README.md").read_text("utf-8")
-    assert len(folders) == 5
+    assert len(folders) == 6
     assert all(f"| [{name}](" in page for name in folders)
 
 
@@ -71,6 +71,29 @@ async def test_delegated_fulfilment_plays_by_itself(tmp_path: Path) -> None:
         assert said.count("fulfilled, the human said so") == 1
         assert said.count("fulfilled, the rule says so") == 2
         assert "orchestrator had it done, worker said: 28 characters written for orchestrator" in said
+
+
+@on_loop
+async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
+    """Approvals, a suggestion, a rule that decides, an objection; what was rejected never passes."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    folder = tmp_path / "earning-trust"
+    shutil.copytree(EXAMPLES / "earning-trust", folder, ignore=shutil.ignore_patterns(".moot", "out"))
+    async with lifted(folder, environ=environment(PATH=path)) as up:
+        await up.stands("agent", "ended", restarts=0)
+        said = journal_of(up, "newsroom")
+        rules = (up.data / "trust" / "newsroom" / "rules.yaml").read_text("utf-8")
+    assert "private/diary.md: alice said no (inappropriate)" in said
+    assert "reports/day-10.md: alice had it done" in said
+    assert "That is not proof: up to" in said
+    # One in twenty is left to her as a check, so not all of them.
+    assert any(f"reports/day-{day}.md: approver had it done" in said for day in range(20, 25))
+    assert "the rule is suspended: alice complained: " in said
+    assert "reports/day-25.md: alice had it done" in said
+    assert "accepted_by: alice" in rules
+    written = {file.name for file in (folder / "out" / "reports").iterdir()}
+    assert written == {f"day-{day}.md" for day in range(10, 26)}
+    assert not (folder / "out" / "private").exists()
 
 
 @pytest.mark.requirement("MEW-3.10.3-4")

@@ -25,7 +25,9 @@ class Agent:
 
     async def write(self, path: str) -> None:
         try:
-            outcome = await self.space.call("files", "write_file", {"path": path, "text": "quiet\n"}, timeout=60)
+            outcome = await self.space.call(
+                "files", "write_file", {"path": path, "text": "quiet\n"}, timeout=60
+            )
             await self.space.chat(f"{path}: {outcome.by} had it done")
         except Rejected as no:
             await self.space.chat(f"{path}: {no.by} said no ({no.reason})")

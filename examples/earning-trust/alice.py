@@ -1,4 +1,4 @@
-"""A stand-in for a person: approves reports, accepts the rule that comes of it, and objects when it goes too far."""
+"""A stand-in for a person: approves reports, accepts the rule that comes of it, and objects to it later."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ class Alice:
 
     def __init__(self, space: JoinedSpace) -> None:
         self.space = space
-        self.has_rule = False
+        # The rule that decides for her; empty while none does.
+        self.rule = ""
 
     async def proposed(self, seen: SeenProposal) -> None:
         path = str(seen.params.get("arguments", {}).get("path"))
         if not path.startswith("reports/"):
             await self.space.reject(seen, "inappropriate")
             return
-        if self.has_rule:
+        if self.rule:
             await asyncio.sleep(PATIENCE_SECONDS)
         # Somebody else was quicker, if it is settled.
         with suppress(ProposalSettled):
             await self.space.fulfil(seen)
             if path == DELICATE:
-                await self.object(seen.id)
+                # It was left to her as a check; she will have no more of it.
+                await self.space.send("trust/stop", {"rule": self.rule, "reason": "these are mine"})
 
     async def suggested(self, envelope: Envelope) -> None:
-        if not self.has_rule:
+        if not self.rule:
             await self.space.chat(f"I read: {envelope.payload['words']}. {envelope.payload['evidence']}")
             await self.space.send("trust/accept", {"suggestion": envelope.payload["suggestion"]})
 
     async def ruled(self, envelope: Envelope) -> None:
         state = envelope.payload["state"]
-        self.has_rule = state in ("active", "lifted")
+        self.rule = envelope.payload["rule"]["name"] if state == "active" else ""
         await self.space.chat(f"the rule is {state}: {envelope.payload['why']}")
 
     async def done(self, envelope: Envelope) -> None:
         """What a rule did names it."""
         arguments = envelope.payload.get("params", {}).get("arguments", {})
         if (envelope.context or "").startswith("trust/rule/") and arguments.get("path") == DELICATE:
-            await self.object(envelope.correlation_id[0])
-
-    async def object(self, proposal: str) -> None:
-        rule = {} if not self.has_rule else {"reason": f"{DELICATE} should have been mine"}
-        await self.space.send("trust/stop", rule, about=proposal)
+            # About what was done, so the rule behind it is suspended.
+            reason = f"{DELICATE} should have been mine"
+            await self.space.send("trust/stop", {"reason": reason}, about=envelope.correlation_id[0])
 
 
 async def main() -> None:

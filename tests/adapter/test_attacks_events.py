@@ -293,3 +293,25 @@ def test_an_event_larger_than_the_limit_is_dropped_and_one_at_it_is_not(tmp_path
             assert (await here.alice.answer(padded)).payload["content"] == "first words"
 
     run(story())
+
+
+def test_clocks_that_differ_by_minutes_work_and_a_replay_in_that_window_does_not(tmp_path: Path) -> None:
+    """xp1: 300 s either way; the id is remembered for longer than any clock lets the event live."""
+
+    async def story() -> None:
+        notes = desk(tmp_path)
+        async with world(tmp_path, notes) as here:
+            now = time.time()
+            ahead = here.alice.event(KIND, ONE, now=now + 280, ttl=60)
+            behind = here.alice.event(KIND, ONE, now=now - 340, ttl=60)
+            for each in (ahead, behind):
+                here.adapter.inbound.receive(each.raw)
+                assert (await here.alice.answer(each)).payload["content"] == "first words"
+            until = behind.event.expires_at + 600
+            assert here.adapter.store.seen_ids.seen(behind.event.id, until)
+            for each in (ahead, behind):
+                here.adapter.inbound.receive(each.raw)
+            await still_works(here, notes, 2)
+            assert len(here.alice.heard) == 3
+
+    run(story())

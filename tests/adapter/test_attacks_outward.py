@@ -61,7 +61,7 @@ def test_no_spelling_of_a_private_address_is_ever_connected_to(tmp_path: Path) -
                     sources.append(one)
             loaded = read_settings(written(tmp_path, relay.url, sources), environ={})
             assert loaded.settings is not None
-            assert refused >= 6
+            assert refused >= 5
             async with Adapter(loaded.settings, environ={}) as adapter:
                 await adapter.outward.settled(30)
                 for each in adapter.outward.health():
@@ -71,7 +71,7 @@ def test_no_spelling_of_a_private_address_is_ever_connected_to(tmp_path: Path) -
             home.close()
         assert heard == []
 
-    run(story(), 90)
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def written(folder: Path, relay: str, sources: list[dict[str, Json]]) -> Path:

@@ -128,22 +128,28 @@ def test_rates_of_a_hundred_thousand_keys_are_those_of_the_last_ones() -> None:
     assert len(rates._moments) == 1_000
 
 
-def test_when_ids_have_no_room_left_events_are_refused_with_words_and_none_runs(tmp_path: Path) -> None:
-    """xp1, Replay: never forget a live id; a stranger who fills the memory stops calls, and doubles none."""
+def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_others(tmp_path: Path) -> None:
+    """xp1, Replay: never forget a live id. So those without rights get half, and callers the rest."""
 
     async def story() -> None:
         notes = desk(tmp_path)
-        async with world(tmp_path, notes, limits={"seen_events": 20}) as here:
-            eve = await here.somebody("eve")
-            first = await here.alice.ask(KIND, ONE)
-            assert first.code is None
-            for _ in range(25):
+        async with world(tmp_path, notes, limits={"seen_events": 40}) as here:
+            eve, carol = await here.somebody("eve"), await here.somebody("carol")
+            given = grant(
+                here.adapter.identity, carol.key, [READ], ends=int(time.time() + 60), now=time.time()
+            )
+            proven = {**ONE, "proofs": [orjson.loads(given.raw)]}
+            assert (await carol.ask(KIND, proven)).code is None
+            for _ in range(30):
                 await eve.send(eve.event(KIND, ONE))
             await until(lambda: here.adapter.measures.events["ENDPOINT_UNAVAILABLE"] > 0)
-            refused = await here.alice.ask(KIND, ONE)
-            assert refused.code == "ENDPOINT_UNAVAILABLE"
-            assert refused.payload["retry_after"] > 0
-            assert len(notes.requests()) == 1
+            assert len(here.adapter.store.seen_ids) == 20
+            assert (await eve.ask(KIND, ONE)).payload["retry_after"] == 60
+            assert (await carol.ask(KIND, proven)).code is None
+            codes = [(await here.alice.ask(KIND, ONE)).code for _ in range(22)]
+            # When all of it is full, everybody is refused with words, and nothing runs that could run twice.
+            assert codes == [None] * 19 + ["ENDPOINT_UNAVAILABLE"] * 3
+            assert len(notes.requests()) == 21
 
     run(story())
 

@@ -228,6 +228,20 @@ def test_a_proxy_alone_starts_what_ran_last(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_server_that_is_late_is_told_of_when_it_is_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        shop = desk(tmp_path)
+        slow = tmp_path / "slow.sh"
+        slow.write_text(f"#!/bin/sh\nsleep 13\nexec {sys.executable} {SERVER} {shop.folder}\n")
+        slow.chmod(0o755)
+        words = ["--mcp-command", str(slow), "--namespace", shop.namespace]
+        async with devserver(tmp_path, *words) as running:
+            await running.line(r"^… Wrapped MCP server: com\.acme\.desk is still starting$")
+            await running.line(r"^✓ Wrapped MCP server: com\.acme\.desk \(12 tools\)$")
+
+    run(story())
+
+
 def test_mistakes_say_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

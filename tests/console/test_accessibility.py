@@ -21,7 +21,8 @@ def issues(page: Page) -> list[str]:
     """Serious and critical findings; axe comes in past the policy, as only a debugger can."""
     if not AXE.exists():
         pytest.skip("axe-core is not installed: npm install in tools/node")
-    page.evaluate(AXE.read_text("utf-8"))
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text("utf-8"))
     found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
         f"{each['id']}: {node['html'][:200]} {json.dumps(node.get('any', [])[:1])[:300]}"
@@ -49,8 +50,8 @@ def busy(member: MemberAs) -> None:
     second.run(lambda space: space.reject(no.id, "unsafe"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+# Both schemes and both widths; colours do not depend on the width, nor the layout on colours.
+@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["wide", "phone"])
 def test_no_view_has_a_serious_issue(
     gateway: Running, page_as: PageAs, member: MemberAs, scheme: str, size: dict[str, int]
 ) -> None:

@@ -17,6 +17,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs, sign_in
 from tests.console.stage import Driven, Loop, Running
+from tests.console.test_reconnect import post
 
 
 def listed(page: Page, name: str) -> Locator:
@@ -88,6 +89,28 @@ def test_a_pause_that_runs_out_is_seen_to_end(page_as: PageAs, member: MemberAs)
     expect(detail(page).locator(".presence")).to_have_text("here")
     expect(listed(page, "agent").locator(".tag")).to_have_count(0)
     expect(detail(page).get_by_role("button", name="Pause…")).to_be_visible()
+
+
+def test_a_shorter_pause_and_ones_own_resume_change_nothing_on_the_page(
+    gateway: Running, page_as: PageAs, member: MemberAs
+) -> None:
+    """Rulings 0006 and 0017: the page says what the gateway holds to."""
+    human, second = member("human"), member("second")
+    page = page_as("human", "people", "second")
+    human.run(lambda space: space.pause("second", reason="for an hour", timeout_seconds=3600))
+    expect(detail(page)).to_contain_text("for an hour")
+    human.run(lambda space: space.pause("second", reason="for a moment", timeout_seconds=0.2))
+    post(gateway, "second", {"kind": "participant/resume", "to": ["second"], "payload": {}})
+    human.run(lambda space: space.chat("all of this was heard"))
+    page.evaluate("location.hash = '#/lab/chat'")
+    expect(page.locator(".chat-message")).to_contain_text("all of this was heard")
+    page.evaluate("location.hash = '#/lab/people/second'")
+    expect(detail(page).locator(".presence")).to_have_text("paused")
+    expect(detail(page)).to_contain_text("for an hour")
+    with pytest.raises(Paused):
+        second.run(lambda space: space.chat("may I?"))
+    human.run(lambda space: space.resume("second"))
+    expect(detail(page).locator(".presence")).to_have_text("here")
 
 
 def test_everybody_can_be_paused_and_resumed_at_once(page_as: PageAs, member: MemberAs) -> None:

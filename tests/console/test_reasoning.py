@@ -52,6 +52,25 @@ def test_thoughts_show_up_as_they_are_thought_and_a_conclusion_ends_them(
     assert thinking.result(5) == "concluded"
 
 
+@pytest.mark.requirement("MEW-3.5.5-6")
+def test_reasoning_whose_start_was_not_heard_is_shown_and_can_be_stopped(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """Said before the gateway's memory begins, or during a gap: any active sequence can be cancelled."""
+    agent, watcher = member("agent"), member("watcher")
+    cancels: list[Envelope] = []
+    watcher.run(lambda space: space.on("reasoning/cancel")(cancels.append))
+    page = page_as("human", "reasoning")
+    thought = {"message": "where was I?"}
+    agent.run(lambda space: space.send("reasoning/thought", thought, context="long-ago/start-1"))
+    sequence = page.locator(".sequence")
+    expect(sequence).to_contain_text("its start was not heard")
+    expect(sequence.locator(".thought")).to_contain_text("where was I?")
+    page.get_by_role("button", name="Stop agent").click()
+    expect(sequence.locator(".ending")).to_contain_text("by human")
+    assert cancels[0].context == "long-ago/start-1"
+
+
 @pytest.mark.requirement("MEW-3-19", "MEW-3.5.5-1", "MEW-3.5.5-2", "MEW-3.5.5-6")
 def test_the_stop_button_cancels_the_reasoning_of_another_member(page_as: PageAs, member: MemberAs) -> None:
     """MEW 3.5.5, D-31: a valid cancel, with the context of the start; the one who thinks stops."""

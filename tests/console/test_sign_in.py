@@ -46,7 +46,7 @@ def test_a_reload_forgets_the_token_unless_it_was_to_be_kept(gateway: Running, w
     expect(page.get_by_label("Token", exact=True)).to_be_visible()
     sign_in(page, "t-human", remember=True)
     page.reload()
-    expect(page.locator(".pill")).to_have_text("Live")
+    expect(page.locator(".top .pill")).to_have_text("Live")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token", exact=True)).to_be_visible()
     page.reload()
@@ -59,7 +59,7 @@ def test_one_goes_from_space_to_space_by_keyboard(page_as: PageAs, member: Membe
     page = page_as("human", "timeline")
     hermit = member("hermit", space="attic")
     page.keyboard.press("g")
-    page.keyboard.press("s")
+    page.keyboard.press("o")
     expect(page.get_by_role("menu", name="Spaces")).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -69,7 +69,7 @@ def test_one_goes_from_space_to_space_by_keyboard(page_as: PageAs, member: Membe
     page.evaluate("location.hash = '#/lab/timeline'")
     _is_in(page, "lab")
     expect(page.get_by_role("option").filter(has_text="quiet up here")).to_have_count(0)
-    expect(page.locator(".pill")).to_have_text("Live")
+    expect(page.locator(".top .pill")).to_have_text("Live")
 
 
 def _is_in(page: Page, space: str) -> None:

@@ -84,7 +84,7 @@ def test_hostile_data_and_names_of_streams_are_text(page_as: PageAs, member: Mem
     assert page.locator(".view-streams b, .view-streams script").count() == 0
 
 
-def test_binary_data_is_shown_by_size(page_as: PageAs, member: MemberAs) -> None:
+def test_binary_data_is_shown_by_size_and_its_first_bytes(page_as: PageAs, member: MemberAs) -> None:
     """Nothing of it is taken for text."""
     agent = member("agent")
     handle = opened(agent, content_type="application/octet-stream", description="a picture")
@@ -92,6 +92,7 @@ def test_binary_data_is_shown_by_size(page_as: PageAs, member: MemberAs) -> None
     expect(page.locator(".tail")).to_be_visible()
     write(agent, handle, b"\x89PNG\r\n\x1a\n" + bytes(3000))
     expect(page.locator(".tail-said")).to_have_text("1 frame, 2.9 KiB")
+    expect(page.locator(".tail")).to_contain_text("89 50 4e 47 0d 0a 1a 0a")
     expect(page.locator(".tail")).not_to_contain_text("⟨U+0089⟩")
 
 

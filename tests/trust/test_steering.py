@@ -37,6 +37,16 @@ def test_people_are_who_may_accept_rules_and_stay_so_while_they_are_away() -> No
     assert people_among([Shown("alice", False)], frozenset({"alice"}), me="approver") == frozenset()
 
 
+@on_loop
+async def test_a_person_who_comes_for_a_moment_is_known_as_one(tmp_path: Path) -> None:
+    """A command of the shell joins, decides and leaves before anything is learned from it."""
+    async with office(tmp_path, carol=["*"], dave=["chat"]) as here:
+        for name in ("carol", "dave"):
+            await (await here.party.join(name)).close()
+        await until(lambda: "carol" in here.book.people)
+        assert here.approver.learning().people == {"alice", "carol"}
+
+
 async def settled(here: Office) -> None:
     """Until the approver has learned from all that was decided, and once more."""
     await here.approver._suggest()

@@ -24,7 +24,7 @@ from moot.adapter.answering import Answering
 from moot.adapter.audit import Audit
 from moot.adapter.measures import Measures
 from moot.adapter.proven import check_proof_bytes
-from moot.adapter.rates import MinuteRates
+from moot.adapter.rates import LatestKeys, MinuteRates
 from moot.adapter.registry import Registry, Route
 from moot.adapter.settings import AdapterLimits
 from moot.adapter.sources import SourceFault
@@ -49,6 +49,9 @@ log = logging.getLogger(__name__)
 
 # Refusals that wait for a relay, beside the calls themselves; beyond it they are not told.
 REFUSALS_AT_ONCE: Final = 1_024
+# Of the room for ids, what those may fill who have no rights here: keys cost nothing, and an id lives a day.
+STRANGERS_SHARE: Final = 0.5
+_CROWDED_SECONDS: Final = 60.0
 # What a caller is told to wait when there is no room.
 _BUSY_SECONDS: Final = 1.0
 _STARTING_SECONDS: Final = 5.0
@@ -56,6 +59,9 @@ _STARTING_SECONDS: Final = 5.0
 
 class Settling(SeenIds, Protocol):
     """Seen ids that outlive the process."""
+
+    def __len__(self) -> int:
+        """How many are remembered now."""
 
     async def settled(self) -> None:
         """Wait until everything remembered so far is on disk; raises sqlite3.Error."""
@@ -129,6 +135,8 @@ class Inbound:
         self._refusals = Tasks("refusal")
         # Of requests that need them later on, until their task takes them.
         self._proofs: dict[str, Sequence[Json]] = {}
+        # Senders whose proofs opened something, the latest last.
+        self._proven = LatestKeys(limits.senders_counted)
         self._is_stopping = False
         self._revocations_full = False
         self._limit(limits)
@@ -321,11 +329,21 @@ class Inbound:
 
     def _too_fast(self, key: str, _size: int, now: float) -> float | None:
         wait = self._rates.wait(key, now)
+        if wait is None and self._crowded_by_strangers(key):
+            raise EndpointUnavailable(
+                "too many events of senders who have no rights here: none can be told from a replay",
+                retry_after=_CROWDED_SECONDS,
+            )
         if wait is None or self.access.is_revoked(key, now):
             return wait
         raise SenderTooFast(
             f"limits.requests_per_minute is {self._rates.per_minute} for one key", retry_after=round(wait, 3)
         )
+
+    def _crowded_by_strangers(self, key: str) -> bool:
+        """No id is forgotten while it lives: those who may do nothing here get a part of the room."""
+        is_crowded = len(self._seen_ids) >= self._limits.seen_events * STRANGERS_SHARE
+        return is_crowded and key not in self.access.access and key not in self._proven
 
     def _terms(self, kind: str) -> Terms | None:
         route = self._registry.route(kind)
@@ -354,6 +372,8 @@ class Inbound:
         )
         if proofs and (route is None or route.what == "subscribe"):
             self._proofs[event.id] = proofs
+        if proofs and capability is not None:
+            self._proven.add(event.sender)
         return standing
 
     def _is_expected(self, event: DirectedEvent) -> bool:

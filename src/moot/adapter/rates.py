@@ -36,3 +36,20 @@ class MinuteRates:
             return max(0.001, moments[0] + WINDOW_SECONDS - now)
         moments.append(now)
         return None
+
+
+class LatestKeys:
+    """So many keys, the latest; the one that was not seen for longest is forgotten first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._keys: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def add(self, key: str) -> None:
+        self._keys[key] = None
+        self._keys.move_to_end(key)
+        if len(self._keys) > self._most:
+            self._keys.popitem(last=False)

@@ -62,6 +62,12 @@ def add_commands(commands: Any) -> None:
         metavar="K",
         help="decisions that a suggestion rests on at least (default 10)",
     )
+    add(
+        "--check",
+        type=float,
+        metavar="SHARE",
+        help="of what a suggested rule covers, left to people anyway (default 0.05)",
+    )
     add("--no-suggestions", action="store_true", help="apply rules, suggest none")
     add("--call-seconds", type=float, default=300.0, metavar="N", help="longest call (default 300)")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default info)")
@@ -121,6 +127,12 @@ def _settings(chosen: argparse.Namespace) -> ApproverSettings:
         if chosen.approvals < 2:
             raise UsageError(f"--approvals {chosen.approvals}: one decision is no pattern; 2 at least")
         learning = replace(learning, approvals=chosen.approvals)
+    if chosen.check is not None:
+        if not 0 <= chosen.check < 1:
+            raise UsageError(
+                f"--check {chosen.check:g}: a share from 0 to 1, such as 0.05; 1 would be no rule"
+            )
+        learning = replace(learning, check=chosen.check)
     return ApproverSettings(
         shadow=chosen.shadow,
         budget=chosen.budget,

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +37,8 @@ opened and answered by another. Look inside with `moot store list .moot/devserve
 """
 
 DATA: Final = Path(".moot/devserver")
+# How often servers that are still starting are looked at.
+_LOOK_SECONDS: Final = 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -165,6 +167,8 @@ def _check_ours(data: Path) -> None:
 
 async def _served(chosen: argparse.Namespace, settings: DevSettings) -> None:
     """A DevServer until it is told to stop; over stdio, until its client goes."""
+    import asyncio
+
     from moot.adapter.devserver import DevServer
     from moot.adapter.event_log import EventLog
 
@@ -183,7 +187,11 @@ async def _served(chosen: argparse.Namespace, settings: DevSettings) -> None:
         for line in _banner(server):
             write(line)
         shown.begin(server.names)
-        await server.run()
+        telling = asyncio.create_task(_tell_of_late_ones(server, write))
+        try:
+            await server.run()
+        finally:
+            telling.cancel()
 
 
 async def _until_told(work: Coroutine[Any, Any, None]) -> None:
@@ -219,13 +227,7 @@ def _banner(server: DevServer) -> list[str]:
         f"✓ Adapter key: {adapter.key}",
         f"✓ Local relay: ws://{host}:{server.relay.port}",
     ]
-    for source in adapter.status()["sources"]:
-        words = f"{source['namespace']} ({_counted(source['tools'])})"
-        if source["state"] == "up":
-            lines.append(f"✓ Wrapped MCP server: {words}")
-        else:
-            why = source["trouble"] or "see the log"
-            lines.append(f"✗ Wrapped MCP server: {words} is {source['state']}: {why}")
+    lines += [_source_line(source) for source in adapter.status()["sources"]]
     pages = adapter.address.rpartition(":")[2]
     lines.append(f"✓ Schema catalog: http://{host}:{pages}/.well-known/xprotocol-endpoint")
     if server.client.listener.url is not None:
@@ -234,6 +236,29 @@ def _banner(server: DevServer) -> list[str]:
     if server.client.listener.url is not None:
         lines += ["Paste into Claude Code MCP config:", json.dumps(_client_config(server.settings)), ""]
     return lines
+
+
+def _source_line(source: dict[str, Any]) -> str:
+    name = source["namespace"]
+    if source["state"] == "up" and source["kinds"]:
+        return f"✓ Wrapped MCP server: {name} ({_counted(source['tools'])})"
+    if source["state"] in ("starting", "up"):
+        return f"… Wrapped MCP server: {name} is still starting"
+    return f"✗ Wrapped MCP server: {name} is {source['state']}: {source['trouble'] or 'see the log'}"
+
+
+async def _tell_of_late_ones(server: DevServer, write: Callable[[str], None]) -> None:
+    """Servers that take their time, such as one that npx has to fetch first."""
+    import asyncio
+
+    told = {source["name"]: _source_line(source) for source in server.adapter.status()["sources"]}
+    while any(not line.startswith("✓") for line in told.values()):
+        await asyncio.sleep(_LOOK_SECONDS)
+        for source in server.adapter.status()["sources"]:
+            line = _source_line(source)
+            if told.get(source["name"]) != line:
+                told[source["name"]] = line
+                write(line)
 
 
 def _counted(tools: int) -> str:

@@ -111,15 +111,18 @@ async def _asked(space: JoinedSpace, chosen: argparse.Namespace, tool: str) -> d
 
 
 async def _suggestions(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    from moot.tui.trust_lines import suggestion_lines
+    from moot.tui.trusting import Suggested
+
     found = (await _asked(space, chosen, "trust_suggestions"))["suggestions"]
     if not chosen.json:
         if not found:
             print("nothing is suggested")
         for each in found:
-            print(printable(f"{each['suggestion']}  {each['words']}"))
-            print(printable(f"    {each['evidence']}"))
-            if each.get("grant"):
-                print(printable(f"    could be granted: {each['grant']['words']}"))
+            shown = Suggested(each["suggestion"], each, chosen.approver, "")
+            print(printable(f"{shown.name}  {shown.words}"))
+            for line in suggestion_lines(shown):
+                print(printable(f"    {line}"))
     return found
 
 
@@ -135,7 +138,7 @@ async def _rules(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
         for each in found["rules"]:
             rule = each["rule"]
             left = "" if each["left"] is None else f", {each['left']} left"
-            print(printable(f"{rule['name']}  {each['state']}, {each['hits']} times{left}"))
+            print(printable(f"{rule['name']}  {each['state']}, decided {each['hits']} times{left}"))
             print(printable(f"    {each['words']}"))
             if each["why"]:
                 print(printable(f"    since {each['why']}"))

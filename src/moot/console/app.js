@@ -1,7 +1,7 @@
 // @ts-check
 /** Where the console starts: sign in, then the shell around one view at a time. */
 import { replace } from "./core/dom.js";
-import { here } from "./core/router.js";
+import { here, onArrival } from "./core/router.js";
 import { Session } from "./core/session.js";
 import { loadViews } from "./views/manifest.js";
 import { Shell } from "./views/shell.js";
@@ -49,8 +49,20 @@ function show() {
 }
 
 applyTheme();
-addEventListener("hashchange", () => {
-  if (session.doors.length > 0) show();
+let showing = false;
+onArrival(() => {
+  if (session.doors.length === 0) return;
+  // A view that goes elsewhere while it is being shown is finished first.
+  if (showing) {
+    queueMicrotask(show);
+    return;
+  }
+  showing = true;
+  try {
+    show();
+  } finally {
+    showing = false;
+  }
 });
 await loadViews();
 await session.restore();

@@ -252,8 +252,7 @@ class Caller:
         except BaseException:
             self._forget(waiting)
             raise
-        if waiting.request.id in self._waiting:
-            self._followings.add(waiting.request.id)
+        self._followings.add(waiting.request.id)
         return Following(self, waiting.request, contents)
 
     def _begin(

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import orjson
 import uvicorn
@@ -25,7 +26,7 @@ from moot.net.outbox import Outbox, Outgoing
 from moot.net.websocket import Connection, Handler, Refusal, Upgrade, server_protocol
 from moot.relay.messages import notice_message
 from moot.relay.relay import Client, Relay
-from moot.relay.settings import RelaySettings
+from moot.relay.settings import LOOPBACK, RelaySettings
 from moot.store.events import EventStore
 
 log = logging.getLogger(__name__)
@@ -228,6 +229,10 @@ class RelayServer:
     def _admit(self, upgrade: Upgrade) -> Refusal | Handler:
         if self._is_stopping:
             return Refusal(503, b'{"error":"the relay is stopping: come back later"}')
+        origin = upgrade.headers.get("origin")
+        if origin is not None and self.settings.is_local and not _is_local_origin(origin):
+            # Any page in a browser on this machine can reach it here (D-84); programs send no origin.
+            return Refusal(403, b'{"error":"this relay is for programs on this machine, not for web pages"}')
         if upgrade.path.partition("?")[0] not in self._paths:
             return Refusal(404, b'{"error":"the relay is at another path: /"}')
         return RelaySocket(self)
@@ -281,6 +286,14 @@ async def running_relay(settings: RelaySettings) -> AsyncIterator[RelayServer]:
     finally:
         listening.close()
         await store.close()
+
+
+def _is_local_origin(origin: str) -> bool:
+    """Of a page that was served by this machine itself."""
+    try:
+        return (urlsplit(origin).hostname or "") in LOOPBACK
+    except ValueError:
+        return False
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -24,7 +24,7 @@ DEFAULT_DOOR = DoorLimits(max_connections=10_000)
 DEFAULT_OUTBOX = OutboxLimits(bytes=4 << 20, messages=8_192, seconds=10.0)
 # Room for the words around the largest event.
 DEFAULT_SOCKETS = SocketLimits(message_bytes=MAX_EVENT_BYTES + 1_024)
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +72,17 @@ class RelaySettings:
     sockets: SocketLimits = DEFAULT_SOCKETS
     prune_seconds: float = 60.0
 
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody but this machine is meant to reach it: no proxy stands before it either."""
+        return self.host in LOOPBACK and not self.urls
+
     def addresses(self, port: int) -> tuple[str, ...]:
         """How this relay is known, for the proofs of its clients; raises UsageError when nobody has said."""
         if self.urls:
             return tuple(dict.fromkeys(relay_address(url) for url in self.urls))
-        if self.host in _LOOPBACK:
-            return tuple(f"ws://{'[::1]' if name == '::1' else name}:{port}" for name in _LOOPBACK)
+        if self.host in LOOPBACK:
+            return tuple(f"ws://{'[::1]' if name == '::1' else name}:{port}" for name in LOOPBACK)
         if self.host in ("0.0.0.0", "::", ""):  # noqa: S104  # compared, not bound
             raise UsageError(
                 f"a relay on {self.host or 'any address'} must know how clients reach it: give its address, "

@@ -32,6 +32,9 @@ _IDS_AT_ONCE: Final = 500
 # small; and nobody waits for longer than this on top of the commit itself.
 _GATHER_ROWS: Final = 256
 _GATHER_SECONDS: Final = 0.025
+# Where several share a commit, the next one waits this long for more: many talk, and each waits for a disk
+# anyway. Somebody who talks alone is not made to wait.
+_REST_SECONDS: Final = 0.004
 # After a fault of the disk, before what must not be lost is tried again.
 _RETRY_SECONDS: Final = 0.5
 _REMEMBER: Final = "INSERT OR REPLACE INTO seen VALUES (?, ?)"
@@ -101,6 +104,8 @@ class EventWriter:
         self._closing = False
         self._gathered = 0
         self._gather_until = 0.0
+        # Until then the next commit gathers.
+        self._rest_until = 0.0
         self._idle = asyncio.Event()
         self._idle.set()
         # Daemon: a disk that hangs must not keep the process from ending.
@@ -145,8 +150,12 @@ class EventWriter:
         self._scheduled = True
         self._idle.clear()
         self._gathered = 0
-        self._gather_until = self._loop.time() + _GATHER_SECONDS
-        self._loop.call_soon(self._gather)
+        now = self._loop.time()
+        self._gather_until = now + _GATHER_SECONDS
+        if now < self._rest_until:
+            self._loop.call_at(self._rest_until, self._gather)
+        else:
+            self._loop.call_soon(self._gather)
 
     def _gather(self) -> None:
         """Commit now, unless every turn of the loop brings more: in a flood larger commits cost less."""
@@ -166,6 +175,8 @@ class EventWriter:
         self, group: _Group, outcomes: Sequence[Outcome], results: list[Any], fault: sqlite3.Error | None
     ) -> None:
         self._current = None
+        if len(group.rows) + len(group.seen) > 1:
+            self._rest_until = self._loop.time() + _REST_SECONDS
         if fault is not None and group.seen:
             self._next.seen[:0] = group.seen
         if self._next and fault is None:

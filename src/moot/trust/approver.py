@@ -31,6 +31,7 @@ import msgspec
 
 from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled
 from moot.participant.outcome import Gap
+from moot.participant.roster import PresenceEvent
 from moot.participant.space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -115,6 +116,7 @@ class Approver:
         self.standing = Standing(self)
         self.steering = Steering(self, clock)
         book.look_at(book.unseen(), clock())
+        space.roster.on_change(self._look_round)
 
     async def run(self) -> None:
         """Until the space ends, or cancelled."""
@@ -312,9 +314,13 @@ class Approver:
         settings = self.settings.learning
         if settings.people is not None:
             return settings
+        self._look_round()
+        return replace(settings, people=self.book.people)
+
+    def _look_round(self, _: PresenceEvent | None = None) -> None:
+        """Who is a person; at every change, since some come for a moment only: a command of the shell."""
         members = self.space.roster.values()
         self.book.people = people_among(members, self.book.people, me=self.space.name)
-        return replace(settings, people=self.book.people)
 
     async def _learn(self) -> None:
         while self.settings.suggests:

@@ -47,6 +47,31 @@ export function address(space, view, ...rest) {
   return `#/${[space, view, ...rest].map(encodeURIComponent).join("/")}`;
 }
 
+/** What shows the address; app.js says so. @type {() => void} */
+let arrived = () => {};
+
+/** @param {() => void} show */
+export function onArrival(show) {
+  arrived = show;
+  addEventListener("hashchange", show);
+  document.addEventListener("click", (event) => {
+    const link = event.target instanceof Element ? event.target.closest('a[href^="#/"]') : null;
+    if (!link || event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    navigate(/** @type {string} */ (link.getAttribute("href")));
+  });
+}
+
+/**
+ * Go to an address of ours. At once: a browser tells of a new hash in a task of its own, by when it has drawn a frame of
+ * the old view. @param {string} to
+ */
+export function navigate(to) {
+  if (location.hash === to) return;
+  history.pushState(null, "", to);
+  arrived();
+}
+
 /** @param {string} step */
 function decoded(step) {
   try {

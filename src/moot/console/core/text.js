@@ -54,9 +54,10 @@ export function nameOf(text, options = {}) {
 
 /** One of eight colours, the same for a name everywhere. @param {string} name */
 export function hue(name) {
-  let sum = 0;
-  for (let index = 0; index < Math.min(name.length, 64); index += 1) sum = (sum * 31 + name.charCodeAt(index)) >>> 0;
-  // Knuth's multiplier: names of one or two letters' difference are to look different, and its high bits mix all of them.
+  // With this start the names of the demos and of the tutorial have different ones.
+  let sum = 69;
+  for (let index = 0; index < Math.min(name.length, 64); index += 1) sum = (Math.imul(sum, 16_777_619) + name.charCodeAt(index)) >>> 0;
+  // Knuth's multiplier, for its high bits: names that differ in a letter are to look different.
   return Math.imul(sum, 2_654_435_761) >>> 29;
 }
 

@@ -178,9 +178,13 @@ export class ChatMessages {
         chat.cancelled && el("span", { class: "tag" }, "needs no attention", chat.cancelled.reason && `: ${oneLine(chat.cancelled.reason, 60)}`),
         chat.acknowledged.length > 0 && el("span", { class: "tag", data: { tone: "good" }, title: chat.acknowledged.slice(0, 20).map((each) => `${oneLine(each.by, 40)}: ${oneLine(each.status, 20)}`).join("\n") }, icon("check", 13), `seen by ${chat.acknowledged.length}`),
         waits && button("Acknowledge", () => this._queue.acknowledge(chat), { class: "quiet small" }),
-        mine && !chat.cancelled && button("No attention needed", () => this._queue.cancel(chat), { class: "quiet small on-hover" }),
-        button("Reply", () => this._reply(chat), { class: "quiet small on-hover" }),
-        el("a", { class: "button quiet small on-hover", href: this.context.link("timeline", chat.id) }, "In the timeline"),
+      ),
+      el(
+        "div",
+        { class: "chat-tools" },
+        mine && !chat.cancelled && button("No attention needed", () => this._queue.cancel(chat), { class: "quiet small" }),
+        button("Reply", () => this._reply(chat), { class: "quiet small" }),
+        el("a", { class: "button quiet small", href: this.context.link("timeline", chat.id) }, "In the timeline"),
       ),
     );
   }

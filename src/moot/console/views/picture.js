@@ -58,7 +58,10 @@ class Picture {
     const operations = this._latest();
     const id = this._id || (operations.find((row) => row.kind.startsWith("mcp/proposal")) ?? operations[0])?.id || "";
     const focused = this._path.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement)?.dataset.id : "";
+    const open = this._talk.querySelector("details")?.open ?? false;
     replace(this._talk, talkingCircle(this.context));
+    const table = this._talk.querySelector("details");
+    if (table) table.open = open;
     replace(this._path, operationPath(id, this.context) ?? el("div", { class: "empty" }, icon("picture", 28), el("strong", {}, "No operation yet"), el("span", {}, "The way from a proposal to its result is drawn here.")));
     if (focused) this._path.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
     const key = `${id} ${operations.map((row) => row.id).join()}`;

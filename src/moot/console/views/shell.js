@@ -2,7 +2,7 @@
 /** The frame around every view: where one is, whether the line stands, and how to get elsewhere. */
 import { el, replace } from "../core/dom.js";
 import { Keys } from "../core/keys.js";
-import { address, here, registeredViews, viewOf } from "../core/router.js";
+import { address, here, navigate, registeredViews, viewOf } from "../core/router.js";
 import { oneLine } from "../core/text.js";
 import { Notices } from "./notices.js";
 import { ConnectionLine } from "./connection-line.js";
@@ -22,7 +22,7 @@ export class Shell {
     /** @type {{view: string, space: string, mounted: import("../core/router.js").Mounted} | null} */
     this._shown = null;
     this._line = new ConnectionLine(session);
-    this._spaces = new SpaceMenu(session, (space) => (location.hash = address(space, here().view || this._home())));
+    this._spaces = new SpaceMenu(session, (space) => navigate(address(space, here().view || this._home())));
     this._nav = el("nav", { class: "nav", "aria-label": "Views" });
     this._outlet = el("main", { class: "outlet", id: "view", tabindex: "-1" });
     this._themeButton = el("button", { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } }, icon("theme"), el("span", { class: "sr" }));
@@ -104,6 +104,8 @@ export class Shell {
     this._outlet.setAttribute("aria-label", view.title);
     const mounted = view.mount(outlet, this._context(place)) ?? {};
     this._shown = { view: view.id, space: place.name, mounted };
+    // On a phone not all fit: where one is stays in sight.
+    this._links.get(view.id)?.link.scrollIntoView({ block: "nearest", inline: "nearest" });
     // A view that was chosen is where the keyboard and a screen reader go on.
     if (moved && !outlet.contains(document.activeElement)) this._outlet.focus({ preventScroll: true });
   }
@@ -118,7 +120,7 @@ export class Shell {
       say: place.voice.say.bind(place.voice),
       call: place.voice.call.bind(place.voice),
       keys: this.keys,
-      go: (view, ...rest) => (location.hash = address(place.name, view, ...rest)),
+      go: (view, ...rest) => navigate(address(place.name, view, ...rest)),
       link: (view, ...rest) => address(place.name, view, ...rest),
       notify: (words, tone) => this.notices.show(words, tone),
       announce: (words) => this.notices.speak(words),
@@ -156,7 +158,7 @@ export class Shell {
   _shortcuts() {
     /** @type {Record<string, [string, () => void]>} */
     const views = {};
-    for (const view of registeredViews()) views[`g ${view.key}`] = [`Go to ${view.title}`, () => this.session.current && (location.hash = address(this.session.current.name, view.id))];
+    for (const view of registeredViews()) views[`g ${view.key}`] = [`Go to ${view.title}`, () => this.session.current && navigate(address(this.session.current.name, view.id))];
     this.keys.add("Everywhere", {
       "?": ["Show these keys", () => helpDialog(this.keys)],
       ...views,

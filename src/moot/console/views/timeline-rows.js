@@ -1,6 +1,6 @@
 // @ts-check
 /** How one line of the timeline looks. */
-import { el } from "../core/dom.js";
+import { el, replace } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { longTime, shortTime } from "../core/time.js";
 import { icon } from "./icons.js";
@@ -36,25 +36,68 @@ export function kindTag(row) {
   return el("span", { class: "kind", data: { family: bad ? "bad" : family }, title: oneLine(row.kind, 80) }, bad ? "failed" : word);
 }
 
-/** @param {HTMLElement} element @param {import("../core/envelopes.js").Row} row @param {boolean} inGroup @param {string} me */
-export function drawRow(element, row, inGroup, me) {
+/**
+ * What stands in a line, so that another message can be put into it: at a thousand a second, making and styling new
+ * elements would take most of the time.
+ * @typedef {{when: HTMLElement, time: Text, who: HTMLElement, names: string, what: HTMLElement, tag: HTMLElement, operation: HTMLElement, words: HTMLElement}} Parts
+ */
+/** @type {WeakMap<HTMLElement, Parts>} */
+const drawn = new WeakMap();
+
+/** @param {HTMLElement} element @returns {Parts} */
+function partsOf(element) {
+  const known = drawn.get(element);
+  if (known) return known;
+  const time = document.createTextNode("");
+  const parts = {
+    time, names: "\n", when: el("time", { class: "when" }, time), who: el("span", { class: "who" }), tag: el("span", { class: "kind" }),
+    what: el("span", { class: "what" }), operation: el("bdi", { class: "operation" }), words: el("bdi", { class: "words" }),
+  };
+  parts.what.append(parts.tag, parts.operation);
+  element.replaceChildren(parts.when, parts.who, parts.what, parts.words);
+  drawn.set(element, parts);
+  return parts;
+}
+
+/** @param {HTMLElement} element @param {string} name @param {string | null} value */
+function set(element, name, value) {
+  if (element.getAttribute(name) === value) return;
+  if (value === null) element.removeAttribute(name);
+  else element.setAttribute(name, value);
+}
+
+/** @param {HTMLElement | Text} node @param {string} words */
+function say(node, words) {
+  if (node.textContent !== words) node.textContent = words;
+}
+
+/** A line that may hold another message so far. @param {HTMLElement} element @param {import("../core/envelopes.js").Row} row @param {boolean} inGroup @param {string} me @param {string} [more] classes */
+export function drawRow(element, row, inGroup, me, more = "") {
   if (row.type === "gap") {
-    element.classList.add("gap-row");
-    element.append(icon("gap", 16), el("strong", {}, "A gap"), el("span", { class: "words" }, oneLine(row.words, 200)), el("time", { datetime: longTime(row.at) }, `since ${shortTime(row.at)}`));
+    drawn.delete(element);
+    set(element, "class", "vl-row gap-row");
+    replace(element, icon("gap", 16), el("strong", {}, "A gap"), el("span", { class: "words" }, oneLine(row.words, 200)), el("time", { datetime: longTime(row.at) }, `since ${shortTime(row.at)}`));
     return;
   }
-  element.classList.add("tl-row");
-  if (inGroup) element.classList.add("in-group");
-  if (row.bad) element.classList.add("bad");
-  if (row.from === "system:gateway" || row.from === "gateway") element.classList.add("from-gateway");
-  if (row.context) element.dataset.deep = String(Math.min(4, row.context.split("/").length));
-  else delete element.dataset.deep;
-  element.append(
-    el("time", { datetime: longTime(row.at), class: "when" }, shortTime(row.at)),
-    el("span", { class: "who" }, nameOf(row.from === "system:gateway" ? "gateway" : row.from), row.to.length > 0 && [el("span", { class: "arrow", "aria-label": "to" , role: "img" }, "→"), row.to.length === 1 ? nameOf(row.to[0], { class: row.to[0] === me ? "me" : "" }) : el("span", { class: "many" }, `${row.to.length} members`)]),
-    el("span", { class: "what" }, kindTag(row), row.operation && el("bdi", { class: "operation" }, oneLine(row.operation, 80))),
-    el("bdi", { class: "words" }, oneLine(row.words, 200)),
-  );
+  const parts = partsOf(element);
+  const fromGateway = row.from === "system:gateway" || row.from === "gateway";
+  set(element, "class", ["vl-row", "tl-row", inGroup && "in-group", row.bad && "bad", fromGateway && "from-gateway", more].filter(Boolean).join(" "));
+  set(element, "data-deep", row.context ? String(Math.min(4, row.context.split("/").length)) : null);
+  set(parts.when, "datetime", longTime(row.at));
+  say(parts.time, shortTime(row.at));
+  const names = `${row.from}\n${row.to.length > 1 ? row.to.length : (row.to[0] ?? "")}\n${row.to.length} ${me}`;
+  if (parts.names !== names) {
+    parts.names = names;
+    replace(parts.who, nameOf(fromGateway ? "gateway" : row.from), row.to.length > 0 && [el("span", { class: "arrow", "aria-label": "to", role: "img" }, "→"), row.to.length === 1 ? nameOf(row.to[0], { class: row.to[0] === me ? "me" : "" }) : el("span", { class: "many" }, `${row.to.length} members`)]);
+  }
+  const { family, word } = familyOf(row.kind);
+  const failed = row.bad && family === "response";
+  set(parts.tag, "data-family", failed ? "bad" : family);
+  set(parts.tag, "title", oneLine(row.kind, 80));
+  say(parts.tag, failed ? "failed" : word);
+  parts.operation.hidden = row.operation === "";
+  say(parts.operation, oneLine(row.operation, 80));
+  say(parts.words, oneLine(row.words, 200));
 }
 
 /**
@@ -62,9 +105,10 @@ export function drawRow(element, row, inGroup, me) {
  * @param {HTMLElement} element @param {import("../core/envelopes.js").Row} row @param {number} count @param {boolean} folded @param {string} me
  */
 export function drawHead(element, row, count, folded, me) {
-  drawRow(element, row, false, me);
-  element.classList.add("group-head");
-  element.classList.toggle("folded", folded);
+  drawn.delete(element);
+  drawRow(element, row, false, me, folded ? "group-head folded" : "group-head");
   element.querySelector(".when")?.prepend(el("span", { class: "fold-mark", title: folded ? "Unfold (→)" : "Fold (←)" }, icon("right", 12)));
   element.querySelector(".what")?.append(el("span", { class: "group-count", "aria-label": `${count} messages${folded ? ", folded" : ""}`, role: "img" }, String(count)));
+  // What was added to it is no part of another line.
+  drawn.delete(element);
 }

@@ -17,7 +17,7 @@ const MOST_PIXELS = 16_000_000;
  * @property {() => number} length
  * @property {(index: number) => any} at an item
  * @property {(item: any) => number} stamp another number when it looks different
- * @property {(element: HTMLElement, item: any, index: number) => void} draw into an empty element
+ * @property {(element: HTMLElement, item: any, index: number) => void} draw into an element that may hold another item; its class begins with "vl-row"
  * @property {(index: number, event: Event) => void} chosen by a click or Enter
  * @property {(index: number, open: boolean) => void} folded by an arrow to the right or left
  */
@@ -155,8 +155,6 @@ export class VirtualList {
       this._inner.append(element);
     }
     element.hidden = false;
-    element.replaceChildren();
-    element.className = "vl-row";
     element.id = `${this._prefix}-${index}`;
     element.dataset.index = String(index);
     element.style.transform = `translateY(${index * this.rowHeight}px)`;

@@ -1,0 +1,63 @@
+"""What the page on rules types is typed beside a `moot up`, and answered as it shows; its keys are all there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from moot.trust import rule_text
+from moot.trust.rule_text import read_rules, write_rules
+from tests.cli.test_page import pattern_of
+from tests.test_docs import blocks_of, text_of
+from tests.up.lifted import PATIENCE, environment, lifted, written
+
+PAGE = "docs/how-to/let-rules-decide.md"
+TOPIC = "docs/topics/progressive-automation.md"
+
+
+# Three dozen commands, half a second of computing each on a machine that has other things to do.
+LONG = 3 * PATIENCE
+
+
+def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: Path) -> None:
+    asyncio.run(asyncio.wait_for(follow(tmp_path), LONG))
+
+
+async def follow(tmp_path: Path) -> None:
+    blocks = list(blocks_of(text_of(PAGE)))
+    written(tmp_path, next(block.code for block in blocks if block.info == "yaml"))
+    typed = [(block, blocks[at + 1]) for at, block in enumerate(blocks) if block.info == "sh"]
+    script = "printf '\\0'\n".join(f"{block.code}\n" for block, _ in typed)
+    path = f"{Path(sys.executable).parent}:{environment()['PATH']}"
+    async with lifted(tmp_path, environ=environment(PATH=path)) as up:
+        await up.stands("files", "running", joined=True)
+        await up.stands("approver", "running", joined=True)
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-euo", "pipefail", "-c", script,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment(PATH=path),
+        )  # fmt: skip
+        output, errors = await process.communicate()
+    assert (process.returncode, errors.decode()) == (0, "")
+    for (block, following), came in zip(typed, output.decode().split("\0"), strict=True):
+        assert following.info == "", f"{PAGE}:{block.line}: what does it answer?"
+        assert re.fullmatch(pattern_of(following.code), came.strip()), f"{PAGE}:{block.line}: {came}"
+    assert len(typed) >= 10
+
+
+def test_every_key_of_a_rule_is_explained_and_the_example_is_one() -> None:
+    text = text_of(TOPIC).partition("## The file of rules")[2].partition("\n## ")[0]
+    explained = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
+    keys = {*rule_text._RULE_KEYS} - {"limits", "origin"}
+    keys |= {f"limits.{key}" for key in rule_text._LIMIT_KEYS}
+    keys |= {f"origin.{key}" for key in rule_text._ORIGIN_KEYS}
+    assert explained == keys
+    (example,) = (block.code for block in blocks_of(text) if block.info == "yaml")
+    rules = read_rules(example)
+    assert len(rules) == 3
+    assert read_rules(write_rules(rules)) == rules
