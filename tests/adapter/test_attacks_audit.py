@@ -60,6 +60,7 @@ SECRETS = ("pear-tree-token-5512", "cellar-password-8840")
 WORDS = ("persimmon", "quillwort", "ratatouille", "marginalia")
 
 
+@pytest.mark.requirement("XP-8.6-4")
 def test_neither_words_nor_secrets_stand_in_any_file_or_line_beside_the_server_s_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

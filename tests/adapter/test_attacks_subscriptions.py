@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from moot.xprotocol.grants import grant
@@ -34,8 +35,8 @@ def test_followers_of_what_is_no_longer_exposed_hear_nothing_more(tmp_path: Path
     run(story())
 
 
-def test_followers_of_a_resource_that_asks_for_another_right_hear_nothing_more(tmp_path: Path) -> None:
-    """The right is the one that the contract asks for now, not the one it asked for then."""
+def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(tmp_path: Path) -> None:
+    """A right from the configuration, and one that came as a proof with an end."""
 
     async def story() -> None:
         notes = desk(tmp_path)
@@ -55,6 +56,29 @@ def test_followers_of_a_resource_that_asks_for_another_right_hear_nothing_more(t
             notes.note("one", "after the end")
             await until(lambda: len(here.adapter.subscriptions) == 0)
             assert len(bob.heard) == heard
+
+    run(story())
+
+
+def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_have_less(tmp_path: Path) -> None:
+    """The right that counts is the one that the contract asks for now, not the one it asked for then."""
+
+    async def story() -> None:
+        notes = desk(tmp_path)
+        async with world(tmp_path, notes) as here:
+            bob = await here.somebody("bob")
+            here.document["access"][bob.key] = [READ]
+            await here.adapter.reload(here.settings())
+            for who in (here.alice, bob):
+                assert (await who.ask(SUBSCRIBE, ONE)).code is None
+            route = here.adapter.registry.route(SUBSCRIBE)
+            assert route is not None
+            stricter = replace(route, terms=replace(route.terms, capability=f"{NAMESPACE}.admin"))
+            here.adapter.subscriptions.published("desk", lambda _kind: stricter)
+            # Alice has everything there, Bob has not.
+            assert len(here.adapter.subscriptions) == 1
+            here.adapter.subscriptions.published("desk", lambda _kind: None)
+            assert len(here.adapter.subscriptions) == 0
 
     run(story())
 

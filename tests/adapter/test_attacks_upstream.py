@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import resource
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moot.adapter.sources import MAX_LISTED
 from moot.protocol.operation import Json
 from tests.adapter.servers.liar import MARK, SHAPES
-from tests.adapter.worlds import NAMESPACE, World, desk, named, run, tool, until, world
+from tests.adapter.worlds import NAMESPACE, desk, named, run, tool, until, world
+from tests.xprotocol.people import ALICE
 
 LIAR = Path(__file__).parent / "servers" / "liar.py"
 SPACE = "com.acme.liar"
@@ -45,8 +46,6 @@ def called(folder: Path) -> list[str]:
 
 def beside(folder: Path, *desks: Any, **more: Json) -> dict[str, Json]:
     """Sections for a world in which the liar stands beside honest desks, and Alice may call all."""
-    from tests.xprotocol.people import ALICE
-
     return {
         "mcp_sources": [*(each.source for each in desks), liar(folder, **more)],
         "access": {ALICE.key.text: [f"{SPACE}.*", *(f"{each.namespace}.*" for each in desks)]},
@@ -215,25 +214,46 @@ def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-def test_a_list_of_a_hundred_thousand_tools_is_bounded(tmp_path: Path) -> None:
-    """Some 12 MB in one line: the adapter takes what it takes, and others are answered soon."""
+def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> None:
+    """Each takes milliseconds to translate, and everybody fetches all of them."""
 
     async def story() -> None:
         notes = desk(tmp_path)
         async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
-            many = [{"name": f"get_{n}", "inputSchema": {"type": "object"}} for n in range(100_000)]
+            honest = len(here.adapter.registry.contracts())
+            many = [{"name": f"get_{n}", "inputSchema": {"type": "object"}} for n in range(30_000)]
             (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": many}))
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             refreshing = asyncio.create_task(here.alice.ask("xp.schema.refresh", {"source": "liar"}))
             await asyncio.sleep(0.05)
             assert (await here.alice.ask(KIND, ONE)).code is None
-            await refreshing
+            assert (await refreshing).code is None
             assert (await here.alice.ask(KIND, ONE)).code is None
-            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 << 10
-            assert_bounded(here)
+            assert len(here.adapter.registry.contracts()) <= honest + MAX_LISTED
 
     run(story())
 
 
-def assert_bounded(here: World) -> None:
-    assert len(here.adapter.registry.contracts()) <= 20_000
+def test_a_server_that_lists_ever_new_tools_fills_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kind is remembered for good (D-71): beyond a number of them, the last list that was taken stays."""
+    monkeypatch.setattr("moot.adapter.registry.KINDS_KEPT", 60)
+
+    async def story() -> None:
+        notes = desk(tmp_path)
+        async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
+            for turn in range(5):
+                listed = [tool(f"get_{turn}_{n}") for n in range(20)]
+                (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": listed}))
+                assert (await here.alice.ask("xp.schema.refresh", {"source": "liar"})).code is None
+            kinds = {each.kind for each in here.adapter.registry.contracts()}
+            assert f"{SPACE}.get_0_0" in kinds
+            assert f"{SPACE}.get_4_0" not in kinds
+            assert "tool_allowlist" in here.adapter.wrapping.refresher.troubles["liar"]
+            saved = json.loads((tmp_path / "keys" / "adapter.data" / "versions.json").read_text())
+            assert sum(kind.startswith(f"{SPACE}.") for kind in saved["entries"]) <= 60
+            # Others are not held up by it.
+            notes.list_tools([tool("read_note", schema=named("name")), tool("read_more")])
+            await until(lambda: here.adapter.registry.route(f"{NAMESPACE}.read_more") is not None)
+
+    run(story())

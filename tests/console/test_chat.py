@@ -83,3 +83,40 @@ def test_a_reply_names_what_it_answers_and_goes_to_whom_it_is_for(page_as: PageA
     expect(reply).to_contain_text("to agent")
     heard = agent.run(lambda space: [each for each in space.chats.waiting() if each.payload["text"] == "yes"])
     assert (heard[0].correlation_id, heard[0].to) == ([asked.id], ["agent"])
+
+
+def test_a_long_chat_is_a_window_that_follows_the_end_or_stays_where_one_reads(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """However much was said, a page of it is drawn; an old one is found, and what comes does not move it."""
+    page = page_as("human", "chat")
+    agent = member("agent")
+
+    async def chat_often(space: JoinedSpace) -> list[Sent]:
+        return [await space.chat(f"message {number}") for number in range(300)]
+
+    sent = agent.run(chat_often)
+    messages = page.locator(".chat-message")
+    expect(messages.last).to_contain_text("message 299")
+    expect(messages.last).to_be_in_viewport()
+    expect(messages).to_have_count(30)
+    page.evaluate(f"location.hash = '#/lab/chat/{sent[7].id}'")
+    old = messages.filter(has_text="message 7").first
+    expect(old).to_be_in_viewport()
+    assert messages.count() <= 60
+    before = old.bounding_box()
+    agent.run(lambda space: space.chat("something new"))
+    expect(page.get_by_role("button", name="newer ↓")).to_contain_text("new")
+    page.get_by_role("button", name="Acknowledge what agent said: message 7").click()
+    expect(messages.filter(has_text="message 7").first).to_contain_text("seen by 1")
+    assert before is not None
+    after = old.bounding_box()
+    assert after is not None
+    assert abs(after["y"] - before["y"]) < 2
+    page.get_by_role("button", name="newer ↓").click()
+    expect(messages.last).to_contain_text("something new")
+    expect(messages.last).to_be_in_viewport()
+    page.locator(".chat-list").evaluate("(list) => list.scrollTo(0, 0)")
+    page.get_by_role("button", name="Show earlier").click()
+    expect(messages).to_have_count(60)
+    expect(messages.first).to_contain_text("message 241")

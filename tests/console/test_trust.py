@@ -96,6 +96,14 @@ def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, offic
     expect(why).to_contain_text("That was automatic, by rule write_file-agent-")
     expect(why).to_contain_text("human accepted it from suggestion s-")
     page.keyboard.press("Escape")
+    # The timeline and the desk lead here.
+    automatic = office.approver.ledger
+    newest = list(automatic)[-1].id
+    page.goto(page.url.replace("/trust", f"/timeline/{newest}"))
+    page.get_by_role("button", name="Why?").click()
+    expect(dialog(page, "Why?")).to_contain_text("That was automatic, by rule write_file-agent-")
+    page.goto(page.url.partition("/trust")[0] + f"/desk/{newest}")
+    expect(page.locator(".story")).to_contain_text("approver approved it by rule write_file-agent-")
     # Whoever comes late is told by the approver's tools.
     late = page_as("second", "trust")
     expect(rule(late).locator(".rule-hits")).to_have_text("3decisions")

@@ -43,8 +43,11 @@ def test_a_relay_with_a_public_address_serves_every_page(tmp_path: Path) -> None
     """What it tells is public or sealed, and whoever may know its address may ask it."""
 
     async def story() -> None:
-        async with relay_in(tmp_path, urls=("wss://relay.example",)) as relay:
-            async with talking(relay.url, additional_headers={"Origin": "https://app.example"}):
-                pass
+        page = {"Origin": "https://app.example"}
+        async with (
+            relay_in(tmp_path, urls=("wss://relay.example",)) as relay,
+            talking(relay.url, additional_headers=page),
+        ):
+            pass
 
     run(story())

@@ -1,4 +1,4 @@
-"""What the page on rules types is typed beside a `moot up`, and answered as it shows; its keys are all there."""
+"""What the page on rules types is typed beside a `moot up` and answered as it shows; all keys are there."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def test_a_person_who_comes_for_a_moment_is_known_as_one(tmp_path: Path) -
         for name in ("carol", "dave"):
             await (await here.party.join(name)).close()
         await until(lambda: "carol" in here.book.people)
-        assert here.approver.learning().people == {"alice", "carol"}
+        assert here.approver.learning().people == frozenset({"alice", "carol"})
 
 
 async def settled(here: Office) -> None:

@@ -158,9 +158,12 @@ class ResourceSubscriptions:
                     self._unfollow(place, sender)
                 continue
             capability = route.terms.capability or ""
-            for sender, follower in followed.followers.items():
+            others = [each for each in followed.followers.items() if each[1].capability != capability]
+            for sender, follower in others:
                 followed.followers[sender] = replace(follower, capability=capability)
-            self._check_rights(place, followed, time.time())
+            if others:
+                # Not with every list: rights that came as proofs take a while to look at.
+                self._check_rights(place, followed, time.time())
 
     def check_rights(self, key: str | None = None) -> None:
         """End whatever has no right any more, of one key or of all; slow where rights came as proofs."""

@@ -129,9 +129,7 @@ def _settings(chosen: argparse.Namespace) -> ApproverSettings:
         learning = replace(learning, approvals=chosen.approvals)
     if chosen.check is not None:
         if not 0 <= chosen.check < 1:
-            raise UsageError(
-                f"--check {chosen.check:g}: a share from 0 to 1, such as 0.05; 1 would be no rule"
-            )
+            raise UsageError(f"--check {chosen.check:g}: a share below 1, such as 0.05")
         learning = replace(learning, check=chosen.check)
     return ApproverSettings(
         shadow=chosen.shadow,

@@ -25,6 +25,7 @@ examples:
   moot trust rules                      what decides now, how often it did, and what is suspended
   moot trust stop                       the switch: nothing is decided by rules any more
   moot trust stop reports --reason "odd file names"
+  moot trust stop --about 3f1c-77       the rule that decided this proposal
   moot trust lift reports               a suspended rule holds again
   moot trust resume                     after stop
   moot trust report                     the share of decisions that was automatic, day by day

@@ -68,10 +68,10 @@ def call(message_id: Json, name: str) -> None:
         log.write(json.dumps(name) + "\n")
     match name:
         case "run_stdout":
-            for _ in range(20_000):
+            for _ in range(3_000):
                 write("not a message at all " * 4 + "\n")
         case "run_stderr":
-            for _ in range(20_000):
+            for _ in range(3_000):
                 sys.stderr.write(f"{MARK} \x1b[2J\x1b]0;owned\x07 " * 2 + "\n")
             sys.stderr.flush()
         case "run_twice":

@@ -84,9 +84,18 @@ export function summary(envelope, operation) {
   if (kind === "system/welcome") return `you are ${payload.you?.id}; ${payload.participants?.length ?? 0} others are here`;
   if (kind === "capability/grant" || kind === "capability/revoke") return `${payload.recipient ?? ""} ${JSON.stringify(payload.capabilities ?? payload.grant_id ?? "")}`;
   if (kind.startsWith("stream/")) return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
+  if (kind.startsWith("trust/")) return trustWords(payload);
   if (kind.startsWith("participant/") || kind.startsWith("space/")) return [payload.participant_id, payload.status, payload.reason].filter((each) => typeof each === "string").join(" · ");
   const first = payload.reason ?? payload.text ?? payload.message;
   return typeof first === "string" ? first : envelope.payload === undefined ? "" : JSON.stringify(payload).slice(0, 400);
+}
+
+/** D-92: of a rule its name and how it stands, of a suggestion its words. @param {any} payload */
+function trustWords(payload) {
+  const rule = typeof payload.rule === "string" ? payload.rule : payload.rule?.name;
+  const named = [payload.state ? rule : payload.suggestion, payload.lift && `lift ${payload.lift}`, payload.resume && "resume all", !payload.state && payload.granted && "granted instead", payload.state];
+  const more = payload.why ?? payload.words ?? payload.reason ?? "";
+  return `${named.filter((each) => typeof each === "string").join(" ")}${typeof more === "string" && more ? `: ${more}` : ""}` || "all rules";
 }
 
 /** @param {any} result */

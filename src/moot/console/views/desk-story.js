@@ -38,7 +38,7 @@ function who(context, id) {
 /** @param {import("../app.js").Context} context @param {Proposal} proposal */
 function decided(context, proposal) {
   const asked = context.state.proposals.requests.get(proposal.requestId);
-  const steps = [step(context, "yes", proposal.settledAt, proposal.requestId || proposal.id, [proposal.fulfilledBy ? who(context, proposal.fulfilledBy) : "Somebody", " approved it"], proposal)];
+  const steps = [step(context, "yes", proposal.settledAt, proposal.requestId || proposal.id, [proposal.fulfilledBy ? who(context, proposal.fulfilledBy) : "Somebody", " approved it", byRule(context, proposal)], proposal)];
   if (!asked) return steps;
   if (asked.answer) {
     const failed = proposal.status === "failed";
@@ -48,6 +48,13 @@ function decided(context, proposal) {
     steps.push(el("li", { class: "story-step", data: { tone: "wait" } }, el("span", { class: "story-dot" }), el("span", { class: "grow" }, "Under way", progress && progressView(progress))));
   }
   return steps;
+}
+
+/** A fulfilment by a rule names it in its context (D-92). @param {import("../app.js").Context} context @param {Proposal} proposal */
+function byRule(context, proposal) {
+  const said = context.state.envelopes.byId(proposal.requestId)?.context ?? "";
+  if (!said.startsWith("trust/rule/")) return null;
+  return [" by rule ", el("a", { href: context.link("trust", "why", proposal.id) }, visible(said.slice("trust/rule/".length, 200)))];
 }
 
 /** @param {import("../core/state.js").State} state @param {Proposal} proposal */

@@ -30,10 +30,16 @@ export function envelopeDetails(row, context, acts) {
     refusal(row, context),
     links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, acts),
     links("Led to", effects.map((each) => ({ id: each.id, row: each })), row, acts),
-    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("Show as a picture", () => context.go("picture", row.id), { class: "small", icon: icon("picture", 16) }), button("Only this conversation", () => acts.filter(`is-root:${row.root}`), { class: "small" })),
+    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("Show as a picture", () => context.go("picture", row.id), { class: "small", icon: icon("picture", 16) }), decidedByRules(row, context) && button("Why?", () => context.go("trust", "why", row.id), { class: "small", icon: icon("trust", 16), title: "Why rules did or did not decide it" }), button("Only this conversation", () => acts.filter(`is-root:${row.root}`), { class: "small" })),
     payload === null ? el("p", { class: "soft" }, "It has no payload.") : el("section", {}, el("div", { class: "details-bar" }, el("h3", {}, "Payload"), copyButton(jsonText(payload), "Copy payload", context)), jsonTree(payload)),
     el("details", { class: "raw" }, el("summary", {}, "The whole envelope as it was received"), rawBlock(row.raw)),
   );
+}
+
+/** Whether rules did, or could have, decided it: a rule was named, or there is somebody who speaks of rules. @param {Row} row @param {import("../app.js").Context} context */
+function decidedByRules(row, context) {
+  const { kinds } = context.state.envelopes;
+  return row.context.startsWith("trust/rule/") || (row.kind === "mcp/proposal" && (kinds.has("trust/rule") || kinds.has("trust/suggestion")));
 }
 
 /** Built when it is opened. @param {string} raw */

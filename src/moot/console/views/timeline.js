@@ -332,7 +332,10 @@ class Timeline {
   /** @param {number} n */
   _indexOf(n) {
     if (this._items === null) return n - this._first;
-    const find = () => /** @type {Item[]} */ (this._items).findIndex((item) => item === n || (typeof item === "object" && item.rows[0] === n));
+    const isIt = (/** @type {Item | undefined} */ item) => item === n || (typeof item === "object" && item.rows[0] === n);
+    // Mostly the line that was just pressed; else newer ones are looked for more often.
+    if (isIt(this._items[this.list.selected])) return this.list.selected;
+    const find = () => /** @type {Item[]} */ (this._items).findLastIndex(isIt);
     const index = find();
     if (index >= 0) return index;
     const row = this.store.at(n);
