@@ -13,6 +13,11 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests in a browser come last: Playwright's loop stays in their thread, and no other runs there."""
+    items.sort(key=lambda item: "/tests/console/" in str(item.path))
+
+
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """A command that is called here sets logging up for a process of its own; the next test is in ours."""

@@ -110,6 +110,10 @@ def _words(envelope: Envelope) -> str | None:
             return f": stream {payload.get('stream_id')} of {payload.get('owner')} is open"
         case "stream/close":
             return f" closes stream {payload.get('stream_id', _about(envelope))}: {_reason(payload)}"
+        case "trust/suggestion" if isinstance(payload.get("words"), str):
+            return f" suggests a rule: {_cut(payload['words'])}"
+        case "trust/rule":
+            return _rule(payload)
         case "chat/acknowledge" | "capability/grant-ack" | "participant/status" | "space/invite-ack":
             return None
         case _:
@@ -170,6 +174,14 @@ def _presence(payload: Json) -> str:
     event = str(payload.get("event"))
     reason = f" ({payload['reason']})" if isinstance(payload.get("reason"), str) else ""
     return f"{name} {words.get(event, event)}{reason}"
+
+
+def _rule(payload: Json) -> str:
+    rule: Json = payload.get("rule")
+    name = rule.get("name") if isinstance(rule, dict) else rule
+    what = f"rule {name} is" if name else "all rules are"
+    why = next((text for key in ("why", "words") if isinstance(text := payload.get(key), str)), "")
+    return f": {what} {_cut(str(payload.get('state')))}{f': {_cut(why)}' if why else ''}"
 
 
 def _reason(payload: Json) -> str:
