@@ -117,11 +117,12 @@ class Approver:
         self.steering = Steering(self, clock)
         book.look_at(book.unseen(), clock())
         space.roster.on_change(self._look_round)
+        # Before anybody can ask: who joins is looked at right away.
+        self.standing.offer(space)
 
     async def run(self) -> None:
         """Until the space ends, or cancelled."""
         space = self.space
-        self.standing.offer(space)
         reader = space.envelopes(own=True)
         if space.may("capability/grant"):
             log.warning("the approver holds the right to grant; it never uses it: take it away")

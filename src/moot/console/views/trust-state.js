@@ -45,6 +45,8 @@ const MOST_ACTS = 2_000;
 // Several changes in a row are asked for once.
 const AGAIN_MILLISECONDS = 400;
 const ANSWER_MILLISECONDS = 20_000;
+const RETRY_MILLISECONDS = 1_500;
+const MOST_TRIES = 4;
 
 /** What one sender said, and what its tools told. */
 class Book {
@@ -126,11 +128,14 @@ export class Trust {
     /** @type {Set<string>} logical names of members that offer an approver's tools */
     this._approvers = new Set();
     this._looked = new Set();
+    /** @type {Map<string, number>} */
+    this._tries = new Map();
     /** @type {any} */
     this._timer = undefined;
     this._wasHere = false;
     context.state.on(["envelopes"], () => this._overhear());
-    context.state.on(["roster"], () => void this._look());
+    // Tools, too: another view may have asked already, or could not ask before our rights were known.
+    context.state.on(["roster", "tools"], () => void this._look());
     this._overhear();
     void this._look();
   }
@@ -211,8 +216,10 @@ export class Trust {
     const candidates = state.roster.present().filter((each) => each.id !== state.me.id && !this._looked.has(each.id) && this._mayBeOne(each));
     candidates.sort((a, b) => Number(b.name === "approver") - Number(a.name === "approver"));
     for (const each of candidates.slice(0, MOST_CANDIDATES)) {
-      this._looked.add(each.id);
       const known = await toolboxOf(this._context).learn(each.id);
+      // Being asked, or not to be asked yet: there will be news of it.
+      if (known.status === "known" || known.status === "failed") this._looked.add(each.id);
+      if (known.status === "known" && !known.tools.some((tool) => tool.name === OFFERS)) this._lookLater(each);
       // Who may not be asked for tools is believed by what it says, if it is called so.
       if (known.tools.some((tool) => tool.name === OFFERS) || (known.status === "refused" && each.name === "approver" && this._books.has(each.name))) this._approvers.add(each.name);
     }
@@ -221,6 +228,18 @@ export class Trust {
     if (here !== this._wasHere || candidates.length > 0) this._told();
     this._wasHere = here;
     if (!here) for (const id of [...this._looked]) if (!state.roster.get(id)?.present) this._looked.delete(id);
+  }
+
+  /** An approver may have come a moment before its tools did. @param {import("../core/state-roster.js").Member} member */
+  _lookLater(member) {
+    const tries = this._tries.get(member.id) ?? 0;
+    if (tries >= MOST_TRIES || (member.name !== "approver" && !this._books.has(member.name))) return;
+    this._tries.set(member.id, tries + 1);
+    setTimeout(async () => {
+      await toolboxOf(this._context).learn(member.id, { again: true });
+      this._looked.delete(member.id);
+      await this._look();
+    }, RETRY_MILLISECONDS);
   }
 
   /** Worth asking for its tools: whoever may do everything is a person, unless it speaks as an approver. @param {import("../core/state-roster.js").Member} member */
