@@ -16,6 +16,7 @@ class Orchestrator:
     def __init__(self, space: JoinedSpace) -> None:
         self.space = space
         self.prefixes: list[str] = []
+        self.taken: set[str] = set()
 
     async def heard(self, chat: Envelope) -> None:
         """Only the human's words count, and only those that are for us."""
@@ -25,16 +26,20 @@ class Orchestrator:
         if text.startswith("always: "):
             self.prefixes.append(text.removeprefix("always: "))
             await self.space.chat(f"learned: whatever is below {self.prefixes[-1]} is fine")
+            # What was proposed while we were being taught.
+            for seen in self.space.proposals.open():
+                await self.proposed(seen)
         elif text == "go ahead":
             for id in chat.correlation_id:
                 await self.fulfil(id, "the human said so")
 
     async def proposed(self, seen: SeenProposal) -> None:
         path = str(seen.params.get("arguments", {}).get("path"))
-        if any(path.startswith(prefix) for prefix in self.prefixes):
+        if seen.id not in self.taken and any(path.startswith(prefix) for prefix in self.prefixes):
             await self.fulfil(seen.id, "the rule says so")
 
     async def fulfil(self, id: str, why: str) -> None:
+        self.taken.add(id)
         try:
             outcome = await self.space.fulfil(id)
         except MootError as fault:

@@ -28,7 +28,7 @@ from tests.gateway.lab import gateway_settings, participants, space_settings, wr
 T = TypeVar("T")
 
 # Long enough for a busy machine; nothing here should take a tenth of it.
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 # What a human of the demo holds, what a new agent holds, and what a tool member needs.
 PEOPLE = participants(

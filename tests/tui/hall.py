@@ -22,8 +22,10 @@ from moot.tui.dialogs import SETTLE_SECONDS
 from moot.tui.operations.operation import Seat
 from moot.tui.rows import Rows
 from moot.tui.wrapping import plain
-from tests.gateway.lab import PATIENCE
 from tests.participant.gathering import PROPOSER, QUICK, TOOL_HOST, Party, gathering
+
+# A screen is drawn when the machine has time for it, and machines are shared.
+PATIENCE = 30.0
 
 AGENT: Sequence[Json] = (*PROPOSER, "reasoning/*", "stream/*")
 EVERYTHING: Sequence[Json] = ("*",)
