@@ -20,7 +20,7 @@ _MONDAY: Final = 1_767_571_200.0
 # Between two proposals, on average: some fourteen a day.
 _PAUSE: Final = 6_000.0
 _FOLDERS: Final = ("reports", "public", "drafts", "images", "exports", "notes", "logs", "keys", "private")
-_ROOTS: Final = ("/srv/data", "/home/team", "/var/share", "/work/project")
+_ROOTS: Final = ("/srv/data", "/home/team", "/var/share", "/opt/project")
 _AGENTS: Final = ("coder", "writer", "planner", "scout", "clerk", "helper")
 _TOOLS: Final = ("read_file", "list_folder", "search", "write_file", "delete_file", "run_query")
 _PAYEES: Final = ("acme", "globex", "initech", "umbrella", "hooli")
