@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from moot.adapter.announcement import Announcer
 from moot.adapter.answering import Answering
@@ -33,6 +33,7 @@ from moot.adapter.measures import Measures
 from moot.adapter.outward import Outward
 from moot.adapter.outward_notes import note_call
 from moot.adapter.performing import Performing
+from moot.adapter.questions import questions_of
 from moot.adapter.registry import Registry
 from moot.adapter.reloading import Reloaded, changes_between, file_changes, own_delegations
 from moot.adapter.resource_subscriptions import ResourceSubscriptions
@@ -46,7 +47,7 @@ from moot.adapter.wellknown import SchemaPage, WellKnown, serving
 from moot.adapter.wrapping import Wrapping
 from moot.endpoint.relay_settings import RelaysSettings
 from moot.endpoint.relays import Relays
-from moot.errors import MootError, Unreachable
+from moot.errors import MootError
 from moot.identity import keyfile
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
@@ -93,7 +94,7 @@ class Adapter:
         self._tasks = Tasks("adapter")
         self._reloading = asyncio.Lock()
         self._is_composed = False
-        self._is_up = False
+        self.is_up = False
 
     async def __aenter__(self) -> Self:
         try:
@@ -145,7 +146,7 @@ class Adapter:
         self.chain: Chain | None = own_chain(settings, self.identity, now=time.time())
         self.delegations: tuple[SignedPublic, ...] = own_delegations(settings, self.chain)
         # Before anything is touched: it tells whether another adapter uses this data.
-        await stack.enter_async_context(control_socket(settings.control, self._handlers()))
+        await stack.enter_async_context(control_socket(settings.control, questions_of(self)))
         self.store = EventStore.open(settings.store, StoreLimits(seen_ids=settings.limits.seen_events))
         stack.push_async_callback(self.store.close)
         self.registry = Registry.open(settings.store)
@@ -166,7 +167,7 @@ class Adapter:
         self._tasks.start(take_in(self.relays, {"kinds": [REVOKE]}, self.inbound.receive))
         self._tasks.start(self.subscriptions.run())
         self._tasks.start(self.announcer.run())
-        self._is_up = True
+        self.is_up = True
         log.info("adapter up", extra={"key": self.key, "kinds": len(self.registry.catalog)})
 
     @asynccontextmanager
@@ -374,29 +375,6 @@ class Adapter:
         """The operator consents to definitions that changed; which ones. Raises UsageError (D-87)."""
         held = self.wrapping if source in self.sources else self.outward
         return held.accept(source, names)
-
-    # For the control socket
-
-    def _handlers(self) -> dict[str, Any]:
-        async def status(_params: dict[str, Json]) -> dict[str, Json]:
-            self._check_up()
-            return self.status()
-
-        async def reload(_params: dict[str, Json]) -> dict[str, Json]:
-            self._check_up()
-            found = await self.reload_file()
-            return {} if found is None else found.summary()
-
-        async def accept(params: dict[str, Json]) -> dict[str, Json]:
-            self._check_up()
-            source, names = str(params.get("source")), params.get("names")
-            return {"accepted": list(self.accept(source, list(map(str, names)) if names else None))}
-
-        return {"status": status, "reload": reload, "accept": accept}
-
-    def _check_up(self) -> None:
-        if not self._is_up:
-            raise Unreachable("the adapter is still starting: ask again in a moment")
 
 
 async def run_adapter(

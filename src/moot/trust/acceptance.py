@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from moot.errors import InvalidPattern, UsageError
@@ -98,8 +99,6 @@ class Acceptance:
 
 def _with(rule: Rule, origin: Origin, taken: set[str]) -> Rule:
     """The rule with its origin, under a name that is free."""
-    from dataclasses import replace
-
     name, number = rule.name, 2
     while name in taken:
         name, number = f"{rule.name}-{number}", number + 1
