@@ -285,3 +285,15 @@ async def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, output: s
         logged = done.stderr if output == "stdout" else (tmp_path / output).read_bytes()
         assert b"adapter up" in logged
         assert done.returncode == 0
+
+
+def test_a_refusal_at_the_door_names_the_settings_of_the_adapter() -> None:
+    from moot.adapter.listening import _doors
+    from moot.adapter.settings import McpServerSettings
+    from moot.mcp.downstream.doors import Denied
+
+    doors = _doors(McpServerSettings(transport="sse"), 8765)
+    with pytest.raises(Denied, match=r"mcp_server\.allowed_hosts"):
+        doors.check({"host": "evil.example"})
+    with pytest.raises(Denied, match=r"mcp_server\.allowed_origins"):
+        doors.check({"host": "127.0.0.1:8765", "origin": "http://evil.example"})

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from moot.adapter.settings import McpServerSettings
@@ -128,7 +129,8 @@ def _doors(settings: McpServerSettings, port: int) -> Doors:
     hosts = [name for each in settings.allowed_hosts for name in (each, f"{each}:{port}")]
     if host not in LOOPBACK and host not in ANYWHERE:
         hosts.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-    return Doors.of(port, hosts=hosts, origins=settings.allowed_origins, token=token)
+    doors = Doors.of(port, hosts=hosts, origins=settings.allowed_origins, token=token)
+    return replace(doors, hosts_by="mcp_server.allowed_hosts", origins_by="mcp_server.allowed_origins")
 
 
 def _only_streamable(http: HttpFace) -> Any:

@@ -37,6 +37,9 @@ class Doors:
     hosts: frozenset[str]
     origins: frozenset[str]
     token_hash: bytes | None = None
+    # How whoever runs this adds to the lists, for the words of a refusal.
+    hosts_by: str = "--allow-host"
+    origins_by: str = "--allow-origin"
 
     @classmethod
     def of(
@@ -55,10 +58,10 @@ class Doors:
     def check(self, headers: dict[str, str]) -> None:
         """Raises Denied for a stranger."""
         if headers.get("host", "").lower() not in self.hosts:
-            raise Denied(421, "this Host is not served here; name it with --allow-host")
+            raise Denied(421, "this Host is not served here; name it with " + self.hosts_by)
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self.origins:
-            raise Denied(403, "pages of this Origin may not call; name it with --allow-origin")
+            raise Denied(403, "pages of this Origin may not call; name it with " + self.origins_by)
         if self.token_hash is not None:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not hmac.compare_digest(_hash(token.strip()), self.token_hash):
