@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -118,6 +119,14 @@ class Running:
     def restart(self) -> None:
         self.stop()
         self.start()
+
+
+def gathered(into: list[T], count: int, within: float = PATIENCE) -> list[T]:
+    """What a member has heard, once it is this much: a page may show a thing before others have heard it."""
+    last = time.monotonic() + within
+    while len(into) < count and time.monotonic() < last:
+        time.sleep(0.01)
+    return into
 
 
 class Driven:

@@ -13,7 +13,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.desk import SETTLED, approve, shown
-from tests.console.stage import Driven
+from tests.console.stage import Driven, gathered
 from tests.console.test_accessibility import issues
 
 BIG = 9007199254740993
@@ -226,7 +226,7 @@ def test_who_may_do_both_chooses_and_who_may_do_neither_is_told(page_as: PageAs,
     expect(made(page).locator(".tag")).to_have_text("waits for a decision")
     made(page).get_by_role("button", name="Withdraw").click()
     expect(made(page).locator(".tag")).to_contain_text("you withdrew it")
-    assert [each.payload for each in seen] == [
+    assert [each.payload for each in gathered(seen, 1)] == [
         {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 1}}}
     ]
     other = page_as("watcher", "call", "files", "add")

@@ -23,15 +23,18 @@ from tests.console.desk import (
     shown,
     waiting,
 )
-from tests.console.stage import Running
+from tests.console.stage import Running, gathered
 
 BIG = 9007199254740993
 
 
-def heard(space: JoinedSpace, kind: str, into: list[Envelope]) -> None:
+def heard(space: JoinedSpace, kind: str, into: list[Envelope], *, about: bool = False) -> None:
+    """Keep what is said; `about`: only what is about something before it."""
+
     @space.on(kind)
     def remember(envelope: Envelope) -> None:
-        into.append(envelope)
+        if envelope.correlation_id or not about:
+            into.append(envelope)
 
 
 def test_an_open_proposal_shows_who_what_where_and_every_argument(page_as: PageAs, member: MemberAs) -> None:
@@ -58,7 +61,7 @@ def test_an_approval_repeats_the_proposed_call_to_the_byte(page_as: PageAs, memb
     """D-28: same method, params and addressee, correlated to the proposal, no digit rounded."""
     files, agent, watcher = member("files"), member("agent"), member("watcher")
     requests: list[Envelope] = []
-    watcher.run(lambda space: heard(space, "mcp/request", requests))
+    watcher.run(lambda space: heard(space, "mcp/request", requests, about=True))
     files.run(
         lambda space: space.tool(lambda number: str(number), name="echo", input_schema={"type": "object"})
     )
@@ -75,7 +78,8 @@ def test_an_approval_repeats_the_proposed_call_to_the_byte(page_as: PageAs, memb
     approve(page)
     expect(row(page, "echo")).to_contain_text("approved")
     outcome(agent, proposal)
-    fulfilment = next(each for each in requests if proposal.id in each.correlation_id)
+    (fulfilment,) = gathered(requests, 1)
+    assert list(fulfilment.correlation_id) == [proposal.id]
     assert fulfilment.sender == "human"
     assert list(fulfilment.to) == ["files"]
     assert fulfilment.payload["method"] == "tools/call"
@@ -125,7 +129,7 @@ def test_a_rejection_carries_its_reason_and_words_and_leaves_the_proposal_open(
     expect(story).to_contain_text("not on a Sunday")
     expect(row(page, "write_file")).to_contain_text("1 said no")
     expect(detail(page).get_by_role("button", name="Approve once")).to_be_enabled()
-    reject, chat = said
+    reject, chat = gathered(said, 2)
     assert (reject.payload, list(reject.correlation_id)) == ({"reason": "unsafe"}, [proposal.id])
     assert chat.payload["text"] == "not on a Sunday"
     assert list(chat.correlation_id) == [reject.id]
@@ -185,7 +189,7 @@ def test_approve_and_grant_creates_the_capability_that_was_shown_and_the_agent_t
     dialog_button(page, "Approve and grant").click()
     assert outcome(agent, proposal).text == "3 characters written to notes/a.txt"
     expect(detail(page).locator(".outcome")).to_contain_text("agent may do this from now on")
-    (grant,) = grants
+    (grant,) = gathered(grants, 1)
     assert grant.payload["recipient"] == "agent"
     assert grant.payload["capabilities"] == [
         {

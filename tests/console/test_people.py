@@ -16,7 +16,7 @@ from moot.participant import Control, Controls, JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs, sign_in
-from tests.console.stage import Driven, Loop, Running
+from tests.console.stage import Driven, Loop, Running, gathered
 from tests.console.test_reconnect import post
 
 
@@ -70,12 +70,12 @@ def test_a_pause_with_a_time_silences_a_member_until_it_is_resumed(page_as: Page
     expect(detail(page).locator(".presence")).to_have_text("paused")
     expect(detail(page)).to_contain_text("by human: let us talk first")
     expect(listed(page, "agent")).to_contain_text("paused")
-    assert paused[0].payload == {"reason": "let us talk first", "timeout_seconds": 300}
+    assert gathered(paused, 1)[0].payload == {"reason": "let us talk first", "timeout_seconds": 300}
     with pytest.raises(Paused):
         agent.run(lambda space: space.chat("may I?"))
     detail(page).get_by_role("button", name="Resume").click()
     expect(detail(page).locator(".presence")).to_have_text("here")
-    assert resumed[0].correlation_id == [paused[0].id]
+    assert gathered(resumed, 1)[0].correlation_id == [paused[0].id]
     agent.run(lambda space: space.chat("thanks"))
 
 

@@ -11,7 +11,7 @@ from moot.errors import ReasoningCancelled
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.console.conftest import MemberAs, PageAs
-from tests.console.stage import Driven
+from tests.console.stage import Driven, gathered
 
 HOSTILE = '<img src=x onerror="window.__owned=1">\u202e gnp.evil \x1b[2J\x07'
 
@@ -68,7 +68,7 @@ def test_reasoning_whose_start_was_not_heard_is_shown_and_can_be_stopped(
     expect(sequence.locator(".thought")).to_contain_text("where was I?")
     page.get_by_role("button", name="Stop agent").click()
     expect(sequence.locator(".ending")).to_contain_text("by human")
-    assert cancels[0].context == "long-ago/start-1"
+    assert gathered(cancels, 1)[0].context == "long-ago/start-1"
 
 
 @pytest.mark.requirement("MEW-3-19", "MEW-3.5.5-1", "MEW-3.5.5-2", "MEW-3.5.5-6")
@@ -83,7 +83,7 @@ def test_the_stop_button_cancels_the_reasoning_of_another_member(page_as: PageAs
     assert thinking.result(10) == "stopped by human: superseded"
     expect(page.locator(".ending")).to_contain_text("by human")
     start = page.locator(".sequence").get_attribute("data-sequence")
-    assert [each.context for each in cancels] == [start]
+    assert [each.context for each in gathered(cancels, 1)] == [start]
     assert list(cancels[0].to) == ["agent"]
 
 

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from moot.errors import McpError, MootError, UsageError
 from moot.mcp.eras import UNREACHABLE, Caller, Era, JsonObject, with_caller
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from moot.mcp.upstream.headers import RequestHeaders
 
 log = logging.getLogger(__name__)
+
+# How long a server that takes no messages is given to say how it ended.
+ENDING_SECONDS: Final = 1.0
 
 State = Literal["starting", "up", "down", "stopped"]
 
@@ -223,6 +226,8 @@ class Supervisor:
         except McpError:
             # It ended at the question of which era it is, or at the era it had last time: ask otherwise.
             self._expected = "handshake" if self._expected is None else None
+            # A pipe breaks a moment before its server's exit code is known, and that tells more.
+            await asyncio.wait([connection.ended], timeout=ENDING_SECONDS)
             return connection.ended.result() if connection.ended.done() else "does not take messages"
         self._expected, self._sse = greeting.era, sse
         return await self._serve_greeted(connection, greeting)
