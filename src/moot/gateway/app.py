@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from moot.gateway.sockets import Reception, SocketSettings
 from moot.metrics import Registry
 from moot.net.http import Door, DoorLimits, http_protocol
 from moot.net.outbox import OutboxLimits, Outgoing
+from moot.net.port import Listener, bound
 from moot.net.websocket import SocketLimits, server_protocol
 from moot.protocol.close_codes import GOING_AWAY
 from moot.protocol.envelope import rfc3339
@@ -58,8 +58,7 @@ class Gateway:
         self._pasts: dict[str, Past] = {}
         self._outputs: list[OutputLog] = []
         self._database: Database | None = None
-        self._server: uvicorn.Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
         self._reception: Reception | None = None
         self._mailer = Mailer(*_mail_settings(self.config))
 
@@ -70,7 +69,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Bring every space back to where it was, then listen. Raises UsageError when that cannot be."""
-        listening = _bound(self.config.host, self.config.port)
+        listening = bound(self.config.host, self.config.port, port_name="--port")
         self.port = listening.getsockname()[1]
         try:
             self.config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -106,17 +105,8 @@ class Gateway:
             timeout_graceful_shutdown=1,
             timeout_keep_alive=15,
         )
-        self._server = uvicorn.Server(config)
-        self._serving = asyncio.create_task(self._serve(listening))
-        while not self._server.started and not self._serving.done():
-            await asyncio.sleep(0.005)
-        if self._serving.done():
-            self._serving.result()
-
-    async def _serve(self, listening: socket.socket) -> None:
-        assert self._server is not None  # noqa: S101  # set right before
-        # uvicorn's own signal handlers would stop us before members are told.
-        await self._server._serve(sockets=[listening])
+        self._listener = Listener(config)
+        await self._listener.listen(listening)
 
     async def _open_space(self, name: str, settings: SpaceSettings) -> None:
         assert self._database is not None  # noqa: S101  # opened in start
@@ -198,17 +188,15 @@ class Gateway:
 
     async def stop(self) -> None:
         """Tell members, close sockets, flush journals."""
-        sockets = list(self._reception.sockets) if self._reception is not None else []
-        for one in sockets:
+        sockets = self._reception.sockets if self._reception is not None else set()
+        for one in list(sockets):
             one.close(GOING_AWAY, "the gateway is stopping")
-        if self._server is not None and self._serving is not None:
-            self._server.should_exit = True
+        if self._listener is not None:
+            self._listener.should_exit = True
             deadline = asyncio.get_running_loop().time() + _GOODBYE_SECONDS
-            while (
-                self._reception and self._reception.sockets and asyncio.get_running_loop().time() < deadline
-            ):
+            while sockets and asyncio.get_running_loop().time() < deadline:
                 await asyncio.sleep(0.01)
-            await self._serving
+            await self._listener.stop()
         for host in self.doors.hosts.values():
             await host.stop()
         await self._mailer.close()
@@ -263,23 +251,6 @@ def _able(host: SpaceHost) -> Callable[[], float]:
 
 def _credential_noted(host: SpaceHost) -> Callable[[Credential], None]:
     return lambda credential: host.credential_changed(credential.participant)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as fault:
-        listening.close()
-        raise UsageError(
-            f"cannot listen on {host} port {port}: {fault.strerror}. Another program may hold it: "
-            "choose another with --port, or 0 for any"
-        ) from fault
-    listening.listen(2048)
-    listening.setblocking(False)
-    return listening
 
 
 def _journal_settings(config: GatewayConfig, space: SpaceSettings) -> JournalSettings:

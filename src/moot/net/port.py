@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import uvicorn
@@ -18,6 +18,8 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 # Streams that a client keeps open are cut after this when we stop.
 _GOODBYE_SECONDS = 1
+# Connections that wait to be taken; as many as the kernel allows, where that is less.
+_BACKLOG = 2048
 
 
 def bound(host: str, port: int, *, host_name: str = "", port_name: str = "") -> socket.socket:
@@ -32,13 +34,51 @@ def bound(host: str, port: int, *, host_name: str = "", port_name: str = "") -> 
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        # Already here: a port that is bound and not listened to could be bound by another, too.
+        listening.listen(_BACKLOG)
     except OSError as fault:
         listening.close()
-        named = f" ({port_name})" if port_name else ""
+        named = f" with {port_name}" if port_name else ""
         raise UsageError(
-            f"cannot listen on {host}:{port}{named}: {fault.strerror}. Is it taken? Port 0 takes a free one"
+            f"cannot listen on {host} port {port}: {fault.strerror}. Another program may hold it: "
+            f"choose another{named}, or 0 for any"
         ) from fault
+    listening.setblocking(False)
     return listening
+
+
+class Listener(uvicorn.Server):
+    """uvicorn on a socket of ours, from `listen` to `stop`. It takes no signals: we are told, then it is."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._serving: asyncio.Task[None] | None = None
+        self._listening = asyncio.Event()
+
+    async def listen(self, on: socket.socket) -> None:
+        """Returns once connections are taken; raises what kept it from that."""
+        self._serving = asyncio.create_task(self.serve(sockets=[on]))
+        up = asyncio.create_task(self._listening.wait())
+        await asyncio.wait([up, self._serving], return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
+        if self._serving.done():
+            self._serving.result()
+
+    async def stop(self) -> None:
+        """Take no more, let go of who is there, and return when it is over."""
+        self.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+    # Of uvicorn
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._listening.set()
 
 
 @asynccontextmanager
@@ -60,14 +100,10 @@ async def served(
         timeout_graceful_shutdown=_GOODBYE_SECONDS,
         timeout_keep_alive=keep_alive_seconds,
     )
-    server = uvicorn.Server(config)
-    # Not `serve`: its signal handlers would stop us before the rest is told.
-    serving = asyncio.create_task(server._serve(sockets=[listening]))
+    listener = Listener(config)
     try:
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.005)
+        await listener.listen(listening)
         yield
     finally:
-        server.should_exit = True
-        await serving
+        await listener.stop()
         listening.close()

@@ -20,9 +20,9 @@ import orjson
 import uvicorn
 
 from moot import __version__
-from moot.errors import UsageError
 from moot.net.http import Door, http_protocol
 from moot.net.outbox import Outbox, Outgoing
+from moot.net.port import Listener, bound
 from moot.net.websocket import Connection, Handler, Refusal, Upgrade, server_protocol
 from moot.relay.messages import notice_message
 from moot.relay.relay import Client, Relay
@@ -35,7 +35,6 @@ _GOING_AWAY: Final = 1001
 _TRY_AGAIN: Final = 1013
 # Clients are told within this; then what they sent is on disk, and the store is closed.
 _GOODBYE_SECONDS: Final = 1.0
-_START_SECONDS: Final = 0.005
 
 
 class RelaySocket:
@@ -142,7 +141,6 @@ class RelayServer:
         self.door = Door(settings.door)
         self._listening = listening
         self._tasks: set[asyncio.Task[None]] = set()
-        self._serving: asyncio.Task[None] | None = None
         self._is_stopping = False
         config = uvicorn.Config(
             self._http,
@@ -157,7 +155,7 @@ class RelayServer:
             timeout_graceful_shutdown=1,
             timeout_keep_alive=15,
         )
-        self._uvicorn = uvicorn.Server(config)
+        self._listener = Listener(config)
 
     @property
     def url(self) -> str:
@@ -168,19 +166,14 @@ class RelayServer:
     async def start(self) -> None:
         """Listen, with nothing in the store whose time is over."""
         await self._prune()
-        # uvicorn's own signal handlers would stop us before clients are told.
-        self._serving = asyncio.create_task(self._uvicorn._serve(sockets=[self._listening]))
         self._start(self._prune_again())
-        while not self._uvicorn.started and not self._serving.done():
-            await asyncio.sleep(_START_SECONDS)
-        if self._serving.done():
-            self._serving.result()
+        await self._listener.listen(self._listening)
 
     async def stop(self) -> None:
         """Tell clients, close sockets; what was taken is on disk when this is done."""
         # Whoever is told to go may be back before the port is closed, and would stay with nobody behind it.
         self._is_stopping = True
-        self._uvicorn.should_exit = True
+        self._listener.should_exit = True
         with suppress(sqlite3.Error):
             await self.store.committed()
         # One turn, so that the last OKs go out before the goodbye.
@@ -195,8 +188,7 @@ class RelayServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._serving is not None:
-            await self._serving
+        await self._listener.stop()
         for one in list(self.sockets):
             one.cut()
 
@@ -270,7 +262,7 @@ async def running_relay(settings: RelaySettings) -> AsyncIterator[RelayServer]:
     """A relay for as long as the block lasts; raises UsageError when it cannot listen or use its data."""
     # Says what is missing before anything is opened.
     settings.addresses(settings.port)
-    listening = _bound(settings.host, settings.port)
+    listening = bound(settings.host, settings.port, port_name="--port")
     try:
         store = EventStore.open(settings.data, settings.store)
     except BaseException:
@@ -294,20 +286,3 @@ def _is_local_origin(origin: str) -> bool:
         return (urlsplit(origin).hostname or "") in LOOPBACK
     except ValueError:
         return False
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as fault:
-        listening.close()
-        raise UsageError(
-            f"cannot listen on {host} port {port}: {fault.strerror or fault}. Another program may hold it: "
-            "choose another with --port, or 0 for any"
-        ) from fault
-    listening.listen(2048)
-    listening.setblocking(False)
-    return listening
