@@ -125,10 +125,8 @@ async def _take(page: Page, shot: Shot) -> bytes:
     await page.mouse.move(0, 0)
     await page.wait_for_load_state("networkidle")
     # Two frames: one in which the views are told, one in which they are drawn.
-    await page.evaluate(
-        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )
-    await asyncio.sleep(0.25)
+    await page.evaluate(_TWO_FRAMES)
+    await asyncio.sleep(_SETTLE_SECONDS)
     picture = await page.screenshot()
     if shot.key:
         await page.keyboard.press("Escape")

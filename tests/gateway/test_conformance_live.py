@@ -79,7 +79,8 @@ class Running:
             section = {"capabilities": entry} if isinstance(entry, list) else dict(entry)
             participants[who] = section | {"tokens": [tokens[who]]}
         configuration = self._read(name, settings | {"participants": participants})
-        self._do(self.gateway._open_space(name, configuration.spaces[name]))
+        assert self.gateway._opener is not None
+        self._do(self.gateway._opener.open(name, configuration.spaces[name]))
         return LiveDriver(self.address, tokens, space=name, hands=self._hands(name))
 
     def _hands(self, name: str) -> Hands:

@@ -168,6 +168,11 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Answers to malformed input of one connection; a client in a loop is not answered for ever.
     errors_per_second: Rate = 10
 
+    # D-22: the space after which others are made when one of its members joins them; `true`: the default one.
+    auto_create_spaces: bool | str = False
+    # So many at most: each has a journal of its own, open files and a snapshot.
+    auto_spaces: Count = 100
+
     # Records between two snapshots: so many are replayed in half a second, and one costs milliseconds.
     snapshot_records: Positive = 20_000
     # What is kept of everything that happens.

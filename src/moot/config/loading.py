@@ -126,12 +126,15 @@ def _load(
     if "admin_tokens" in section:
         gateway, admin_files = _with_admins(gateway, section["admin_tokens"], reading)
     warnings = warnings_of(path, gateway, spaces, reading.literals)
-    return Configuration(
+    configuration = Configuration(
         gateway=gateway,
         spaces=spaces,
         notes=(*reading.notes, *warnings),
         admin_token_files=admin_files,
     )
+    # Said before anything is opened.
+    _ = configuration.model_space
+    return configuration
 
 
 def _document(path: Path) -> Json:
@@ -260,8 +263,12 @@ def _reference_space(document: Mapping[str, Json], reading: Reading) -> dict[str
     return {name: _read_space(name, entries, "space", reading, Path("tokens"))}
 
 
+def is_space_name(name: str) -> bool:
+    return _SPACE_NAME.fullmatch(name) is not None
+
+
 def _space_name(name: str, path: str) -> str:
-    if _SPACE_NAME.fullmatch(name) is None:
+    if not is_space_name(name):
         raise UsageError(
             f"{path}: a space's name has 1 to 64 letters, digits, '.', '_' or '-',"
             " and starts with a letter or digit"

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from moot.config.gateway import GatewayConfig, JournalMode
+from moot.errors import UsageError
 from moot.protocol.patterns import Capability
 from moot.space.config import SpaceConfig
 
@@ -105,6 +106,18 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.spaces) == 1:
             return next(iter(self.spaces))
         return "default" if "default" in self.spaces else None
+
+    @property
+    def model_space(self) -> str | None:
+        """D-22: the space after which others are made for whoever joins them; None: none are made."""
+        named = self.gateway.auto_create_spaces
+        if named is False:
+            return None
+        model = self.default_space if named is True else named
+        if model not in self.spaces:
+            known = ", ".join(self.spaces)
+            raise UsageError(f"gateway.auto_create_spaces: names the space to make others after: {known}")
+        return model
 
 
 def _without_values(section: McpServerConfig | MemberConfig) -> str:

@@ -9,36 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from pathlib import Path
 
-import msgspec
 import uvicorn
 
 from moot import __version__
 from moot.config.gateway import GatewayConfig
-from moot.config.settings import Configuration, SpaceSettings
+from moot.config.settings import Configuration
 from moot.errors import UsageError
 from moot.gateway.auth import Browsers, Doors
-from moot.gateway.delivery import Delivery, Past
 from moot.gateway.host import SpaceHost
 from moot.gateway.http import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
-from moot.gateway.outputs import OutputLog
-from moot.gateway.patience import Patience
+from moot.gateway.opening import Opener
 from moot.gateway.sockets import Reception, SocketSettings
 from moot.metrics import Registry
 from moot.net.http import Door, DoorLimits, http_protocol
-from moot.net.outbox import OutboxLimits, Outgoing
+from moot.net.outbox import OutboxLimits
 from moot.net.port import Listener, bound
 from moot.net.websocket import SocketLimits, server_protocol
 from moot.protocol.close_codes import GOING_AWAY
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.space.config import SpaceConfig
-from moot.space.effects import Credential, Mail
 from moot.store.database import Database
-from moot.store.journal import JournalSettings
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +47,8 @@ class Gateway:
         self.port = self.config.port
         self.doors = Doors()
         self.registry = Registry()
-        self._pasts: dict[str, Past] = {}
-        self._outputs: list[OutputLog] = []
         self._database: Database | None = None
+        self._opener: Opener | None = None
         self._listener: Listener | None = None
         self._reception: Reception | None = None
         self._mailer = Mailer(*_mail_settings(self.config))
@@ -78,8 +69,11 @@ class Gateway:
             why = f"cannot use {self.config.data}: {fault.strerror}. Name another with --data"
             raise UsageError(why) from fault
         self._database = Database.open(self.config.data / "moot.sqlite")
-        for name, settings in self.configuration.spaces.items():
-            await self._open_space(name, settings)
+        self._opener = opener = Opener(
+            self.configuration, self.doors, self._database, url=self.url, on_mail=self._mailer.send
+        )
+        await opener.open_all()
+        opener.on_created = self._measure_space
         self.doors.admin_tokens = self.config.admin_tokens
         browsers = Browsers(self.config.hosts(self.port), self.config.origins(self.port))
         self._reception = Reception(self.doors, browsers, _socket_settings(self.config))
@@ -89,7 +83,7 @@ class Gateway:
             self.doors,
             browsers,
             _http_settings(self.config),
-            pasts=self._pasts,
+            pasts=opener.pasts,
             metrics=self.metrics,
             connections=self.connections,
             version=__version__,
@@ -108,75 +102,9 @@ class Gateway:
         self._listener = Listener(config)
         await self._listener.listen(listening)
 
-    async def _open_space(self, name: str, settings: SpaceSettings) -> None:
-        assert self._database is not None  # noqa: S101  # opened in start
-        folder = self.config.data / "spaces" / name / "journal"
-        config = self._with_url(name, settings.config)
-        host = SpaceHost(name, config, folder, _journal_settings(self.config, settings), self._database)
-        host.snapshot_records = self.config.snapshot_records
-        host.patience = Patience(self.config.errors_per_second)
-        past = self._pasts[name] = Past(self.config.poll_window, self.config.poll_bytes)
-        host.delivery = Delivery(
-            Outgoing(asyncio.get_running_loop()),
-            past,
-            on_credential=_credential_noted(host),
-            on_mail=self._mail_sender(name),
-        )
-        played = await host.start(config)
-        for path in settings.output_logs.values():
-            self._add_output(host, path)
-        self.doors.hosts[name] = host
-        self._admit(name, settings)
-        log.info("space open", extra={"space": name, "replayed": played})
-
-    def _admit(self, name: str, settings: SpaceSettings) -> None:
-        self.doors.access[name] = settings.access
-        self.doors.admitted[name] = settings.admit
-        self.doors.limited[name] = {
-            token: tuple((right.notation, right.original) for right in grant.capabilities)
-            for token, grant in settings.tokens.items()
-            if grant.capabilities is not None
-        }
-
-    def _with_url(self, name: str, config: SpaceConfig) -> SpaceConfig:
-        """Invitees are told where to connect (MEW 3.6.6), unless the configuration says it itself."""
-        if config.connection_url is not None:
-            return config
-        address = self.url.replace("http://", "ws://")
-        return msgspec.structs.replace(
-            config, connection_url=f"{address}/participants/{{id}}/ws?space={name}"
-        )
-
-    def _add_output(self, host: SpaceHost, path: Path) -> None:
-        output = OutputLog(path)
-        self._outputs.append(output)
-        others = host.delivery.on_envelope
-
-        def write(envelope: bytes) -> None:
-            output.write(envelope)
-            if others is not None:
-                others(envelope)
-
-        host.delivery.on_envelope = write
-
-    def _mail_sender(self, space: str) -> Callable[[Mail], None]:
-        return lambda mail: self._mailer.send(mail, space)
-
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
-        notes = []
-        for name, settings in configuration.spaces.items():
-            host = self.doors.hosts.get(name)
-            if host is None:
-                notes.append(f"space {name} is new: restart to open it")
-                continue
-            host.reload(self._with_url(name, settings.config))
-            self._admit(name, settings)
-        notes += [
-            f"space {name} is gone from the configuration: restart to close it"
-            for name in self.doors.hosts
-            if name not in configuration.spaces
-        ]
+        notes = [] if self._opener is None else self._opener.reload(configuration)
         self.doors.admin_tokens = configuration.gateway.admin_tokens
         notes += [
             f"gateway.{field} is another: restart to take it over"
@@ -197,11 +125,9 @@ class Gateway:
             while sockets and asyncio.get_running_loop().time() < deadline:
                 await asyncio.sleep(0.01)
             await self._listener.stop()
-        for host in self.doors.hosts.values():
-            await host.stop()
+        if self._opener is not None:
+            await self._opener.close()
         await self._mailer.close()
-        for output in self._outputs:
-            output.close()
         if self._database is not None:
             await self._database.close()
 
@@ -234,34 +160,15 @@ class Gateway:
         return self.registry.exposition()
 
     def _measure(self, door: Door) -> None:
-        gauge = self.registry.gauge
-        gauge("moot_connections", "open TCP connections", read=lambda: door.connections)
-        for name, host in self.doors.hosts.items():
-            gauge("moot_sessions", "joined sessions", read=_sessions_of(host), space=name)
-            gauge("moot_journal_able", "whether the journal can be written", read=_able(host), space=name)
+        self.registry.gauge("moot_connections", "open TCP connections", read=lambda: door.connections)
+        for host in self.doors.hosts.values():
+            self._measure_space(host)
 
-
-def _sessions_of(host: SpaceHost) -> Callable[[], float]:
-    return lambda: len(host.space.state.roster.sessions)
-
-
-def _able(host: SpaceHost) -> Callable[[], float]:
-    return lambda: 1.0 if host.journal.able else 0.0
-
-
-def _credential_noted(host: SpaceHost) -> Callable[[Credential], None]:
-    return lambda credential: host.credential_changed(credential.participant)
-
-
-def _journal_settings(config: GatewayConfig, space: SpaceSettings) -> JournalSettings:
-    journal = config.journal
-    return JournalSettings(
-        mode=space.journal or journal.mode,
-        segment_bytes=journal.segment_bytes,
-        sync_seconds=journal.sync_seconds,
-        sync_records=journal.sync_records,
-        retain_segments=journal.retain,
-    )
+    def _measure_space(self, host: SpaceHost) -> None:
+        gauge, sessions = self.registry.gauge, host.space.state.roster.sessions
+        gauge("moot_sessions", "joined sessions", read=lambda: len(sessions), space=host.name)
+        able = "whether the journal can be written"
+        gauge("moot_journal_able", able, read=lambda: float(host.journal.able), space=host.name)
 
 
 def _socket_settings(config: GatewayConfig) -> SocketSettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -45,6 +45,9 @@ class Doors:
         # By space and hash of the token: the rights that it carries, where that is not all of them.
         self.limited: dict[str, Mapping[str, tuple[tuple[Notation, Json], ...]]] = {}
         self.admin_tokens: Mapping[str, str] = {}
+        # D-22: the space after which others are made for whoever may join it, and who makes them.
+        self.model: str | None = None
+        self.create: Callable[[str], SpaceHost | Denied] | None = None
         self._guests = 0
 
     def space(self, name: str | None) -> SpaceHost | Denied:
@@ -59,6 +62,8 @@ class Doors:
     def identify(self, space: str | None, token: str | None) -> Identity | Denied:
         """Whose token this is in that space; 401 for a token nobody has, 403 for one of another space."""
         host = self.space(space)
+        if isinstance(host, Denied):
+            host = self._created(space, token) or host
         if isinstance(host, Denied):
             return host
         if token is None:
@@ -75,6 +80,14 @@ class Doors:
         if any(other.space.admits(hashed) for other in self.hosts.values()):
             return Denied(403, "this token is for another space")
         return Denied(401, "unknown token")
+
+    def _created(self, name: str | None, token: str | None) -> SpaceHost | Denied | None:
+        """A new space of that name, for a member of the one that it is made after; never for a guest."""
+        if self.create is None or not name or not token:
+            return None
+        if not isinstance(self.identify(self.model, token), Identity):
+            return None
+        return self.create(name)
 
     def _is_kept_out(self, host: SpaceHost, name: str) -> bool:
         if self.access.get(host.name) != "restricted":

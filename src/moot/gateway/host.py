@@ -101,10 +101,14 @@ class SpaceHost(Order):
             # Who is new in the configuration was no member when all that was said.
             newcomers = [name for name in self.space.state.roster.members if name not in known]
             self._known_since |= dict.fromkeys(newcomers, self._clock())
-        if not self.space.state.journal_able:
-            self._step("health", lambda _now, _mint: self.space.health(journal_able=True), able=True)
+        self.begin()
         await self.save_snapshot()
         return played
+
+    def begin(self) -> None:
+        """The start of a space that nobody has seen yet: there is nothing to play again."""
+        if not self.space.state.journal_able:
+            self._step("health", lambda _now, _mint: self.space.health(journal_able=True), able=True)
 
     async def stop(self) -> None:
         """Everything on disk; the last effects are out."""

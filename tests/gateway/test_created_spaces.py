@@ -1,0 +1,121 @@
+"""D-22: a space that nobody configured comes into being when somebody joins it, where that is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moot.config import load
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+from tests.gateway.lab import (
+    Room,
+    gateway_settings,
+    lab,
+    on_loop,
+    participants,
+    space_settings,
+    write_config,
+)
+
+PEOPLE = participants(alice=["*"], bob=["chat"])
+
+
+def configured(folder: Path, **gateway: Json) -> Path:
+    spaces: dict[str, Json] = {
+        "lab": space_settings(PEOPLE),
+        "vault": space_settings(participants(carol=["*"])),
+    }
+    return write_config(folder, gateway_settings(spaces, **gateway))
+
+
+async def names(room: Room, token: str) -> set[str]:
+    answer = await room.http.get("/spaces", headers={"Authorization": f"Bearer {token}"})
+    return {each["name"] for each in answer.json()["spaces"]}
+
+
+@on_loop
+async def test_without_the_setting_a_wrong_name_is_an_error_and_creates_nothing(tmp_path: Path) -> None:
+    async with lab(tmp_path, file=configured(tmp_path)) as room:
+        assert await room.status("/ws?space=labb", token="t-alice") == 404
+        assert await names(room, "t-alice") == {"lab"}
+
+
+@on_loop
+async def test_a_member_of_the_model_creates_a_space_by_joining_it(tmp_path: Path) -> None:
+    """The same people with the same rights, and nothing of what is said in the model."""
+    async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
+        there = await room.join("alice")
+        alice = await room.join("alice", space="garden")
+        bob = await room.join("bob", space="garden")
+        welcome = alice.heard[0]["payload"]
+        assert {each["id"] for each in welcome["participants"]} <= {"alice", "bob"}
+        await bob.say("chat", {"text": "in the garden"})
+        assert (await alice.hear("chat"))["payload"]["text"] == "in the garden"
+        assert await bob.refused("mcp/request", {"method": "tools/list"}) == "capability_violation"
+        assert "chat" not in {each["kind"] for each in await there.fence()}
+        assert await names(room, "t-bob") == {"lab", "garden"}
+        metrics = (await room.http.get("/metrics")).text
+        assert 'moot_sessions{space="garden"} 2' in metrics
+
+
+@on_loop
+async def test_who_is_not_of_the_model_creates_nothing(tmp_path: Path) -> None:
+    async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
+        assert await room.status("/ws?space=garden", token="t-carol") == 404
+        assert await room.status("/ws?space=garden", token="t-nobody") == 404
+        await room.join("alice", space="garden")
+        # It is there now, and she is no member of it.
+        assert await room.status("/ws?space=garden", token="t-carol") == 403
+        for name in ("..", "a/b", "-x", "x" * 65):
+            assert await room.status(f"/ws?space={name}", token="t-alice") == 404
+        assert await names(room, "t-alice") == {"lab", "garden"}
+        assert await names(room, "t-carol") == {"vault"}
+
+
+@on_loop
+async def test_only_so_many_are_created(tmp_path: Path) -> None:
+    file = configured(tmp_path, auto_create_spaces="lab", auto_spaces=2)
+    async with lab(tmp_path, file=file) as room:
+        await room.join("alice", space="one")
+        await room.join("alice", space="two")
+        assert await room.status("/ws?space=three", token="t-alice") == 503
+        await room.join("bob", space="two")
+
+
+@on_loop
+async def test_a_created_space_is_there_again_after_a_restart_with_all_that_was_granted(
+    tmp_path: Path,
+) -> None:
+    file = configured(tmp_path, auto_create_spaces="lab")
+    async with lab(tmp_path, file=file) as room:
+        alice = await room.join("alice", space="garden")
+        grant = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
+        assert await alice.refused("capability/grant", grant) is None
+    async with lab(tmp_path, file=file) as room:
+        assert await names(room, "t-bob") == {"lab", "garden"}
+        bob = await room.join("bob", space="garden")
+        assert await bob.refused("mcp/request", {"method": "tools/list"}, to=["alice"]) is None
+        bob = await room.join("bob")
+        assert await bob.refused("mcp/request", {"method": "tools/list"}) == "capability_violation"
+
+
+@on_loop
+async def test_a_space_that_was_configured_once_is_not_handed_to_others(tmp_path: Path) -> None:
+    async with lab(tmp_path, file=configured(tmp_path)) as room:
+        carol = await room.join("carol", space="vault")
+        await carol.say("chat", {"text": "secret"})
+        await carol.fence()
+    spaces: dict[str, Json] = {"lab": space_settings(PEOPLE)}
+    file = write_config(tmp_path, gateway_settings(spaces, auto_create_spaces=True))
+    async with lab(tmp_path, file=file) as room:
+        assert await room.status("/ws?space=vault", token="t-alice") == 404
+        assert await names(room, "t-alice") == {"lab"}
+
+
+def test_the_model_is_a_space_of_the_configuration(tmp_path: Path) -> None:
+    assert load(configured(tmp_path, auto_create_spaces="vault"), environ={}).model_space == "vault"
+    for wrong in ("labb", True):
+        with pytest.raises(UsageError, match=r"auto_create_spaces: names the space.*: lab, vault"):
+            load(configured(tmp_path, auto_create_spaces=wrong), environ={})
