@@ -49,6 +49,16 @@ def lose(page: Page) -> None:
     )
 
 
+def find(page: Page) -> None:
+    """Let sockets open again, and try at once unless the page has done so by itself meanwhile."""
+    page.evaluate(
+        """() => {
+            window.WebSocket = window.__Socket;
+            [...document.querySelectorAll("button")].find((each) => each.textContent === "Try now")?.click();
+        }"""
+    )
+
+
 WATCH_SOCKETS = """
 window.__sockets = [];
 const Real = WebSocket;
@@ -69,8 +79,7 @@ def test_what_was_said_meanwhile_is_fetched_and_no_gap_is_shown(gateway: Running
     expect(page.locator(".banner")).to_contain_text("The connection was lost")
     for number in range(5):
         say(gateway, "agent", f"missed {number}")
-    page.evaluate("() => { window.WebSocket = window.__Socket; }")
-    page.get_by_role("button", name="Try now").click()
+    find(page)
     expect(page.locator(".top .pill")).to_have_text("Live")
     expect(page.locator(".banner")).to_be_hidden()
     expect(page.get_by_role("option").filter(has_text="missed 4")).to_be_visible()
@@ -118,8 +127,7 @@ def test_a_gap_is_shown_where_the_past_does_not_reach_back(forgetful: Running, w
     expect(page.locator(".top .pill")).to_have_text("Offline")
     for number in range(9):
         say(forgetful, "agent", f"missed {number}")
-    page.evaluate("() => { window.WebSocket = window.__Socket; }")
-    page.get_by_role("button", name="Try now").click()
+    find(page)
     expect(page.locator(".gap-row")).to_have_count(1)
     expect(page.locator(".gap-row")).to_contain_text("no longer remembers")
     order = page.get_by_role("listbox", name="Timeline").get_by_role("option").all_inner_texts()

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 
 from moot.errors import MootError
 from moot.participant import JoinedSpace
-from tests.console.conftest import MemberAs, PageAs
+from tests.console.conftest import MemberAs, PageAs, sign_in
 from tests.console.stage import Loop, Running
 
 READ = {"name": "read_file", "arguments": {"path": "notes.txt"}}
@@ -306,3 +306,96 @@ def test_conversations_taken_in_one_by_one_stand_as_if_ordered_at_once(page_as: 
         }"""
     )
     assert differ is None
+
+
+def test_an_order_made_in_slices_is_the_one_made_at_once(page_as: PageAs) -> None:
+    """The newest lines come first, the older ones while more is said and old conversations wake up."""
+    page = page_as("human", "timeline")
+    found = page.evaluate(
+        """async () => {
+            const { Envelopes } = await import("/console/core/envelopes.js");
+            const { Grouping } = await import("/console/views/timeline-groups.js");
+            let seed = 11;
+            const random = (most) => {
+                seed = (seed * 1103515245 + 12345) % 2147483648;
+                return Math.floor(seed / 7) % most;
+            };
+            let inSlices = 0;
+            for (let round = 0; round < 10; round += 1) {
+                const store = new Envelopes(round % 2 ? 2_500 : 100_000);
+                const folded = (root) => root.charCodeAt(1) % 3 === 0;
+                let said = 0;
+                const say = () => {
+                    const about = random(3) === 0 || said === 0 ? [] : [`m${random(said)}`];
+                    store.add({ id: `m${said}`, kind: "chat", from: "a", correlation_id: about }, "{}", 0);
+                    said += 1;
+                };
+                while (said < 3_000) say();
+                const sliced = new Grouping(store, folded);
+                sliced.begin();
+                if (!sliced.whole) inSlices += 1;
+                for (let more = 0; more < 20; more += 1) {
+                    for (let count = random(5); count > 0; count -= 1) say();
+                    if (random(2) === 0) sliced.update();
+                    if (random(4) === 0) sliced.older();
+                }
+                // A conversation that woke up while it was passed is found missing, and all begins again.
+                for (let more = 0; more < 2; more += 1) {
+                    sliced.update();
+                    while (!sliced.whole) sliced.older();
+                }
+                const plain = new Grouping(store, folded);
+                plain.rebuild(null);
+                const spelled = (items) => items.map((each) => each.root ?? each).join();
+                if (spelled(sliced.items) !== spelled(plain.items)) return { round, inSlices };
+            }
+            return { round: null, inSlices };
+        }"""
+    )
+    assert found == {"round": None, "inSlices": 10}
+
+
+# The page's socket, so that a test can say as much as it likes through it.
+_SOCKET = """
+const Real = window.WebSocket;
+window.WebSocket = class extends Real {
+  set onmessage(hear) { window.__hear = hear; super.onmessage = hear; }
+};
+"""
+
+
+def test_a_rush_is_taken_in_whole_and_the_newest_stays_in_sight(page_as: PageAs) -> None:
+    """Thousands at once, another order and back: none is missing, and the list is at its end."""
+    page = page_as("watcher", "timeline")
+    page.add_init_script(_SOCKET)
+    page.reload()
+    sign_in(page, "t-watcher")
+    expect(lines(page).first).to_be_visible()
+    before = _count(page)
+    page.evaluate(
+        """async () => {
+            for (let n = 0; n < 6_000; n += 1) {
+                const about = n % 3 ? { correlation_id: [`rush${n - (n % 3)}`] } : {};
+                const chat = { id: `rush${n}`, from: "agent", kind: "chat", payload: { text: `rush ${n}` } };
+                window.__hear({ data: JSON.stringify({ ...chat, ...about }) });
+                if (n % 500 === 0) await new Promise(requestAnimationFrame);
+            }
+        }"""
+    )
+    expect(page.locator(".tl-count")).to_have_text(f"{before + 6_000:,} messages")
+    modes = page.get_by_role("button", name="Conversations", exact=True)
+    for pressed in ("false", "true"):
+        modes.click()
+        expect(modes).to_have_attribute("aria-pressed", pressed)
+        expect(rows(page, "rush 5999")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Newest")).to_be_hidden()
+    # Every message has a line, the oldest too.
+    page.get_by_role("listbox", name="Timeline").focus()
+    page.keyboard.press("Home")
+    expect(rows(page, "rush 0").first).to_be_in_viewport()
+    expect(lines(page).last).to_be_attached()
+    assert page.evaluate("document.querySelector('.vl-inner').offsetHeight") == (before + 6_000) * 32
+
+
+def _count(page: Page) -> int:
+    return int(page.locator(".tl-count").inner_text().split()[0].replace(",", ""))

@@ -54,13 +54,15 @@ def test_a_widening_of_rights_is_suggested_only_once_history_supports_it(
     expect(card(page)).to_have_count(0)
     office.teach(range(14, 20))
     expect(card(page)).to_contain_text("Approve when agent proposes write_file at files")
-    expect(card(page)).to_contain_text("10decisions of second")
+    # It is made once enough was decided, which on a busy machine is before the last of them.
+    expect(card(page)).to_contain_text(re.compile(r"(8|9|10)decisions of second"))
+    approvals = int(card(page).locator(".fact strong").first.inner_text())
     expect(card(page)).to_contain_text("That is not proof: up to")
     expect(card(page).locator(".fact").nth(1)).to_contain_text(
         re.compile(r"[1-9]\d %could be wrong, at most")
     )
     page.get_by_text("What it would have done").click()
-    expect(card(page)).to_contain_text("It would have approved 10 of 12 proposals.")
+    expect(card(page)).to_contain_text(f"It would have approved {approvals} of {approvals + 2} proposals.")
     expect(card(page)).to_contain_text("None that people decided otherwise.")
     expect(card(page)).to_contain_text("write_file of agent, rejected: path does not fit")
     steps = (

@@ -275,11 +275,11 @@ async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: P
 
 @on_loop
 async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_path: Path) -> None:
-    rules: Json = {"limits": {"proposal_seconds": 1.0}}
+    rules: Json = {"limits": {"proposal_seconds": 3.0}}
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE, **rules)}))
     async with lab(tmp_path, file=file) as room:
         alice, carol, agent = [await room.join(name) for name in ("alice", "carol", "agent")]
-        await alice.ask("participant/pause", {"timeout_seconds": 1.5}, to=["carol"])
+        await alice.ask("participant/pause", {"timeout_seconds": 5.0}, to=["carol"])
         assert await agent.refused("mcp/proposal", CALL, id="p1") is None
         assert await carol.refused("chat") == "participant_paused"
     async with lab(tmp_path, file=file) as room:

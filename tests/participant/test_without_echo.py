@@ -1,15 +1,19 @@
-"""A member that hears nothing of its own (D-02): it asks and answers as always, and confirms nothing."""
+"""A member that hears nothing of its own, or not its requests (D-02): it asks and answers as always."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from moot.errors import MemberLeft, UsageError
+from moot.participant import connect
+from moot.participant.speaking import Echo
 from moot.protocol.envelope import Envelope
 from tests.gateway.lab import on_loop
-from tests.participant.gathering import gathering, until
+from tests.participant.gathering import QUICK, gathering, until
+from tests.participant.rogue import rogue
 
 
 @on_loop
@@ -50,3 +54,52 @@ async def test_what_needs_the_gateways_word_says_so(tmp_path: Path) -> None:
         alice = await party.join("alice", echo=False)
         with pytest.raises(UsageError, match="echo=True"):
             await alice.chat("hello")
+
+
+@on_loop
+async def test_requests_need_no_echo_while_everything_else_is_confirmed(tmp_path: Path) -> None:
+    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
+        alice = await party.join("alice", echo="unanswered")
+        bob = await party.join("bob", participant="bob-7")
+
+        @bob.tool
+        def shout(text: str) -> str:
+            return text.upper()
+
+        assert (await alice.call("bob", "shout", {"text": "hi"})).text == "HI"
+        await alice.chat("hello")
+        proposal = await alice.propose("bob", "tools/call", {"name": "shout", "arguments": {"text": "ho"}})
+        await bob.fulfil(proposal.id)
+        assert (await proposal.outcome()).result["content"][0]["text"] == "HO"
+        with pytest.raises(UsageError, match="no mcp/request can be confirmed"):
+            await alice.send("mcp/request", {"method": "ping", "id": 1}, to="bob", confirm=True)
+
+
+@pytest.mark.parametrize("echo", [False, "unanswered"])
+@on_loop
+async def test_somebody_who_was_not_asked_does_not_answer_for_who_was(echo: Echo) -> None:
+    """D-80, with a gateway that lets it pass: a request that never came back is known all the same."""
+    async with (
+        rogue(echo=False) as gateway,
+        connect(gateway.url, "lab", "t", limits=QUICK, echo=echo) as me,
+    ):
+        heard: list[str] = []
+
+        @me.on("mcp/response")
+        def note(envelope: Envelope) -> None:
+            heard.append(envelope.sender)
+
+        call = asyncio.create_task(me.request("bob", "x"))
+        request = await gateway.hear("mcp/request")
+        answer = {"jsonrpc": "2.0", "id": request["payload"]["id"], "result": {}}
+        await gateway.say("mcp/response", answer, sender="mallory", to=["me"], about=[request["id"]])
+        await gateway.say(
+            "mcp/response",
+            answer | {"result": {"real": True}},
+            sender="bob",
+            to=["me"],
+            about=[request["id"]],
+        )
+        assert await call == {"real": True}
+        assert heard == ["bob"]
+        assert me.misbehaviour.of("mallory") == {"unasked_answer": 1}
