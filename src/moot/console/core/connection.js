@@ -10,6 +10,7 @@
  * before what came since; where it does not reach back to something heard before the loss, a gap is told.
  */
 import { parts, textAt } from "./exact.js";
+import { Intake } from "./intake.js";
 import { moment } from "./time.js";
 
 // Half a second, doubled up to a quarter of a minute: a gateway that restarts is back within seconds.
@@ -63,6 +64,8 @@ export class Connection {
     this._timer = undefined;
     /** @type {string[] | null} */
     this._held = null;
+    /** Frames of streams come as what to do. @type {Intake<string | (() => void)>} */
+    this._intake = new Intake((each) => (typeof each === "string" ? this._take(each, false) : each()));
     this._lostAt = 0;
     /** When the last envelope came, and how far the gateway's clock is ahead of ours. */
     this._heardAt = 0;
@@ -111,7 +114,7 @@ export class Connection {
   _heard(raw) {
     this._heardAt = Date.now();
     if (this._held !== null) this._held.push(raw);
-    else this._take(raw, false);
+    else this._intake.add(raw);
   }
 
   /** @param {string} raw @param {boolean} past */
@@ -130,7 +133,7 @@ export class Connection {
       return;
     }
     const end = bytes.indexOf(0x23, 1);
-    if (end > 0) this._handlers.frame(new TextDecoder().decode(bytes.subarray(1, end)), bytes.subarray(end + 1));
+    if (end > 0) this._intake.add(() => this._handlers.frame(new TextDecoder().decode(bytes.subarray(1, end)), bytes.subarray(end + 1)));
   }
 
   /** Fetch the past, then let go of what was held meanwhile. @param {WebSocket} socket @param {string} me */
@@ -210,6 +213,7 @@ export class Connection {
     // What was fetched and held was heard: it is told before the loss, or a later gap would not be found.
     this._rest?.(Infinity);
     this._rest = null;
+    this._intake.drain();
     const wasLive = this.state === "live";
     this._socket = null;
     this._held = null;
@@ -243,6 +247,7 @@ export class Connection {
     const socket = this._socket;
     this._socket = null;
     this._rest = null;
+    this._intake.clear();
     socket?.close(1000, "signed out");
     this._become("ended", "you have left");
   }

@@ -24,9 +24,13 @@ export function visible(text) {
     .replace(MARKS, "$1…");
 }
 
+// Nothing in it that would be shown differently: most labels, and looking is far cheaper than replacing.
+const NOT_PLAIN = /[^ -~]|  |^ | $/;
+
 /** On one line, cut after `most` characters. @param {unknown} text @param {number} [most] */
 export function oneLine(text, most = 160) {
   const all = String(text);
+  if (all.length <= most && !NOT_PLAIN.test(all)) return all;
   // Looked at only as far as it can matter: a megabyte is not searched for a label.
   const cut = all.length > most * 2 ? all.slice(0, most * 2) : all;
   const shown = visible(cut).replace(/\s+/g, " ").trim();

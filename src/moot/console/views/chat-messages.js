@@ -4,6 +4,7 @@
  * while somebody reads there. Twenty thousand chats are never laid out together; what is drawn already is not drawn again.
  */
 import { arrange, button, el } from "../core/dom.js";
+import { wait } from "../core/turn.js";
 import { markdown } from "../core/markdown.js";
 import { block, nameOf, oneLine } from "../core/text.js";
 import { longTime, shortTime } from "../core/time.js";
@@ -11,9 +12,14 @@ import { icon } from "./icons.js";
 
 // A screen holds two dozen.
 const PAGE = 30;
+// Whoever opens the view is answered with the newest of them; the others come when that is drawn.
+const AT_FIRST = 16;
 // Scrolling up adds pages at the top; from here on they go at the bottom.
 const MOST_SHOWN = 180;
 const REDRAW_MILLISECONDS = 120;
+// When a page of new ones comes at a time nobody reads them.
+const RUSH_MILLISECONDS = 400;
+const LONGEST_MILLISECONDS = 1_000;
 // Two messages of one author within this stand under one name.
 const TOGETHER_MILLISECONDS = 120_000;
 // Nearer to the end than this counts as there.
@@ -31,7 +37,7 @@ export class ChatMessages {
     /** Row of the last one shown; Infinity: the newest, whatever comes. */
     this._until = Infinity;
     this._count = PAGE;
-    /** @type {Map<string, {node: HTMLElement, signature: string}>} */
+    /** @type {Map<string, {node: HTMLElement, signature: string, equipped: boolean}>} */
     this._drawn = new Map();
     this._drawnAt = 0;
     this._pause = REDRAW_MILLISECONDS;
@@ -59,10 +65,12 @@ export class ChatMessages {
     this._until = Infinity;
     this._count = PAGE;
     this._draw();
+    if (this._opening) this._changed();
   }
 
   /** Bring one into sight. @param {string} id */
   show(id) {
+    this._opening = false;
     const chat = this.chats.byId.get(id);
     if (!chat) return;
     if (!this._drawn.has(id)) {
@@ -79,27 +87,42 @@ export class ChatMessages {
 
   _changed() {
     if (this._later !== undefined) return;
-    this._later = setTimeout(() => this._draw(), Math.max(0, this._drawnAt + this._pause - performance.now()));
+    this._drawIn(Math.max(0, this._drawnAt + this._pause - performance.now()));
+  }
+
+  /** @param {number} milliseconds */
+  _drawIn(milliseconds) {
+    this._later = setTimeout(() => {
+      const more = wait();
+      if (more > 0) this._drawIn(more);
+      else {
+        this._opening = false;
+        this._draw();
+      }
+    }, milliseconds);
   }
 
   _draw() {
     clearTimeout(this._later);
     this._later = undefined;
     const begun = performance.now();
+    const before = this._drawn;
     const all = this.chats.all;
     const end = this._end();
-    const start = Math.max(0, end - this._count);
+    const start = Math.max(0, end - (this._opening ? AT_FIRST : this._count));
     const shown = all.slice(start, end);
-    /** @type {Map<string, {node: HTMLElement, signature: string}>} */
+    /** @type {Map<string, {node: HTMLElement, signature: string, equipped: boolean}>} */
     const drawn = new Map();
     shown.forEach((chat, index) => {
-      const before = index > 0 ? shown[index - 1] : null;
-      const joined = before !== null && before.from === chat.from && before.to.join() === chat.to.join() && chat.about.length === 0 && chat.at - before.at < TOGETHER_MILLISECONDS;
+      const last = index > 0 ? shown[index - 1] : null;
+      const joined = last !== null && last.from === chat.from && last.to.join() === chat.to.join() && chat.about.length === 0 && chat.at - last.at < TOGETHER_MILLISECONDS;
       const signature = `${joined} ${chat.acknowledged.length} ${chat.cancelled?.by ?? ""} ${this.chats.waiting.has(chat.id)}`;
       const old = this._drawn.get(chat.id);
-      drawn.set(chat.id, old?.signature === signature ? old : { node: this._message(chat, joined), signature });
+      drawn.set(chat.id, old?.signature === signature ? old : { node: this._message(chat, joined), signature, equipped: false });
     });
     this._drawn = drawn;
+    // What shows on hovering may come after the first frame.
+    if (!this._opening) for (const chat of shown) this._equip(chat, drawn.get(chat.id));
     arrange(this._items, [...(start > 0 ? [this._earlier] : []), ...[...drawn.values()].map((each) => each.node)]);
     this._empty.hidden = all.length > 0;
     const newer = all.length - end;
@@ -107,9 +130,13 @@ export class ChatMessages {
     this._newer.textContent = newer > 0 ? `${newer.toLocaleString("en")} newer ↓` : "Newest ↓";
     if (this._until === Infinity) this._toEnd();
     this._drawnAt = performance.now();
-    // Layout is part of it, as the end was looked for. Never more than a tenth of the time, however slow the machine is.
-    this._pause = Math.max(REDRAW_MILLISECONDS, (this._drawnAt - begun) * 10);
+    // Layout is part of it, as the end was looked for. Never more than a tenth of the time, however slow the machine is, but once a second.
+    const rushing = before.size >= PAGE && [...drawn.keys()].every((id) => !before.has(id));
+    this._pause = this._opening ? 0 : Math.max(rushing ? RUSH_MILLISECONDS : REDRAW_MILLISECONDS, Math.min(LONGEST_MILLISECONDS, (this._drawnAt - begun) * 10));
   }
+
+  /** Until more than the newest is drawn. */
+  _opening = true;
 
   _end() {
     return this._until === Infinity ? this.chats.all.length : this.chats.after(this._until);
@@ -179,10 +206,18 @@ export class ChatMessages {
         chat.acknowledged.length > 0 && el("span", { class: "tag", data: { tone: "good" }, title: chat.acknowledged.slice(0, 20).map((each) => `${oneLine(each.by, 40)}: ${oneLine(each.status, 20)}`).join("\n") }, icon("check", 13), `seen by ${chat.acknowledged.length}`),
         waits && button("Acknowledge", () => this._queue.acknowledge(chat), { class: "quiet small" }),
       ),
+    );
+  }
+
+  /** What can be done about it. @param {Chat} chat @param {{node: HTMLElement, equipped: boolean} | undefined} drawn */
+  _equip(chat, drawn) {
+    if (!drawn || drawn.equipped) return;
+    drawn.equipped = true;
+    drawn.node.append(
       el(
         "div",
         { class: "chat-tools" },
-        mine && !chat.cancelled && button("No attention needed", () => this._queue.cancel(chat), { class: "quiet small" }),
+        chat.from === this.context.state.me.id && !chat.cancelled && button("No attention needed", () => this._queue.cancel(chat), { class: "quiet small" }),
         button("Reply", () => this._reply(chat), { class: "quiet small" }),
         el("a", { class: "button quiet small", href: this.context.link("timeline", chat.id) }, "In the timeline"),
       ),

@@ -3,9 +3,12 @@
 import { arrange, button, el, freshId, replace } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { ago } from "../core/time.js";
+import { wait } from "../core/turn.js";
 import { icon } from "./icons.js";
 
 const AT_ONCE = 30;
+// Whoever opens the view is answered with the first of them.
+const AT_FIRST = 6;
 // So many are said together; then their echoes are waited for, and no rate is exceeded.
 const TOGETHER = 20;
 const REDRAW_MILLISECONDS = 200;
@@ -32,12 +35,16 @@ export class AcknowledgeQueue {
     this._ours = el("div", { class: "queue-ours" });
     this.node = el("aside", { class: "queue", "aria-labelledby": id }, el("header", { class: "queue-head" }, this._title, this._all), this._list, this._ours);
     this._stop = context.state.on(["chats"], () => {
-      this._later ??= setTimeout(() => {
-        this._later = undefined;
-        this.draw();
-      }, REDRAW_MILLISECONDS);
+      this._later ??= setTimeout(() => this._drawLater(), REDRAW_MILLISECONDS);
     });
-    this.draw();
+    this.draw(AT_FIRST);
+    if (this.chats.waiting.size > AT_FIRST) this._later = setTimeout(() => this._drawLater(), 0);
+  }
+
+  _drawLater() {
+    const more = wait();
+    this._later = more > 0 ? setTimeout(() => this._drawLater(), more) : undefined;
+    if (more === 0) this.draw();
   }
 
   close() {
@@ -45,24 +52,27 @@ export class AcknowledgeQueue {
     this._stop();
   }
 
-  draw() {
+  /** @param {number} [most] lines of the list */
+  draw(most = AT_ONCE) {
     const waiting = [...this.chats.waiting.values()];
     const ours = [...this.chats.ours.values()];
     this.node.classList.toggle("idle", waiting.length === 0);
-    this._title.textContent = waiting.length === 0 ? "All acknowledged" : `${waiting.length} to acknowledge`;
+    const title = waiting.length === 0 ? "All acknowledged" : `${waiting.length} to acknowledge`;
+    if (this._title.textContent !== title) this._title.textContent = title;
     this._all.hidden = waiting.length === 0;
     this._all.disabled = this._working;
     /** @type {Map<string, {node: HTMLElement, time: HTMLElement}>} */
     const drawn = new Map();
-    for (const chat of waiting.slice(0, AT_ONCE)) {
+    for (const chat of waiting.slice(0, most)) {
       const item = this._drawn.get(chat.id) ?? this._item(chat);
       const words = ago(chat.at);
       if (item.time.textContent !== words) item.time.textContent = words;
       drawn.set(chat.id, item);
     }
     this._drawn = drawn;
-    this._more.textContent = `and ${waiting.length - AT_ONCE} more`;
-    arrange(this._list, [...[...drawn.values()].map((each) => each.node), ...(waiting.length > AT_ONCE ? [this._more] : [])]);
+    const rest = `and ${waiting.length - most} more`;
+    if (this._more.textContent !== rest) this._more.textContent = rest;
+    arrange(this._list, [...[...drawn.values()].map((each) => each.node), ...(waiting.length > most ? [this._more] : [])]);
     const many = `${ours.length} ${this._working}`;
     if (many === this._oursShown) return;
     this._oursShown = many;

@@ -35,7 +35,7 @@ export class ConnectionLine {
     const line = place.connection;
     const [tone, word] = line.state === "connecting" && line.everLive ? ["warn", "Reconnecting"] : WORDS[line.state];
     if (this._word.textContent !== word) this._word.textContent = word;
-    this.pill.dataset.tone = tone;
+    if (this.pill.dataset.tone !== tone) this.pill.dataset.tone = tone;
     const words = this._explain(line);
     if (words === this._shown) return;
     this._shown = words;

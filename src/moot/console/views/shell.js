@@ -4,6 +4,7 @@ import { el, replace } from "../core/dom.js";
 import { Keys } from "../core/keys.js";
 import { address, here, navigate, registeredViews, viewOf } from "../core/router.js";
 import { oneLine } from "../core/text.js";
+import { afterFrame } from "../core/turn.js";
 import { Notices } from "./notices.js";
 import { ConnectionLine } from "./connection-line.js";
 import { helpDialog } from "./help.js";
@@ -11,6 +12,8 @@ import { icon } from "./icons.js";
 import { mark } from "./sign-in.js";
 import { SpaceMenu } from "./space-menu.js";
 import { nextTheme, theme } from "./theme.js";
+
+const REFRESH_MILLISECONDS = 250;
 
 export class Shell {
   /** @param {HTMLElement} root @param {import("../core/session.js").Session} session */
@@ -31,7 +34,7 @@ export class Shell {
     /** @type {Map<string, {link: HTMLElement, badge: HTMLElement, shown: string}>} */
     this._links = new Map();
     this._buildNav();
-    this._stops = [session.on(["places", "current", "doors"], () => this._refresh())];
+    this._stops = [session.on(["places", "current", "doors"], () => this._refreshSoon()), () => clearTimeout(this._later)];
     this._shortcuts();
   }
 
@@ -104,8 +107,8 @@ export class Shell {
     this._outlet.setAttribute("aria-label", view.title);
     const mounted = view.mount(outlet, this._context(place)) ?? {};
     this._shown = { view: view.id, space: place.name, mounted };
-    // On a phone not all fit: where one is stays in sight.
-    this._links.get(view.id)?.link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    // On a phone not all fit: where one is stays in sight. The view comes first, as this lays out the page.
+    afterFrame(() => this._links.get(view.id)?.link.scrollIntoView({ block: "nearest", inline: "nearest" }));
     // A view that was chosen is where the keyboard and a screen reader go on.
     if (moved && !outlet.contains(document.activeElement)) this._outlet.focus({ preventScroll: true });
   }
@@ -127,7 +130,21 @@ export class Shell {
     };
   }
 
+  /** Badges and the title: four times a second are enough, and each new title is work for the whole browser. */
+  _refreshSoon() {
+    const rest = this._refreshedAt + REFRESH_MILLISECONDS - performance.now();
+    if (rest <= 0) this._refresh();
+    else this._later ??= setTimeout(() => this._refresh(), rest);
+  }
+
+  _refreshedAt = -Infinity;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  _later = undefined;
+
   _refresh() {
+    clearTimeout(this._later);
+    this._later = undefined;
+    this._refreshedAt = performance.now();
     const place = this.session.current;
     if (!place) return;
     let waiting = 0;

@@ -2,7 +2,8 @@
 /**
  * The order of what is shown by conversation. Conversations stand in the order in which they were last active;
  * the first message of one is its head. A thousand messages a second must not order a hundred thousand anew
- * each time, so what is new is taken in at the end: only the conversations that it belongs to move.
+ * each time, so what is new is taken in at the end: only the conversations that it belongs to move. And a click
+ * that wants another order is answered with the newest part of it; the older part comes in slices.
  */
 
 /** @typedef {{root: string, rows: number[]}} Group */
@@ -12,6 +13,11 @@
 const LOOK_BACK = 5_000;
 // Beyond this it is quicker, too.
 const MOST_MOVED = 1_000;
+// Lines that are put in order at once: many screens, and mostly the one that was chosen last.
+const NEWEST = 1_000;
+// Of a frame of 16 ms; a look at the clock for each so many rows.
+const SLICE_MILLISECONDS = 4;
+const ROWS_BETWEEN_LOOKS = 64;
 
 export class Grouping {
   /** @param {import("../core/envelopes.js").Envelopes} envelopes @param {(root: string) => boolean} isFolded */
@@ -22,10 +28,63 @@ export class Grouping {
     this.items = [];
     this._first = -1;
     this._next = 0;
+    /** The older part that is being put in order: newest first, down to a row. @type {{items: Item[], at: number} | null} */
+    this._older = null;
+  }
+
+  /** Whether it goes back to the oldest row. */
+  get whole() {
+    return this._older === null;
+  }
+
+  /** All rows anew, the newest part now; `older` adds the rest. */
+  begin() {
+    this._first = this._envelopes.first;
+    this._next = this._envelopes.next;
+    /** @type {{items: Item[], at: number}} */
+    const newest = { items: [], at: this._next };
+    const done = this._back(newest, () => newest.items.length >= NEWEST);
+    this.items = newest.items.reverse();
+    this._older = done ? null : { items: [], at: newest.at };
+  }
+
+  /** A slice of the older part; returns how many lines it put before the others, which is 0 until all are in order. */
+  older() {
+    if (this._older === null) return 0;
+    // What was let go meanwhile may stand in the part that is done.
+    if (this._first !== this._envelopes.first) {
+      this.begin();
+      return 0;
+    }
+    const end = performance.now() + SLICE_MILLISECONDS;
+    if (!this._back(this._older, () => performance.now() > end)) return 0;
+    const { items } = this._older;
+    this._older = null;
+    this.items = items.reverse().concat(this.items);
+    return items.length;
+  }
+
+  /**
+   * Go back from a row: the newest of a conversation comes first, so that is where the conversation stands.
+   * @param {{items: Item[], at: number}} part @param {() => boolean} enough @returns {boolean} whether the oldest row is reached
+   */
+  _back(part, enough) {
+    const store = this._envelopes;
+    while (part.at > store.first) {
+      part.at -= 1;
+      const group = store.conversations.get(/** @type {import("../core/envelopes.js").Row} */ (store.at(part.at)).root);
+      if (group?.rows.at(-1) === part.at) {
+        if (group.rows.length > 1 && !this._isFolded(group.root)) for (let index = group.rows.length - 1; index > 0; index -= 1) part.items.push(group.rows[index]);
+        part.items.push(group.rows.length > 1 ? group : group.rows[0]);
+      }
+      if (part.at % ROWS_BETWEEN_LOOKS === 0 && enough()) break;
+    }
+    return part.at === store.first;
   }
 
   /** Everything anew: after folding, or for a filter. @param {number[] | null} found rows, oldest first; null for all */
   rebuild(found) {
+    this._older = null;
     this._first = found === null ? this._envelopes.first : -1;
     this._next = this._envelopes.next;
     this.items = [];
@@ -36,7 +95,7 @@ export class Grouping {
   /** Take in what came since; only for all rows. */
   update() {
     const store = this._envelopes;
-    if (this._first !== store.first || store.next - this._next > MOST_MOVED * 4 || !this._move(store)) this.rebuild(null);
+    if (this._first !== store.first || store.next - this._next > MOST_MOVED * 4 || !this._move(store)) this.begin();
     this._next = store.next;
   }
 
@@ -69,7 +128,12 @@ export class Grouping {
       this.items.splice(index, this._isFolded(group.root) ? 1 : count);
       return true;
     }
-    return false;
+    if (this._older === null) return false;
+    // In the older part, where the head comes last, or not come to yet.
+    const at = this._older.items.lastIndexOf(head);
+    const lines = this._isFolded(group.root) ? 1 : count;
+    if (at >= 0) this._older.items.splice(at - lines + 1, lines);
+    return true;
   }
 
   /** @param {Group} group */

@@ -23,23 +23,34 @@ const FAMILIES = [
   [/^system\//, "quiet", ""],
 ];
 
-/** @param {string} kind @returns {{family: string, word: string}} */
+/** How a kind looks; asked for each line that is drawn, so it is looked up once. @type {Map<string, {family: string, word: string, title: string}>} */
+const families = new Map();
+// Kinds are what peers write: there may be any number.
+const MOST_KINDS = 500;
+
+/** @param {string} kind @returns {{family: string, word: string, title: string}} */
 export function familyOf(kind) {
-  for (const [pattern, family, word] of FAMILIES) if (pattern.test(kind)) return { family, word: word || oneLine(kind, 40) };
-  return { family: "other", word: oneLine(kind, 40) };
+  let found = families.get(kind);
+  if (!found) {
+    const [, family, word] = FAMILIES.find(([pattern]) => pattern.test(kind)) ?? [null, "other", ""];
+    found = { family, word: word || oneLine(kind, 40), title: oneLine(kind, 80) };
+    if (families.size >= MOST_KINDS) families.clear();
+    families.set(kind, found);
+  }
+  return found;
 }
 
 /** @param {import("../core/envelopes.js").Row} row */
 export function kindTag(row) {
-  const { family, word } = familyOf(row.kind);
+  const { family, word, title } = familyOf(row.kind);
   const bad = row.bad && family === "response";
-  return el("span", { class: "kind", data: { family: bad ? "bad" : family }, title: oneLine(row.kind, 80) }, bad ? "failed" : word);
+  return el("span", { class: "kind", data: { family: bad ? "bad" : family }, title }, bad ? "failed" : word);
 }
 
 /**
  * What stands in a line, so that another message can be put into it: at a thousand a second, making and styling new
  * elements would take most of the time.
- * @typedef {{when: HTMLElement, time: Text, who: HTMLElement, names: string, what: HTMLElement, tag: HTMLElement, operation: HTMLElement, words: HTMLElement}} Parts
+ * @typedef {{when: HTMLElement, time: Text, who: HTMLElement, names: string, what: HTMLElement, tag: HTMLElement, operation: HTMLElement, words: HTMLElement, fold: {mark: HTMLElement, count: HTMLElement} | null}} Parts
  */
 /** @type {WeakMap<HTMLElement, Parts>} */
 const drawn = new WeakMap();
@@ -52,6 +63,7 @@ function partsOf(element) {
   const parts = {
     time, names: "\n", when: el("time", { class: "when" }, time), who: el("span", { class: "who" }), tag: el("span", { class: "kind" }),
     what: el("span", { class: "what" }), operation: el("bdi", { class: "operation" }), words: el("bdi", { class: "words" }),
+    fold: null,
   };
   parts.what.append(parts.tag, parts.operation);
   element.replaceChildren(parts.when, parts.who, parts.what, parts.words);
@@ -68,18 +80,30 @@ function set(element, name, value) {
 
 /** @param {HTMLElement | Text} node @param {string} words */
 function say(node, words) {
-  if (node.textContent !== words) node.textContent = words;
+  const text = node instanceof Text ? node : node.firstChild;
+  // The text that is there is changed: another one would be another box to lay out.
+  if (text instanceof Text) {
+    if (text.data !== words) text.data = words;
+  } else node.textContent = words;
 }
 
-/** A line that may hold another message so far. @param {HTMLElement} element @param {import("../core/envelopes.js").Row} row @param {boolean} inGroup @param {string} me @param {string} [more] classes */
+/**
+ * A line that may hold another message so far; returns what stands in it, but for a gap.
+ * @param {HTMLElement} element @param {import("../core/envelopes.js").Row} row @param {boolean} inGroup @param {string} me @param {string} [more] classes @returns {Parts | null}
+ */
 export function drawRow(element, row, inGroup, me, more = "") {
   if (row.type === "gap") {
     drawn.delete(element);
     set(element, "class", "vl-row gap-row");
     replace(element, icon("gap", 16), el("strong", {}, "A gap"), el("span", { class: "words" }, oneLine(row.words, 200)), el("time", { datetime: longTime(row.at) }, `since ${shortTime(row.at)}`));
-    return;
+    return null;
   }
   const parts = partsOf(element);
+  if (parts.fold && !more) {
+    parts.fold.mark.remove();
+    parts.fold.count.remove();
+    parts.fold = null;
+  }
   const fromGateway = row.from === "system:gateway" || row.from === "gateway";
   set(element, "class", ["vl-row", "tl-row", inGroup && "in-group", row.bad && "bad", fromGateway && "from-gateway", more].filter(Boolean).join(" "));
   set(element, "data-deep", row.context ? String(Math.min(4, row.context.split("/").length)) : null);
@@ -90,14 +114,15 @@ export function drawRow(element, row, inGroup, me, more = "") {
     parts.names = names;
     replace(parts.who, nameOf(fromGateway ? "gateway" : row.from), row.to.length > 0 && [el("span", { class: "arrow", "aria-label": "to", role: "img" }, "→"), row.to.length === 1 ? nameOf(row.to[0], { class: row.to[0] === me ? "me" : "" }) : el("span", { class: "many" }, `${row.to.length} members`)]);
   }
-  const { family, word } = familyOf(row.kind);
+  const { family, word, title } = familyOf(row.kind);
   const failed = row.bad && family === "response";
   set(parts.tag, "data-family", failed ? "bad" : family);
-  set(parts.tag, "title", oneLine(row.kind, 80));
+  set(parts.tag, "title", title);
   say(parts.tag, failed ? "failed" : word);
-  parts.operation.hidden = row.operation === "";
+  if (parts.operation.hidden !== (row.operation === "")) parts.operation.hidden = row.operation === "";
   say(parts.operation, oneLine(row.operation, 80));
   say(parts.words, oneLine(row.words, 200));
+  return parts;
 }
 
 /**
@@ -105,10 +130,14 @@ export function drawRow(element, row, inGroup, me, more = "") {
  * @param {HTMLElement} element @param {import("../core/envelopes.js").Row} row @param {number} count @param {boolean} folded @param {string} me
  */
 export function drawHead(element, row, count, folded, me) {
-  drawn.delete(element);
-  drawRow(element, row, false, me, folded ? "group-head folded" : "group-head");
-  element.querySelector(".when")?.prepend(el("span", { class: "fold-mark", title: folded ? "Unfold (→)" : "Fold (←)" }, icon("right", 12)));
-  element.querySelector(".what")?.append(el("span", { class: "group-count", "aria-label": `${count} messages${folded ? ", folded" : ""}`, role: "img" }, String(count)));
-  // What was added to it is no part of another line.
-  drawn.delete(element);
+  const parts = drawRow(element, row, false, me, folded ? "group-head folded" : "group-head");
+  if (!parts) return;
+  if (!parts.fold) {
+    parts.fold = { mark: el("span", { class: "fold-mark" }, icon("right", 12)), count: el("span", { class: "group-count", role: "img" }) };
+    parts.when.prepend(parts.fold.mark);
+    parts.what.append(parts.fold.count);
+  }
+  set(parts.fold.mark, "title", folded ? "Unfold (→)" : "Fold (←)");
+  set(parts.fold.count, "aria-label", `${count} messages${folded ? ", folded" : ""}`);
+  say(parts.fold.count, String(count));
 }

@@ -2,6 +2,7 @@
 /** Everything that is said in the space, as it is said. */
 import { el, freshId, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
+import { wait } from "../core/turn.js";
 import { envelopeDetails } from "./envelope-details.js";
 import { icon } from "./icons.js";
 import { isEmpty, parseFilter, Search } from "./timeline-filter.js";
@@ -15,10 +16,14 @@ import { VirtualList } from "./virtual-list.js";
 const MANY = 5_000;
 const MANY_MILLISECONDS = 200;
 const TYPING_MILLISECONDS = 120;
-// Lines that rush by cannot be read. From so many at a time on they are shown ten times a second, not sixty, so that
-// there is time left for a click.
+// Lines that rush by cannot be read. From so many at a time on they are shown ten times a second, not sixty, and five
+// times when a screenful comes at a time, so that there is time left for a click.
 const RUSH = 4;
 const RUSH_MILLISECONDS = 100;
+const SCREENFUL = 24;
+const SCREENFUL_MILLISECONDS = 200;
+const LONGEST_MILLISECONDS = 1_000;
+const number = new Intl.NumberFormat("en");
 
 class Timeline {
   /** @param {HTMLElement} outlet @param {import("../app.js").Context} context */
@@ -45,6 +50,7 @@ class Timeline {
       length: () => (this._items === null ? this._next - this._first : this._items.length),
       at: (index) => (this._items === null ? this._first + index : this._items[index]),
       stamp: (item) => (typeof item === "number" ? 0 : item.rows.length),
+      shape: (item) => this._shape(item),
       draw: (element, item) => this._draw(element, item),
       chosen: (index, event) => this._choose(index, event),
       folded: (index, open) => this._foldOne(index, open),
@@ -83,7 +89,6 @@ class Timeline {
       ),
       el("div", { class: "tl-split" }, el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer), this._details),
     );
-    this.list.measure();
   }
 
   _keys() {
@@ -104,6 +109,8 @@ class Timeline {
 
   close() {
     clearTimeout(this._later);
+    clearTimeout(this._building);
+    clearTimeout(this._older);
     this._search?.stop();
     this.list.close();
     this._stops.forEach((stop) => stop());
@@ -178,30 +185,38 @@ class Timeline {
       this._news();
       return;
     }
-    const wait = this._builtAt + this._pause - performance.now();
-    if (wait <= 0) this.rebuild(true);
-    else if (!this._waitingToBuild) {
-      this._waitingToBuild = true;
-      setTimeout(() => {
-        this._waitingToBuild = false;
-        if (!this.grouped || this.list.following) this.rebuild(true);
-      }, wait);
-    }
+    const pause = this._builtAt + this._pause - performance.now();
+    if (pause <= 0) this.rebuild(true);
+    else if (this._building === undefined) this._buildIn(pause);
   }
 
-  _waitingToBuild = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  _building = undefined;
+
+  /** @param {number} milliseconds */
+  _buildIn(milliseconds) {
+    this._building = setTimeout(() => {
+      this._building = undefined;
+      const more = wait();
+      if (more > 0) this._buildIn(more);
+      else if (!this.grouped || this.list.following) this.rebuild(true);
+    }, milliseconds);
+  }
 
   /** @param {boolean} [onlyNew] nothing else has changed since the last time */
   rebuild(onlyNew = false) {
     const begun = performance.now();
-    const rushing = this.store.next - this._next > RUSH;
+    const fresh = this.store.next - this._next;
     const dropped = this.store.first - this._first;
     this._first = this.store.first;
     this._next = this.store.next;
     const found = this._found();
     if (this.grouped) {
       if (found === null && onlyNew) this._grouping.update();
+      // At the end nobody sees the oldest lines; elsewhere all have to be there for the place to be the same.
+      else if (found === null && this.list.following) this._grouping.begin();
       else this._grouping.rebuild(found);
+      if (!this._grouping.whole) this._older ??= setTimeout(() => this._takeOlder(), 0);
       this._items = this._grouping.items;
     } else if (found !== null) this._items = found;
     else {
@@ -209,14 +224,30 @@ class Timeline {
       if (dropped > 0) this.list.dropped(dropped);
     }
     this._builtAt = performance.now();
-    // Never more than a tenth of the time, however slow the machine is.
-    this._pause = Math.max(found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0, rushing ? RUSH_MILLISECONDS : 0, (this._builtAt - begun) * 10);
+    // Never more than a tenth of the time, however slow the machine is; but once a second, though it stood still meanwhile.
+    this._pause = Math.max(found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0, fresh > SCREENFUL ? SCREENFUL_MILLISECONDS : fresh > RUSH ? RUSH_MILLISECONDS : 0, Math.min(LONGEST_MILLISECONDS, (this._builtAt - begun) * 10));
     this._empty.hidden = this._next > this._first;
     this._news();
     this.list.refresh();
   }
 
   _pause = 0;
+
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  _older = undefined;
+
+  /** The older lines of a new order, a slice at a time; those in sight stay where they are. */
+  _takeOlder() {
+    this._older = undefined;
+    const more = wait();
+    const added = more > 0 ? 0 : this._grouping.older();
+    if (!this._grouping.whole) this._older = setTimeout(() => this._takeOlder(), more);
+    else if (added > 0 && this.grouped && this._items !== null && !this._search && !this._root) {
+      this._items = this._grouping.items;
+      this.list.dropped(-added);
+      this.list.refresh();
+    }
+  }
 
   /** @returns {number[] | null} */
   _found() {
@@ -231,11 +262,12 @@ class Timeline {
   _news() {
     const fresh = this.list.following ? 0 : this.store.next - (this.grouped ? this._next : this._seen);
     if (this.list.following) this._seen = this.store.next;
-    this._newer.hidden = this.list.following;
-    this._newer.textContent = fresh > 0 ? `${fresh.toLocaleString("en")} new ↓` : "Newest ↓";
-    const total = this.store.size.toLocaleString("en");
+    if (this._newer.hidden !== this.list.following) this._newer.hidden = this.list.following;
+    const newer = fresh > 0 ? `${number.format(fresh)} new ↓` : "Newest ↓";
+    if (this._newer.textContent !== newer) this._newer.textContent = newer;
+    const total = number.format(this.store.size);
     const found = this._search ? this._search.count : this._root ? (this.store.conversations.get(this._root)?.rows.length ?? 0) : undefined;
-    const words = found === undefined ? `${total} messages` : `${found.toLocaleString("en")} of ${total}${this._search && !this._search.done ? "…" : ""}`;
+    const words = found === undefined ? `${total} messages` : `${number.format(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
     if (this._count.textContent !== words) this._count.textContent = words;
   }
 
@@ -254,6 +286,12 @@ class Timeline {
   _names = "-";
 
   // One of them
+
+  /** @param {Item} item */
+  _shape(item) {
+    const row = this.store.at(typeof item === "number" ? item : item.rows[0]);
+    return row ? `${typeof item} ${row.kind} ${row.bad} ${row.from} ${row.to.join()}` : "";
+  }
 
   /** @param {HTMLElement} element @param {Item} item */
   _draw(element, item) {
@@ -336,7 +374,14 @@ class Timeline {
     // Mostly the line that was just pressed; else newer ones are looked for more often.
     if (isIt(this._items[this.list.selected])) return this.list.selected;
     const find = () => /** @type {Item[]} */ (this._items).findLastIndex(isIt);
-    const index = find();
+    let index = find();
+    if (index < 0 && this._items === this._grouping.items && !this._grouping.whole) {
+      // Older than what is in order so far.
+      this._grouping.rebuild(null);
+      this._items = this._grouping.items;
+      this.list.redraw();
+      index = find();
+    }
     if (index >= 0) return index;
     const row = this.store.at(n);
     if (row && this.grouped && this._isFolded(row.root)) {
@@ -353,6 +398,8 @@ class Timeline {
     const row = this.store.at(n);
     if (!row) return;
     this._chosen = row.id;
+    // Before it has other contents, which would have to be laid out for it.
+    if (this._details.scrollTop > 0) this._details.scrollTop = 0;
     replace(
       this._details,
       envelopeDetails(row, this.context, {
@@ -361,18 +408,14 @@ class Timeline {
         filter: (words) => this.filter(words),
       }),
     );
-    this._details.scrollTop = 0;
-    if (this._details.hidden) {
-      this._details.hidden = false;
-      this.list.measure();
-    }
+    this._details.hidden = false;
   }
 
   _hide() {
     if (this._details.hidden) return;
+    this._details.scrollTop = 0;
     this._details.hidden = true;
     this._chosen = "";
-    this.list.measure();
   }
 
   _closeDetails() {
@@ -398,7 +441,7 @@ class Timeline {
   _toEnd() {
     this.list.selected = -1;
     this.list.follow();
-    this.rebuild();
+    this.rebuild(true);
   }
 }
 

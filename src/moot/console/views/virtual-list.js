@@ -17,6 +17,7 @@ const MOST_PIXELS = 16_000_000;
  * @property {() => number} length
  * @property {(index: number) => any} at an item
  * @property {(item: any) => number} stamp another number when it looks different
+ * @property {(item: any) => string} shape the same for items that are drawn with the same elements: one that is put in the place of another like it changes words only
  * @property {(element: HTMLElement, item: any, index: number) => void} draw into an element that may hold another item; its class begins with "vl-row"
  * @property {(index: number, event: Event) => void} chosen by a click or Enter
  * @property {(index: number, open: boolean) => void} folded by an arrow to the right or left
@@ -33,6 +34,8 @@ export class VirtualList {
     this._shown = new Map();
     /** @type {HTMLElement[]} */
     this._spare = [];
+    /** @type {WeakMap<HTMLElement, string>} */
+    this._shapes = new WeakMap();
     this.rowHeight = 34;
     this._height = 0;
     this.selected = -1;
@@ -43,7 +46,8 @@ export class VirtualList {
     this.node.addEventListener("scroll", () => this._scrolled(), { passive: true });
     this.node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this._key(event));
     this._inner.addEventListener("click", (/** @type {MouseEvent} */ event) => this._click(event));
-    this._sizes = new ResizeObserver(() => this.measure());
+    // Called when the page is laid out and not yet painted: nothing has to be laid out for it, and what it draws is in the same frame.
+    this._sizes = new ResizeObserver(() => this._measure());
     this._sizes.observe(this.node);
   }
 
@@ -52,18 +56,21 @@ export class VirtualList {
   }
 
   /** Read the row height from the stylesheet: it differs on a phone. */
-  measure() {
+  _measure() {
     const height = parseFloat(getComputedStyle(this.node).getPropertyValue("--row-height")) || 34;
+    const inSight = this.node.clientHeight;
+    if (height === this.rowHeight && inSight === this._height) return;
     if (height !== this.rowHeight) {
       this._forget();
+      for (const element of this._spare) delete element.dataset.index;
       // What was in sight stays in sight.
       const top = (this.node.scrollTop / this.rowHeight) * height;
       this.rowHeight = height;
       this._size();
       if (!this.following) this.node.scrollTop = top;
     }
-    this._height = this.node.clientHeight;
-    this.refresh();
+    this._height = inSight;
+    this._draw();
   }
 
   /** The items changed; called as often as you like, drawn once a frame. */
@@ -82,11 +89,25 @@ export class VirtualList {
     this.refresh();
   }
 
-  /** So many items at the front are gone: what is in sight stays in sight. @param {number} count */
+  /** So many items at the front are gone, or came if it is less than none: what is in sight stays in sight. @param {number} count */
   dropped(count) {
-    this._forget();
+    const before = [...this._shown];
+    this._shown.clear();
+    for (const [index, shown] of before) {
+      if (index < count) this._spare.push(shown.element);
+      else {
+        this._shown.set(index - count, shown);
+        this._move(shown.element, index - count);
+      }
+    }
     if (this.selected >= 0) this.selected -= count;
-    if (!this.following) this.node.scrollTop -= count * this.rowHeight;
+    if (this.following) {
+      // At once: rows beyond the end would make the list longer, and it would seem to be scrolled up.
+      this._draw();
+      return;
+    }
+    this._size();
+    this.node.scrollTop -= count * this.rowHeight;
   }
 
   follow() {
@@ -99,6 +120,7 @@ export class VirtualList {
   select(index, how = {}) {
     const length = this._source.length();
     if (length === 0) return;
+    if (this._height === 0) this._measure();
     this.selected = Math.max(0, Math.min(length - 1, index));
     const top = this.selected * this.rowHeight;
     const view = this.node.scrollTop;
@@ -125,9 +147,10 @@ export class VirtualList {
   }
 
   _draw() {
+    // Not laid out yet: it is drawn as soon as it is.
+    if (this._height === 0) return;
     const length = this._source.length();
     const pixels = this._size();
-    if (this.following) this.node.scrollTop = pixels;
     const top = this.following ? Math.max(0, pixels - this._height) : this.node.scrollTop;
     const spare = this.following ? SPARE_AT_END : SPARE;
     const first = Math.max(0, Math.floor(top / this.rowHeight) - spare);
@@ -139,8 +162,10 @@ export class VirtualList {
     }
     for (let index = first; index < last; index += 1) this._place(index);
     for (const element of this._spare.splice(SPARE * 2)) element.remove();
-    for (const element of this._spare) element.hidden = true;
+    for (const element of this._spare) if (!element.hidden) element.hidden = true;
     this._mark();
+    // Last, as it makes the browser lay out what is on the page by now.
+    if (this.following && length > 0) this.node.scrollTop = pixels;
   }
 
   /** @param {number} index */
@@ -149,25 +174,43 @@ export class VirtualList {
     const stamp = this._source.stamp(item);
     const shown = this._shown.get(index);
     if (shown && shown.item === item && shown.stamp === stamp) return;
-    let element = shown?.element ?? this._spare.pop();
+    const shape = this._source.shape(item);
+    let element = shown?.element ?? this._alike(shape);
     if (!element) {
-      element = el("div", { class: "vl-row", role: "option" });
+      element = el("div", { class: "vl-row", role: "option", "aria-setsize": "-1", "aria-selected": "false" });
       this._inner.append(element);
     }
-    element.hidden = false;
-    element.id = `${this._prefix}-${index}`;
-    element.dataset.index = String(index);
-    element.style.transform = `translateY(${index * this.rowHeight}px)`;
-    element.setAttribute("aria-setsize", "-1");
-    element.setAttribute("aria-posinset", String(index + 1));
+    if (element.hidden) element.hidden = false;
+    if (element.dataset.index !== String(index)) this._move(element, index);
     this._source.draw(element, item, index);
+    this._shapes.set(element, shape);
     this._shown.set(index, { element, item, stamp });
   }
 
+  /** An element that is not needed, if there is one of this shape that. @param {string} shape @returns {HTMLElement | undefined} */
+  _alike(shape) {
+    const at = this._spare.findLastIndex((each) => this._shapes.get(each) === shape);
+    return at < 0 ? this._spare.pop() : this._spare.splice(at, 1)[0];
+  }
+
+  /** @param {HTMLElement} element @param {number} index */
+  _move(element, index) {
+    element.id = `${this._prefix}-${index}`;
+    element.dataset.index = String(index);
+    element.style.transform = `translateY(${index * this.rowHeight}px)`;
+    element.setAttribute("aria-posinset", String(index + 1));
+  }
+
+  /** Only what changes is set: an attribute that is set anew makes the browser look at its styles again. */
   _mark() {
-    for (const [index, shown] of this._shown) shown.element.setAttribute("aria-selected", String(index === this.selected));
-    if (this._shown.has(this.selected)) this.node.setAttribute("aria-activedescendant", `${this._prefix}-${this.selected}`);
-    else this.node.removeAttribute("aria-activedescendant");
+    for (const [index, { element }] of this._shown) {
+      const selected = String(index === this.selected);
+      if (element.getAttribute("aria-selected") !== selected) element.setAttribute("aria-selected", selected);
+    }
+    const active = this._shown.has(this.selected) ? `${this._prefix}-${this.selected}` : null;
+    if (this.node.getAttribute("aria-activedescendant") === active) return;
+    if (active === null) this.node.removeAttribute("aria-activedescendant");
+    else this.node.setAttribute("aria-activedescendant", active);
   }
 
   _forget() {
