@@ -84,6 +84,8 @@ async def _space(folder: Path) -> AsyncIterator[tuple[str, list[int]]]:
         for number in range(WATCHERS):
             tail = [moot, "tail", *place, "--token-file", _token(folder, f"watcher-{number}"), "--json"]
             watcher = await enter(started(tail, 1, folder / f"watcher-{number}.log"))
+            # Its own arrival: whoever still starts costs nothing yet, and would make calls look cheap.
+            await watcher.line()
             stack.callback(_read_on(watcher.child.stdout).cancel)
         yield url, [gateway.child.pid, bridge.child.pid]
 

@@ -29,6 +29,7 @@ from moot.mcp.eras import (
     METHOD_NOT_FOUND,
     JsonObject,
     initialized,
+    wants_news,
 )
 from moot.mcp.pinning import Change, Pins
 from moot.mcp.upstream import Events, Greeting, Server, Upstream
@@ -138,7 +139,13 @@ class ServerMember:
 
     async def handle(self, request: Request) -> JsonObject | None:
         """The answer to one request; None leaves a question to everybody to the others."""
-        method, upstream = request.method, self.upstream
+        method = request.method
+        if method == "tools/call":
+            if not self._checked.is_set():
+                await self._first_look()
+            if self.pins.withholds(name := request.params.get("name")):
+                raise _withheld(name)
+            return await self._handed_on(request)
         if method in LISTS:
             return await self._list(request)
         if method == "ping":
@@ -155,13 +162,15 @@ class ServerMember:
             return await self._watch(request)
         if method in ASKS or method == "subscriptions/listen":
             raise McpError(METHOD_NOT_FOUND, f"{method} is not asked of a tool host in a space")
-        if method == "tools/call":
-            await self._check_tool(request.params.get("name"))
+        return await self._handed_on(request)
+
+    async def _handed_on(self, request: Request) -> JsonObject:
+        method, params, owner = request.method, self._params(request), request.sender
+        if not wants_news(params):
+            return await self.upstream.request(method, params, owner=owner)
         relay = self._announcements.relay(request)
         try:
-            return await upstream.request(
-                method, self._params(request), owner=request.sender, listener=relay.heard
-            )
+            return await self.upstream.request(method, params, owner=owner, listener=relay.heard)
         finally:
             await relay.finish()
 
@@ -226,17 +235,15 @@ class ServerMember:
             return request.params
         return {**request.params, "_meta": {**request.meta, LOG_LEVEL_KEY: level}}
 
-    async def _check_tool(self, name: object) -> None:
-        if not self._checked.is_set() and self.upstream.state == "up":
-            # The first look at a server that just came up takes no longer than its own list.
-            try:
-                async with asyncio.timeout(self.upstream.limits.health_seconds):
-                    await self._checked.wait()
-            except TimeoutError:
-                log.warning("tools could not be checked", extra={"server": self.server.label})
-        if self.pins.withholds(name):
-            text = f"the tool {name} is not what it was when it was first seen, so it is withheld"
-            raise McpError(INVALID_PARAMS, f"{text} until the operator of this bridge accepts the change")
+    async def _first_look(self) -> None:
+        """At the tools of a server that just came up: it takes no longer than the server's own list."""
+        if self.upstream.state != "up":
+            return
+        try:
+            async with asyncio.timeout(self.upstream.limits.health_seconds):
+                await self._checked.wait()
+        except TimeoutError:
+            log.warning("tools could not be checked", extra={"server": self.server.label})
 
     # What the server tells
 
@@ -315,3 +322,8 @@ class ServerMember:
     async def _forget(self, member: str) -> None:
         self._log_levels.pop(member, None)
         await self.upstream.forget(member)
+
+
+def _withheld(name: object) -> McpError:
+    text = f"the tool {name} is not what it was when it was first seen, so it is withheld"
+    return McpError(INVALID_PARAMS, f"{text} until the operator of this bridge accepts the change")

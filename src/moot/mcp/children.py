@@ -116,6 +116,7 @@ class Child(asyncio.SubprocessProtocol):
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
         self._pieces: list[bytes] = []
         self._held = 0
         # Set while a line that is too long still arrives: its first and its latest bytes.
@@ -132,7 +133,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def send(self, line: bytes) -> None:
         """Write one line; raises ChildGone when nobody reads at the other end."""
-        pipe = self._pipe(0)
+        pipe = self._stdin
         if pipe is None or pipe.is_closing() or self.ended.done():
             raise ChildGone("it has ended")
         if pipe.get_write_buffer_size() + len(line) > self._limits.unread_bytes:
@@ -165,6 +166,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._stdin = self._pipe(0)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:

@@ -13,8 +13,7 @@ importing the SDK's models takes longer than starting everything else; a test ho
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from moot.protocol.operation import Json
 
@@ -32,7 +31,9 @@ CLIENT_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
-_REQUEST_KEYS: Final = (PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY)
+_REQUEST_KEYS: Final = frozenset(
+    {PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY}
+)
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -75,8 +76,7 @@ LIST_CHANGED: Final[Mapping[str, str]] = {
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """What a request's `_meta` says about its caller in the stateless era; None where nothing is said."""
 
     version: str | None = None
@@ -94,19 +94,24 @@ def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, Caller]:
     Keys of the wrong type are dropped as if absent. Without such keys the same object comes back.
     """
     meta = params.get("_meta")
-    if not isinstance(meta, dict) or not any(key in meta for key in _REQUEST_KEYS):
+    if not isinstance(meta, dict) or _REQUEST_KEYS.isdisjoint(meta):
         return params if isinstance(params, dict) else dict(params), NOBODY
     rest = {key: value for key, value in meta.items() if key not in _REQUEST_KEYS}
-    level = meta.get(LOG_LEVEL_KEY)
+    version, info = meta.get(PROTOCOL_VERSION_KEY), meta.get(CLIENT_INFO_KEY)
+    capabilities, level = meta.get(CLIENT_CAPABILITIES_KEY), meta.get(LOG_LEVEL_KEY)
     caller = Caller(
-        version=_of(str, meta.get(PROTOCOL_VERSION_KEY)),
-        info=_of(dict, meta.get(CLIENT_INFO_KEY)),
-        capabilities=_of(dict, meta.get(CLIENT_CAPABILITIES_KEY)),
-        log_level=level if level in LOG_LEVELS else None,
+        version if isinstance(version, str) else None,
+        info if isinstance(info, dict) else None,
+        capabilities if isinstance(capabilities, dict) else None,
+        level if level in LOG_LEVELS else None,
     )
-    bare = {key: value for key, value in params.items() if key != "_meta"}
-    # An empty `_meta` would be one that the caller did not write.
-    return (bare | {"_meta": rest} if rest else bare), caller
+    bare: JsonObject = {**params}
+    if rest:
+        bare["_meta"] = rest
+    else:
+        # An empty one would be one that the caller did not write.
+        del bare["_meta"]
+    return bare, caller
 
 
 def with_caller(params: Mapping[str, Json], caller: Caller) -> JsonObject:
@@ -146,7 +151,7 @@ def handshake_result(method: str, result: Mapping[str, Json]) -> JsonObject:
 
 def is_input_required(result: object) -> bool:
     """Whether a call answered that it needs input from its caller first."""
-    return isinstance(result, Mapping) and result.get("resultType") == "input_required"
+    return isinstance(result, dict) and result.get("resultType") == "input_required"
 
 
 def input_required(requests: Mapping[str, Json], state: str) -> JsonObject:
@@ -195,6 +200,12 @@ def progress_token(params: Mapping[str, Json]) -> Json:
     return token if isinstance(token, str | int) and not isinstance(token, bool) else None
 
 
+def wants_news(params: Mapping[str, Json]) -> bool:
+    """Whether a caller in the stateless shape wants to hear anything before the answer."""
+    meta = params.get("_meta")
+    return isinstance(meta, dict) and ("progressToken" in meta or LOG_LEVEL_KEY in meta)
+
+
 def with_progress_token(params: Mapping[str, Json], token: Json) -> JsonObject:
     """Params that ask for progress under another token."""
     meta = params.get("_meta")
@@ -206,7 +217,3 @@ def at_least(level: str, wanted: str) -> bool:
     if level not in LOG_LEVELS or wanted not in LOG_LEVELS:
         return False
     return LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
-
-
-def _of(kind: type, value: Json) -> Any:
-    return value if isinstance(value, kind) else None

@@ -38,10 +38,11 @@ class Inspector:
         kind = envelope.kind
         if envelope.missing:
             return self._dropped(envelope, "incomplete", f"{', '.join(envelope.missing)} missing")
-        if is_reserved(kind) and envelope.sender not in _GATEWAYS:
+        if envelope.sender not in _GATEWAYS and is_reserved(kind):
             return self._dropped(envelope, "forged_sender", f"{kind} is the gateway's alone")
         try:
-            self._check_agreement(envelope)
+            if envelope.claim is not None:
+                self._check_agreement(envelope)
             check_shape(kind, envelope.payload, envelope.correlation_id, envelope.context)
         except KindPayloadMismatch as fault:
             return self._dropped(envelope, "kind_payload_mismatch", fault.message)
@@ -68,8 +69,6 @@ class Inspector:
         self.misbehaviour.report(misdeed)
 
     def _check_agreement(self, envelope: Envelope) -> None:
-        if envelope.claim is None:
-            return
         if envelope.kind == "mcp/response":
             for _, known in self.lineage.requests_of(envelope):
                 check_agreement(envelope, asked=known.operation)

@@ -14,6 +14,7 @@ from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
 from moot.participant.link import Door
 from moot.participant.memory import Transcript
 from moot.participant.space import JoinedSpace
+from moot.participant.speaking import Echo
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 
@@ -31,7 +32,7 @@ async def connect(
     memory: Transcript | None = None,
     reconnect: bool = True,
     passive: bool = False,
-    echo: bool = True,
+    echo: Echo = True,
 ) -> AsyncIterator[JoinedSpace]:
     """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
 
@@ -39,8 +40,10 @@ async def connect(
     for a runtime id other than our name (D-19). A connection that breaks comes back by itself, unless
     `reconnect` is false or the gateway says not to. `passive` listens and speaks, but answers nothing by
     itself: for a second connection beside the one that does. Without `echo` nothing of our own comes back
-    (D-02): half the traffic of a member that only answers, but nothing can be confirmed any more. Entering
-    raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave it in one task.
+    (D-02): half the traffic of a member that only answers, but nothing can be confirmed any more; with
+    "unanswered" all but plain requests comes back, which spares a member that asks one wake-up a call.
+    Entering raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave it in one
+    task.
     """
     if dialect not in DIALECTS:
         raise UsageError(f"a space speaks {', '.join(DIALECTS)}; not {dialect!r}")

@@ -46,9 +46,19 @@ class Request:
 
     envelope: Envelope
     _host: Host = field(repr=False)
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    is_cancelled: bool = False
     cancel_reason: str | None = None
+    _cancelled: asyncio.Event | None = field(default=None, repr=False)
     _task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def cancelled(self) -> asyncio.Event:
+        """Set when the caller has called it off, for whoever waits for that."""
+        if self._cancelled is None:
+            self._cancelled = asyncio.Event()
+            if self.is_cancelled:
+                self._cancelled.set()
+        return self._cancelled
 
     @property
     def sender(self) -> str:
@@ -101,7 +111,7 @@ class Request:
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> bool:
         """A notification to the caller about this request; False if it could not be sent."""
-        owed = not self.is_broadcast and not self.cancelled.is_set()
+        owed = not self.is_broadcast and not self.is_cancelled
         return self._host.notify(method, params, to=self.sender, about=self.envelope.id, owed=owed)
 
 
@@ -193,7 +203,9 @@ class Host:
             self._stop(request)
 
     def _stop(self, request: Request) -> None:
-        request.cancelled.set()
+        request.is_cancelled = True
+        if request._cancelled is not None:
+            request._cancelled.set()
         if request._task is not None:
             request._task.cancel()
         elif request in self._queue:
@@ -217,10 +229,10 @@ class Host:
                 self._voice.counts.failed_handlers += 1
                 log.exception("a request could not be answered")
                 body = {"error": _error(INTERNAL_ERROR, "internal error")}
-            if body is not None and not request.cancelled.is_set():
+            if body is not None and not request.is_cancelled:
                 await self._answer(request, body)
         except asyncio.CancelledError:
-            if not request.cancelled.is_set():
+            if not request.is_cancelled:
                 raise  # not the caller's doing: we are leaving
         finally:
             self._done(request)
@@ -264,13 +276,16 @@ class Host:
             log.info("an answer was not given", extra={"envelope": request.envelope.id, "why": str(fault)})
 
     def _respond(self, request: Request, body: dict[str, Json]) -> None:
-        envelope = request.envelope
-        asked = operation_of(envelope.payload)
+        envelope, voice = request.envelope, self._voice
         payload: dict[str, Json] = {"jsonrpc": "2.0", "id": request.rpc_id, **body}
         to = self._addressees(envelope)
-        if request.is_broadcast and not self._voice.may("mcp/response", payload, to, asked):
-            return
-        self._voice.say("mcp/response", payload, to=to, about=envelope.id, owed=True, asked=asked)
+        asked = None
+        if request.is_broadcast or voice.dialect != "mew":
+            # MEW's own kind does not repeat what was asked, and what is owed needs no right.
+            asked = operation_of(envelope.payload)
+            if request.is_broadcast and not voice.may("mcp/response", payload, to, asked):
+                return
+        voice.say("mcp/response", payload, to=to, about=envelope.id, owed=True, asked=asked)
 
     def _addressees(self, envelope: Envelope) -> tuple[str, ...]:
         """D-30: whoever asked; in the older dialects the proposer behind it too."""

@@ -39,12 +39,15 @@ class Lineage:
         operation = None
         if kind in OPERATION_KINDS:
             operation = envelope.claim if kind == "mcp/response" else operation_of(envelope.payload)
+        references, context = envelope.correlation_id, envelope.context
+        self.keep(envelope.id, Known(kind, envelope.sender, envelope.to, references, context, operation))
+
+    def keep(self, id: str, about: Known) -> None:
+        """Remember an envelope by what is known of it: one of our own that does not come back to us."""
         known = self._known
         if len(known) >= self._size:
             del known[next(iter(known))]
-        known[envelope.id] = Known(
-            kind, envelope.sender, envelope.to, envelope.correlation_id, envelope.context, operation
-        )
+        known[id] = about
 
     def get(self, id: str) -> Known | None:
         return self._known.get(id)

@@ -22,6 +22,7 @@ from moot.net.dial import LOST, BackOff, Line, TurnedAway, dial, may_return, web
 from moot.participant.limits import ParticipantLimits
 from moot.participant.outcome import Ending
 from moot.participant.shapes import Misshapen, check_shape
+from moot.participant.speaking import Echo
 from moot.protocol.close_codes import POLICY
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
@@ -42,7 +43,7 @@ class Door:
     token: str | None = field(repr=False)
     dialect: DialectName
     participant: str | None
-    echo: bool = True
+    echo: Echo = True
 
     def address(self) -> str:
         """MEW connects with `?space=`, the older dialects with `?topic=`; frames are asked for there."""
@@ -52,8 +53,8 @@ class Door:
                 query["space"] = self.space
         else:
             query = {"topic": self.space, "dialect": self.dialect, "streams": "1"}
-        if not self.echo:
-            query["echo"] = "0"
+        if self.echo is not True:
+            query["echo"] = self.echo or "0"
         return websocket_url(self.url, "/ws", query)
 
     def headers(self) -> dict[str, str]:

@@ -311,7 +311,8 @@ class Membership:
             self._requests.notification(envelope)
             self._host.notification(envelope)
             return
-        self._requests.echo(envelope)
+        if envelope.sender == self._voice.me:
+            self._requests.echo(envelope)
         if envelope.correlation_id:
             self.proposals.request(envelope)
         self._host.request(envelope)

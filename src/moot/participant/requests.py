@@ -13,7 +13,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moot.errors import (
     BadAnswer,
@@ -25,6 +25,7 @@ from moot.errors import (
     TimedOut,
 )
 from moot.participant.checking import Inspector
+from moot.participant.lineage import Known
 from moot.participant.listening import Feed, Spawn, called
 from moot.participant.outcome import Progress
 from moot.participant.proposals import SeenProposal
@@ -32,7 +33,7 @@ from moot.participant.roster import Roster
 from moot.participant.speaking import Addressees, Voice, addressees
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, operation_of
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,7 @@ ProgressHandler = Callable[[Progress], Any]
 LogHandler = Callable[[Mapping[str, Json]], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A result, who gave it, and to which request."""
 
     result: dict[str, Json]
@@ -128,8 +128,7 @@ class Requests:
         if progress is not None or log is not None:
             pending.heard = self._listener(token, progress, log)
         seconds = self._voice.limits.request_seconds if timeout is None else timeout
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(seconds, self._expire, pending, method, seconds)
+        timer = pending.future.get_loop().call_later(seconds, self._expire, pending, method, seconds)
         try:
             return await pending.future
         except (asyncio.CancelledError, TimedOut, MemberLeft) as ended:
@@ -180,8 +179,12 @@ class Requests:
         sent = self._voice.say("mcp/request", payload, to=to, about=about, context=context, encoded=encoded)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         pending = self._pending[sent.id] = _Pending(sent.id, payload["id"], addressees(to), future)
-        if not self._voice.hears_itself:
-            self._passed_on(pending, [self._roster.id_of(member) for member in pending.asked])
+        if not self._voice.hears_itself("mcp/request", about, context):
+            asked = [self._roster.id_of(member) for member in pending.asked]
+            # Answers are judged by it as if it had come back.
+            known = Known(sent.kind, self._voice.me, asked, addressees(about), context, operation_of(payload))
+            self._inspector.lineage.keep(sent.id, known)
+            self._passed_on(pending, asked)
         return pending
 
     def _listener(self, token: Json, progress: ProgressHandler | None, log: LogHandler | None) -> Overheard:
@@ -252,7 +255,10 @@ class Requests:
     def _passed_on(self, pending: _Pending, asked: Sequence[str]) -> None:
         pending.asked = asked
         # In the one order of the space, whoever is not here now was sent nothing and never will be (D-41).
-        if asked and not any(self._is_here(member) for member in asked):
+        for member in asked:
+            if self._is_here(member):
+                return
+        if asked:
             _fail(pending, MemberLeft(", ".join(asked)))
 
     def response(self, envelope: Envelope) -> None:
@@ -261,7 +267,7 @@ class Requests:
         if not answered:
             return
         payload = envelope.payload
-        if not any(pending.rpc_id == payload["id"] for pending in answered):
+        if payload["id"] not in [pending.rpc_id for pending in answered]:
             self._inspector.report(envelope, "wrong_rpc_id", "payload.id is not that of the request")
             self._bad_answer(envelope, "payload.id is not that of the request")
             return

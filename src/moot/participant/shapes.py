@@ -83,7 +83,7 @@ def _check_version(payload: Payload) -> None:
 
 def _check_request(payload: Payload) -> None:
     _check_version(payload)
-    _texts(payload, "method")
+    _text(payload, "method", empty=False)
     _may_be_object(payload, "params")
     if payload["method"].startswith(NOTIFICATION_PREFIX):
         if "id" in payload:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from moot.errors import (
     ConnectionClosed,
@@ -30,13 +30,15 @@ from moot.participant.shapes import Misshapen, check_shape
 from moot.participant.waiting import Waiting
 from moot.participant.writing import Clock, claim_of, fresh_id, written
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.dialects.mcpx import Legacy
+from moot.protocol.dialects.mcpx import NO_CLAIM, Legacy
 from moot.protocol.envelope import DialectName, Envelope, check_context, check_kind, check_names
 from moot.protocol.kinds import KINDS, UNKNOWN, is_reserved
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns import Rights
 
 NO_RIGHTS: Final = Rights(())
+# Kinds of the table that members send: their names need no look.
+_MEMBERS_KINDS: Final = frozenset(kind for kind in KINDS if not is_reserved(kind))
 
 
 @dataclass(slots=True)
@@ -64,6 +66,9 @@ class Pause:
 
 
 Addressees = str | Sequence[str]
+# D-02, what of our own comes back to us: everything, nothing, or what nobody answers: all but requests that
+# refer to nothing and belong to no context, whose answer or refusal says enough.
+Echo = bool | Literal["unanswered"]
 
 
 def addressees(to: Addressees) -> tuple[str, ...]:
@@ -73,10 +78,9 @@ def addressees(to: Addressees) -> tuple[str, ...]:
 class Voice:
     """One member's mouth. `names` turns runtime ids into logical names, which capabilities are written in."""
 
-    def __init__(self, dialect: DialectName, limits: ParticipantLimits, *, echo: bool = True) -> None:
+    def __init__(self, dialect: DialectName, limits: ParticipantLimits, *, echo: Echo = True) -> None:
         self.dialect = dialect
-        # Whether what we say comes back to us (D-02).
-        self.hears_itself = echo
+        self._echo = echo
         self.limits = limits
         self.counts = Counts()
         self.me = ""
@@ -140,6 +144,12 @@ class Voice:
 
     # Asking beforehand
 
+    def hears_itself(self, kind: str, about: Addressees = (), context: str | None = None) -> bool:
+        """Whether an envelope of ours comes back to us."""
+        if self._echo == "unanswered":
+            return kind != "mcp/request" or bool(about or context)
+        return self._echo
+
     def may(
         self, kind: str, payload: Payload | None = None, to: Addressees = (), asked: Operation | None = None
     ) -> bool:
@@ -176,7 +186,8 @@ class Voice:
         body = {} if payload is None else payload
         named, correlated = addressees(to), addressees(about)
         self._check(kind, body, named, correlated, context)
-        self.check_not_paused(kind)
+        if self.pause is not None:
+            self.check_not_paused(kind)
         if not owed and not self.may(kind, body, named, asked):
             raise NotAllowed(
                 f"your rights in this space do not allow {_shown(kind, body)}: ask for a grant"
@@ -194,7 +205,7 @@ class Voice:
             about=correlated,
             context=context,
             payload=body if encoded is None else encoded,
-            claim=claim_of(kind, body, asked),
+            claim=NO_CLAIM if self._legacy is None else claim_of(kind, body, asked),
             limits=self.limits.envelope,
         )
         line.send(raw)
@@ -212,19 +223,20 @@ class Voice:
         encoded: Json = None,
     ) -> tuple[Sent, Envelope]:
         """Send, and wait until the gateway has accepted it; raises the Refused that it answers with."""
-        self._check_echo()
+        self._check_echo(kind)
         sent = self.say(kind, payload, to=to, about=about, context=context, encoded=encoded)
         return sent, await self.echo(sent)
 
     async def echo(self, sent: Sent) -> Envelope:
         """Our own envelope as everybody got it."""
-        self._check_echo()
+        self._check_echo(sent.kind)
         what = f"the gateway's word on {sent.kind}"
         return await self._echoes.wait(sent.id, self.limits.confirm_seconds, what)
 
-    def _check_echo(self) -> None:
-        if not self.hears_itself:
-            raise UsageError("nothing can be confirmed on a connection without echo: connect(..., echo=True)")
+    def _check_echo(self, kind: str) -> None:
+        if not self.hears_itself(kind):
+            what = f"no {kind} can" if self._echo else "nothing can"
+            raise UsageError(f"{what} be confirmed on a connection without echo: connect(..., echo=True)")
 
     def hear_echo(self, envelope: Envelope) -> None:
         self._echoes.resolve(envelope.id, envelope)
@@ -238,9 +250,10 @@ class Voice:
     ) -> None:
         limits = self.limits.envelope
         try:
-            check_kind(kind, limits.kind_chars)
-            if is_reserved(kind):
-                raise Misshapen(f"{kind} is sent by the gateway alone")
+            if kind.__class__ is not str or kind not in _MEMBERS_KINDS:
+                check_kind(kind, limits.kind_chars)
+                if is_reserved(kind):
+                    raise Misshapen(f"{kind} is sent by the gateway alone")
             if to:
                 check_names(list(to), "to", limits.max_recipients, limits)
             if about:

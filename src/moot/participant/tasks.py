@@ -15,7 +15,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
         self._is_over = False
 
     async def enter(self) -> None:
@@ -27,11 +27,13 @@ class Tasks:
             work.close()
             return None
         task = self._group.create_task(_guarded(work))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        # Cancelled before its first step, the guard never came to await it.
-        task.add_done_callback(lambda _: work.close())
+        self._running[task] = work
+        task.add_done_callback(self._over)
         return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        # Cancelled before its first step, the guard never came to await the work.
+        self._running.pop(task).close()
 
     def cancel(self) -> None:
         """Nothing new begins, and whatever runs is stopped, but for the task that says so."""

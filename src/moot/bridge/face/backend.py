@@ -257,10 +257,12 @@ class SpaceBackend:
         """Request it, or propose it; a failure becomes the answer that says why."""
         space, method = self._space, call.method
         try:
-            await self._connected()
-            await self._present(owner)
-            if space.may_request(owner, method, params):
-                progress, say = call.progress, call.log
+            if space.state == "reconnecting":
+                await self._connected()
+            if owner not in space.roster:
+                await self._present(owner)
+            progress, say = call.progress, call.log
+            try:
                 result = await space.request(
                     owner,
                     method,
@@ -269,12 +271,14 @@ class SpaceBackend:
                     progress=None if progress is None else lambda heard: progress(dict(heard.params)),
                     log=None if say is None else lambda heard: say(dict(heard)),
                 )
-                if result.get("resultType") == "task" and isinstance(result.get("taskId"), str):
-                    self._remember_task(result["taskId"], owner)
-                return result
-            if space.may_propose(owner, method, params):
-                return await self.decisions.propose(owner, params, call, what)
-            raise NotAllowed("no such right", missing=("mcp/request", "mcp/proposal"))
+            except NotAllowed:
+                # Our rights say so, before anything is sent.
+                if space.may_propose(owner, method, params):
+                    return await self.decisions.propose(owner, params, call, what)
+                raise NotAllowed("no such right", missing=("mcp/request", "mcp/proposal")) from None
+            if result.get("resultType") == "task" and isinstance(result.get("taskId"), str):
+                self._remember_task(result["taskId"], owner)
+            return result
         except MootError as fault:
             return failed(fault, method=method, what=what, host=owner)
 
@@ -285,8 +289,6 @@ class SpaceBackend:
 
     async def _connected(self) -> None:
         """Wait a moment for a gateway that is being restarted; raises Unreachable."""
-        if self._space.state != "reconnecting":
-            return
         loop = asyncio.get_running_loop()
         end = loop.time() + self._settings.reconnect_seconds
         while self._space.state == "reconnecting" and loop.time() < end:
@@ -296,11 +298,10 @@ class SpaceBackend:
 
     async def _present(self, owner: str) -> None:
         """What is sent to a member that is away reaches nobody; raises MemberLeft."""
-        if owner not in self._space.roster:
-            try:
-                await self._space.roster.wait_for(owner, within=self._settings.reconnect_seconds)
-            except TimedOut:
-                raise MemberLeft(owner) from None
+        try:
+            await self._space.roster.wait_for(owner, within=self._settings.reconnect_seconds)
+        except TimedOut:
+            raise MemberLeft(owner) from None
 
     # Subscriptions: several clients share one at the host.
 

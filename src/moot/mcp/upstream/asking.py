@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -45,7 +44,6 @@ _CAPABILITY: Final = {
 }
 # Servers look for roots right after the greeting; that belongs to no call, though one may be running.
 _SETTLING_SECONDS: Final = 2.0
-_FREE: Final[AbstractAsyncContextManager[None]] = nullcontext()
 # What may differ between a call and its repetition.
 _VARYING: Final = frozenset({"inputResponses", "requestState", "_meta"})
 
@@ -79,9 +77,9 @@ class Asking:
         """A new life of the server."""
         self._settled = asyncio.get_running_loop().time() + _SETTLING_SECONDS
 
-    def turn(self, method: str) -> AbstractAsyncContextManager[None]:
-        """Wait until a call may run: not at all, unless the server asks questions."""
-        return self._turn if self._one_at_a_time and method in INPUT_METHODS else _FREE
+    def turn(self, method: str) -> asyncio.Lock | None:
+        """What a call has to hold while it runs: nothing, unless the server asks questions."""
+        return self._turn if self._one_at_a_time and method in INPUT_METHODS else None
 
     def asked(self, connection: Connection, ask: Ask) -> None:
         """The server asks: find out whom, or refuse."""

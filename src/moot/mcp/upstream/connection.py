@@ -54,7 +54,9 @@ class Exchange:
         "token",
     )
 
-    def __init__(self, id: int, method: str, owner: str, listener: Listener | None) -> None:
+    def __init__(
+        self, id: int, method: str, owner: str, listener: Listener | None, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.id = id
         self.method = method
         self.owner = owner
@@ -66,7 +68,7 @@ class Exchange:
         # From which level on the caller wants to hear log messages; None: not at all.
         self.log_level: str | None = None
         # None: the server asked something; it stands in `asks`.
-        self.outcome: asyncio.Future[JsonObject | None] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[JsonObject | None] = loop.create_future()
         self.asks: dict[str, Ask] = {}
         self.asked = 0
         self.parked = False
@@ -75,14 +77,14 @@ class Exchange:
 
     def wait_on(self) -> asyncio.Future[JsonObject | None]:
         """Wait for what comes after a question."""
-        self.outcome = asyncio.get_running_loop().create_future()
+        self.outcome = self.outcome.get_loop().create_future()
         return self.outcome
 
     def settle(self, result: JsonObject) -> None:
         if not self.outcome.done():
             self.outcome.set_result(result)
 
-    def fail(self, error: McpError) -> None:
+    def fail(self, error: McpError | TimeoutError) -> None:
         if not self.outcome.done():
             self.outcome.set_exception(error)
             # Whoever waited may be gone; then nobody has to hear of it.
@@ -154,7 +156,7 @@ class Connection:
     ) -> Exchange:
         """Send a request; the exchange settles later. Raises McpError when nothing can be sent."""
         self._last_id += 1
-        exchange = Exchange(self._last_id, method, owner, listener)
+        exchange = Exchange(self._last_id, method, owner, listener, self._loop)
         exchange.token = progress_token(params)
         if exchange.token is not None:
             params = with_progress_token(params, exchange.id)

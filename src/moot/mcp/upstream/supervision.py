@@ -101,11 +101,11 @@ class Supervisor:
 
     async def connected(self) -> tuple[Connection, Greeting]:
         """The connection of the life that is on; raises McpError when there is none in time."""
-        if (live := self._live()) is not None:
+        if (live := self.live()) is not None:
             return live
         try:
             async with asyncio.timeout(self._limits.patience_seconds):
-                while (live := self._live()) is None:
+                while (live := self.live()) is None:
                     if self.state == "stopped":
                         raise McpError(UNREACHABLE, "the MCP server was stopped")
                     await self._moved.wait()
@@ -133,7 +133,8 @@ class Supervisor:
             self._checking = True
             self._tasks.create_task(self._check_health(connection))
 
-    def _live(self) -> tuple[Connection, Greeting] | None:
+    def live(self) -> tuple[Connection, Greeting] | None:
+        """What `connected` would give at once, if anything."""
         connection, greeting = self.connection, self.greeting
         # Between its end and the owner's noticing there is a moment. And who asks a server that may have
         # hung waits for the verdict: it takes a moment if the server lives, and saves the call if not.

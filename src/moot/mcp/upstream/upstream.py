@@ -142,7 +142,7 @@ class Upstream:
         whose server asks for input answers `input_required`. Raises McpError: the server's own, or one that
         says what became of the call. Cancelling is safe and is told to the server.
         """
-        connection, greeting = await self._lives.connected()
+        connection, greeting = self._lives.live() or await self._lives.connected()
         if self._running >= self.limits.calls:
             raise McpError(UNREACHABLE, f"the MCP server is busy with {self._running} calls; try again later")
         self._running += 1
