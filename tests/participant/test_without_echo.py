@@ -66,8 +66,16 @@ async def test_requests_need_no_echo_while_everything_else_is_confirmed(tmp_path
         def shout(text: str) -> str:
             return text.upper()
 
+        heard: list[str] = []
+
+        @alice.on("*", own=True)
+        def note(envelope: Envelope) -> None:
+            if envelope.sender == "alice":
+                heard.append(envelope.kind)
+
         assert (await alice.call("bob", "shout", {"text": "hi"})).text == "HI"
         await alice.chat("hello")
+        assert heard == ["chat"]
         proposal = await alice.propose("bob", "tools/call", {"name": "shout", "arguments": {"text": "ho"}})
         await bob.fulfil(proposal.id)
         assert (await proposal.outcome()).result["content"][0]["text"] == "HO"

@@ -127,7 +127,8 @@ async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mappin
     settings = BackendSettings(wait_for_others=chosen.wait_for_others)
     try:
         async with (
-            connect(where.url, where.space, where.token.reveal(), limits=limits) as joined,
+            # A client's call has its answer; hearing the request too would wake us once more for each.
+            connect(where.url, where.space, where.token.reveal(), limits=limits, echo="unanswered") as joined,
             SpaceBackend(joined, settings, called=where.space, offers=offers) as backend,
             Face(backend, FaceLimits(decision_seconds=chosen.decision_seconds)) as face,
         ):

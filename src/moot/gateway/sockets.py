@@ -308,6 +308,7 @@ def _wish(query: str, headers: Mapping[str, str], settings: SocketSettings) -> W
         raise InvalidEnvelope("routing is all or directed")
     options = Options(
         echo=asked.get("echo") != "0",
+        echo_requests=asked.get("echo") != "unanswered",
         routing=routing,  # type: ignore[arg-type]  # one of the two words
         streams=asked.get("streams") == "1",
     )

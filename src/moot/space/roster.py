@@ -35,6 +35,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What one connection asked for (D-02, D-54, D-57)."""
 
     echo: bool = True
+    # False: not one's own requests that refer to nothing and belong to no context; their answer says enough.
+    echo_requests: bool = True
     routing: Literal["all", "directed"] = "all"
     streams: bool = False
     runtime_id: str | None = None

@@ -100,7 +100,7 @@ class State:
         return (
             not self.roster.aliases
             and config.ack_delivery == config.status_delivery == "all"
-            and all(session.options.echo and not session.directed for session in listening)
+            and all(_hears_itself(session.options) and not session.directed for session in listening)
             and (config.unmapped == "pass" or all(session.dialect == "mew" for session in listening))
         )
 
@@ -123,7 +123,7 @@ class State:
         heard = []
         for id in everyone:
             session = self.roster.sessions[id]
-            if session is origin and not session.options.echo:
+            if session is origin and not _hears_itself(session.options, envelope):
                 continue
             if session.directed and addressed is not None and session.member.id not in addressed:
                 continue
@@ -352,3 +352,12 @@ class State:
         for member in state.roster:
             state.refresh(member)
         return state
+
+
+def _hears_itself(options: Options, envelope: Envelope | None = None) -> bool:
+    """D-02: whether a connection gets this envelope of its own back, or all of them."""
+    if not options.echo or options.echo_requests:
+        return options.echo
+    if envelope is None:
+        return False
+    return envelope.kind != "mcp/request" or bool(envelope.correlation_id or envelope.context)
