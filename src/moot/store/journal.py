@@ -2,9 +2,10 @@
 
 How it works. `append` puts a record into a list and asks the loop to call `_write` once in this tick.
 `_write` numbers, chains and writes the whole list with one system call. What is written is not yet safe from
-a power cut: it waits as a `_Chunk` until an fsync, in the one worker thread, has covered it. An fsync starts
+a power cut: it waits as a `_Chunk` until an fsync, in a thread (`Syncer`), has covered it. An fsync starts
 `sync_seconds` or `sync_records` after the first such write, or at once when somebody waits (`when_durable`).
-One runs at a time, so records that arrive meanwhile share the next one.
+One runs at a time, so records that arrive meanwhile share the next one. Where nobody waits, what an fsync
+came to is looked at when there is something else to do (`_look`).
 
     well ──write or fsync fails──▶ failed ──retry_seconds──▶ trying ──all kept records on disk──▶ well
       └──more waits for fsync than KEEP_BYTES──────────────────▶┘ └──fails again──▶ failed
@@ -32,6 +33,7 @@ import msgspec
 from moot.errors import UsageError
 from moot.store.chain import Entry
 from moot.store.segments import find_tail, remove_segments, segments_of
+from moot.store.syncing import Synced, Syncer
 from moot.store.worker import Worker
 from moot.store.writer import Writer
 
@@ -66,17 +68,20 @@ class _Chunk(NamedTuple):
 
     last: int
     text: bytes
-    at: float
 
 
 class Journal:
     """Use on the thread of the loop on which it was opened. `on_health` hears when `able` changes."""
 
     next_number: int  # of the next record
-    durable: int  # of the last record that is on disk
     recorded: int  # the last record that a restart would find; what a snapshot may say that it covers
     able: bool  # False from the fault of a write or fsync until all that was kept is on disk
     on_health: Callable[[bool], None] | None = None
+
+    @property
+    def durable(self) -> int:
+        """The last record that is on disk."""
+        return self.recorded
 
     @classmethod
     def open(cls, folder: Path, settings: JournalSettings) -> Journal:
@@ -119,14 +124,18 @@ class _Unwritten(Journal):
 
     def __init__(self, folder: Path) -> None:
         self.next_number = find_tail(folder, mend=False).head.number
-        self.durable = self.recorded = self.next_number - 1
+        # What is in the file from a time when there was a journal.
+        self.recorded = self.next_number - 1
         self.able = True
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def durable(self) -> int:
+        return self.next_number - 1
+
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:  # noqa: ARG002
-        self.durable = self.next_number
         self.next_number += 1
-        return self.durable
+        return self.next_number - 1
 
     def when_durable(self, number: int, call: Callable[[], None]) -> None:  # noqa: ARG002
         self._loop.call_soon(call)
@@ -136,12 +145,15 @@ class _Written(Journal):
     def __init__(self, settings: JournalSettings, writer: Writer) -> None:
         self.settings = settings
         self.next_number = writer.head.number
-        self.durable = self.recorded = writer.head.number - 1
+        self.recorded = writer.head.number - 1
         self.able = True
         self._writer = writer
         self._space = writer.folder.resolve().parent.name
         self._loop = asyncio.get_running_loop()
-        self._worker = Worker(self._loop, f"journal {self._space}")
+        self._worker = Worker(self._loop, f"journal {self._space} removing")
+        self._syncer = Syncer(
+            self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self._look
+        )
         self._state: Literal["well", "failed", "trying", "closed"] = "well"
         # Not written yet: the last records up to next_number.
         self._pending: list[Entry] = []
@@ -150,10 +162,7 @@ class _Written(Journal):
         self._unsynced: deque[_Chunk] = deque()
         self._unsynced_bytes = 0
         self._synced_size = writer.size
-        self._syncing = False
-        self._sync_began = 0.0
         self._sync_broken = False
-        self._sync_timer: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         # While the disk fails.
         self._retry_timer: asyncio.TimerHandle | None = None
@@ -161,6 +170,11 @@ class _Written(Journal):
         self._recover_until = 0
         self._kept_bytes = 0
         self._lost = 0
+
+    @property
+    def durable(self) -> int:
+        self._look()
+        return self.recorded
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
         if not self.able:
@@ -210,26 +224,24 @@ class _Written(Journal):
             log.error("journal closed before all of it was on disk", extra={"records": lost})
         self._state = "closed"
         self.able = False
-        for timer in (self._sync_timer, self._retry_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._syncing:
-            # Not under the fsync that hangs: the worker lets go of the files when it comes back.
-            self._worker.submit(self._writer.release, lambda _: None)
-        else:
-            self._writer.release()
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        # Not under an fsync that hangs: the files are let go of when it comes back.
+        self._syncer.end(self._writer.release)
         self._worker.stop()
 
     # Writing
 
     def _write(self) -> None:
         self._scheduled = False
+        self._look()
         if not self._pending or self._state in ("failed", "closed"):
             return
         if self._unsynced_bytes > KEEP_BYTES:
             if self._state == "well":
                 self._stop_being_able("fsync takes too long")
                 self._try()
+                self._plan_sync()
             return
         batch = self._pending[:_STEP_RECORDS]
         try:
@@ -245,8 +257,10 @@ class _Written(Journal):
             self._fail(fault)
             return
         del self._pending[: len(batch)]
-        self._unsynced.append(_Chunk(self._writer.head.number - 1, text, self._loop.time()))
+        last = self._writer.head.number - 1
+        self._unsynced.append(_Chunk(last, text))
         self._unsynced_bytes += len(text)
+        self._syncer.wrote(last, self._writer.size)
         if self._state == "trying":
             self._kept_bytes = sum(map(_size, self._pending))
             self._lost = self._lost if self._pending else 0
@@ -262,40 +276,35 @@ class _Written(Journal):
     # Fsync
 
     def _plan_sync(self, *, now: bool = False) -> None:
-        if self._syncing or not self._unsynced or self._state in ("failed", "closed"):
+        """Let the fsync begin sooner if need be, and be told of it if somebody waits."""
+        if not self._unsynced or self._state in ("failed", "closed"):
+            self._syncer.tell = bool(self._waiting)
             return
         last = self._unsynced[-1].last
         awaited = bool(self._waiting) and self._waiting[0][0] <= last
-        seconds = self.settings.sync_seconds
-        if not now and last - self.durable >= self.settings.sync_records:
-            # A disk that answers at once would be asked a thousand times a second, and each time costs a
-            # thread its turn: under load the second half of the group's time is used, too.
-            now = self._loop.time() >= self._sync_began + seconds / 2
+        self._syncer.tell = now or bool(self._waiting or self._pending) or self._state == "trying"
         if now or awaited or self._state == "trying":
-            if self._sync_timer is not None:
-                self._sync_timer.cancel()
-                self._sync_timer = None
-            self._syncing = True
-            self._sync_began = self._loop.time()
-            self._worker.submit(self._writer.sync, partial(self._synced, last, self._writer.size))
-        elif self._sync_timer is None:
-            self._sync_timer = self._loop.call_at(self._unsynced[0].at + seconds, self._sync_is_due)
+            self._syncer.hurry(last)
+        elif last - self.recorded >= self.settings.sync_records:
+            # A disk that answers at once would be asked a thousand times a second, and each time costs a
+            # thread its turn: under load half of the group's time is used, too.
+            self._syncer.crowd(last)
 
-    def _sync_is_due(self) -> None:
-        self._sync_timer = None
-        self._plan_sync(now=True)
+    def _look(self) -> None:
+        """At what fsyncs came to meanwhile."""
+        while (synced := self._syncer.take()) is not None:
+            self._synced(synced)
 
-    def _synced(self, last: int, size: int, fault: OSError | UsageError | None) -> None:
-        self._syncing = False
+    def _synced(self, synced: Synced) -> None:
         if self._state == "closed":
             return
-        if fault is not None:
+        if synced.fault is not None:
             self._sync_broken = True
-            self._fail(fault)
+            self._fail(synced.fault)
         else:
-            self._synced_size = size
-            self._advance(last)
-            if self._state == "trying" and last >= self._recover_until:
+            self._synced_size = synced.size
+            self._advance(synced.last)
+            if self._state == "trying" and synced.last >= self._recover_until:
                 self._state = "well"
                 self.able = True
                 self._lost = self._kept_bytes = 0
@@ -310,7 +319,7 @@ class _Written(Journal):
     def _advance(self, last: int) -> None:
         while self._unsynced and self._unsynced[0].last <= last:
             self._unsynced_bytes -= len(self._unsynced.popleft().text)
-        self.durable = self.recorded = last
+        self.recorded = last
         while self._waiting and self._waiting[0][0] <= last:
             # Each in its own step of the loop: a fault in one is not the others' or ours.
             self._loop.call_soon(self._waiting.popleft()[1])
@@ -359,10 +368,14 @@ class _Written(Journal):
         if self._retry_timer is not None:
             self._retry_timer.cancel()
             self._retry_timer = None
-        # The file must not be closed under an fsync; `_synced` comes back here.
-        self._retry_due = self._syncing
-        if self._syncing or self._state != "failed":
+        if self._state != "failed":
             return
+        # The file must not be closed under an fsync; `_synced` comes back here.
+        self._syncer.tell = True
+        self._retry_due = not self._syncer.hold()
+        if self._retry_due:
+            return
+        self._look()
         self._try()
         try:
             if self._sync_broken:
@@ -373,6 +386,8 @@ class _Written(Journal):
         except OSError as fault:
             self._fail(fault)
             return
+        written = self._unsynced[-1].last if self._unsynced else self.recorded
+        self._syncer.go_on(self.recorded, written, self._writer.size)
         self._write()
         self._plan_sync()
 

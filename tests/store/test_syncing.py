@@ -1,0 +1,203 @@
+"""The thread behind a journal: all that is written is synced in time; the loop is woken only if it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from moot.store.syncing import Synced, Syncer
+from tests.store.paper import PATIENCE
+
+SECONDS = 0.005
+
+
+@dataclass
+class Disk:
+    """What is asked of it, and what it does about that."""
+
+    begun: list[float] = field(default_factory=list)
+    act: Callable[[], object] = lambda: None
+    woken: int = 0
+    taken: list[Synced] = field(default_factory=list)
+
+    def sync(self) -> None:
+        self.begun.append(monotonic())
+        self.act()
+
+    def told(self) -> None:
+        self.woken += 1
+
+    def syncer(self, seconds: float = SECONDS) -> Syncer:
+        return Syncer(asyncio.get_running_loop(), "disk", self.sync, seconds, self.told)
+
+    async def covers(self, syncer: Syncer, last: int) -> Synced:
+        """Wait for the fsync that covers this record, without anything that would hasten it."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.taken or self.taken[-1].last < last:
+                if (synced := syncer.take()) is not None:
+                    self.taken.append(synced)
+                else:
+                    await asyncio.sleep(0.0005)
+        return self.taken[-1]
+
+
+def run(story: Callable[[Disk], asyncio.Future[None] | object]) -> Disk:
+    disk = Disk()
+
+    async def bounded() -> None:
+        async with asyncio.timeout(2 * PATIENCE):
+            await story(disk)  # type: ignore[misc]
+
+    asyncio.run(bounded())
+    return disk
+
+
+def test_what_is_written_is_synced_though_nobody_asks_and_the_loop_is_left_alone() -> None:
+    async def story(disk: Disk) -> None:
+        syncer = disk.syncer()
+        syncer.wrote(1, 10)
+        assert await disk.covers(syncer, 1) == Synced(1, 10, None)
+        # Long enough for the thread to fall asleep.
+        await asyncio.sleep(SECONDS * 6)
+        syncer.wrote(3, 30)
+        assert await disk.covers(syncer, 3) == Synced(3, 30, None)
+        syncer.end(lambda: None)
+
+    disk = run(story)
+    assert len(disk.begun) == 2
+    assert disk.woken == 0
+
+
+def test_whoever_wants_to_hear_is_told_and_a_hurry_waits_for_nothing() -> None:
+    async def story(disk: Disk) -> None:
+        syncer = disk.syncer(seconds=3_600)
+        syncer.tell = True
+        syncer.wrote(1, 10)
+        await asyncio.sleep(SECONDS * 2)
+        assert disk.begun == []
+        syncer.hurry(1)
+        await disk.covers(syncer, 1)
+        async with asyncio.timeout(PATIENCE):
+            while not disk.woken:
+                await asyncio.sleep(0.0005)
+        # Many at a time do not wait for an hour either, but for half of it.
+        syncer.wrote(100, 1_000)
+        syncer.crowd(100)
+        await asyncio.sleep(SECONDS * 2)
+        assert len(disk.begun) == 1
+        syncer.end(lambda: None)
+
+    run(story)
+
+
+def test_no_record_is_forgotten_in_a_thousand_races() -> None:
+    """Writes, hurries and pauses at odd moments: each record is covered within moments of its writing."""
+    dice = random.Random(4)
+
+    async def story(disk: Disk) -> None:
+        disk.act = lambda: threading.Event().wait(dice.choice((0, 0, 0.0001, 0.001)))
+        syncer = disk.syncer(seconds=0.001)
+        last = 0
+        for _ in range(1_000):
+            last += 1
+            syncer.wrote(last, last * 10)
+            match dice.randrange(6):
+                case 0:
+                    syncer.hurry(last)
+                case 1:
+                    syncer.crowd(last)
+                case 2:
+                    assert (await disk.covers(syncer, last)).size == last * 10
+                case 3:
+                    await asyncio.sleep(dice.choice((0, 0.0005, 0.001, 0.002, 0.003)))
+                case _:
+                    pass
+        assert (await disk.covers(syncer, last)).last == last
+        syncer.end(lambda: None)
+
+    disk = run(story)
+    lasts = [synced.last for synced in disk.taken]
+    assert lasts == sorted(set(lasts))
+
+
+def test_who_holds_it_has_the_file_for_themselves() -> None:
+    async def story(disk: Disk) -> None:
+        is_held = False
+
+        def watch() -> None:
+            assert not is_held
+
+        disk.act = watch
+        syncer = disk.syncer(seconds=0.0005)
+        last = 0
+        for _ in range(300):
+            last += 1
+            syncer.wrote(last, last)
+            await asyncio.sleep(0.0003)
+            if syncer.hold():
+                is_held = True
+                await asyncio.sleep(0.0003)
+                while (synced := syncer.take()) is not None:
+                    disk.taken.append(synced)
+                covered = disk.taken[-1].last if disk.taken else 0
+                is_held = False
+                syncer.go_on(covered, last, last)
+            else:
+                await disk.covers(syncer, disk.taken[-1].last + 1 if disk.taken else 1)
+                syncer.go_on(disk.taken[-1].last, last, last)
+        await disk.covers(syncer, last)
+        syncer.end(lambda: None)
+
+    run(story)
+
+
+def test_after_a_fault_nothing_is_synced_until_the_file_is_another() -> None:
+    async def story(disk: Disk) -> None:
+        def fail() -> None:
+            raise OSError(5, "Input/output error")
+
+        disk.act = fail
+        syncer = disk.syncer()
+        syncer.wrote(1, 10)
+        assert isinstance((await disk.covers(syncer, 1)).fault, OSError)
+        assert disk.woken == 1
+        syncer.wrote(2, 20)
+        await asyncio.sleep(SECONDS * 4)
+        assert len(disk.begun) == 1
+        disk.act = lambda: None
+        assert syncer.hold()
+        syncer.go_on(0, 2, 20)
+        assert await disk.covers(syncer, 2) == Synced(2, 20, None)
+        syncer.end(lambda: None)
+
+    run(story)
+
+
+def test_the_end_waits_for_the_fsync_that_is_under_way() -> None:
+    async def story(disk: Disk) -> None:
+        goes_on, ended = threading.Event(), threading.Event()
+        disk.act = lambda: goes_on.wait(PATIENCE)
+        syncer = disk.syncer()
+        syncer.wrote(1, 10)
+        async with asyncio.timeout(PATIENCE):
+            while not disk.begun:
+                await asyncio.sleep(0.0005)
+        syncer.end(ended.set)
+        assert not ended.is_set()
+        goes_on.set()
+        assert await asyncio.to_thread(ended.wait, PATIENCE)
+
+    run(story)
+
+
+def test_the_end_comes_at_once_where_nothing_was_ever_written() -> None:
+    async def story(disk: Disk) -> None:
+        ended: list[int] = []
+        disk.syncer().end(lambda: ended.append(1))
+        assert ended == [1]
+
+    run(story)
