@@ -48,6 +48,8 @@ EVERYTHING = """
       poll_bytes: 12
       body_bytes: 13
       errors_per_second: 0.5
+      auto_create_spaces: true
+      auto_spaces: 14
       snapshot_records: 15
       journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain: 18}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
@@ -187,6 +189,7 @@ def variables(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
 
 
 VALUES: dict[str, Any] = {
+    "AUTO_CREATE_SPACES": "true",
     "ALLOWED_HOSTS": "[x]",
     "ALLOWED_ORIGINS": "[x]",
     "JOURNAL__MODE": "strict",

@@ -293,6 +293,10 @@ class Approver:
         log.warning("rule suspended", extra={"rule": suspension.rule, "why": suspension.why})
         self.steering.say_rule(suspension.rule, "suspended", suspension.why, about=suspension.about)
 
+    def latest_acts(self, most: int) -> list[Json]:
+        """The proposals that rules decided last, oldest first."""
+        return list(self._acts)[-most:]
+
     def rule_behind(self, id: str) -> str | None:
         """The rule that decided something, by the id of the proposal, the request or the answer."""
         decision = self.ledger.get(id)

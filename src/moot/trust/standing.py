@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from moot.trust.approver import Approver
 
 _DAY = 86_400.0
+# More than are decided while an answer is under way.
+_LATEST_ACTS = 50
 
 
 class Standing:
@@ -77,6 +79,8 @@ class Standing:
             "stopped": None if book.stopped is None else book.stopped.as_json(),
             "fault": book.fault,
             "shadow": approver.settings.shadow,
+            # In `hits` already, though perhaps heard after this: acts are counted before they are done.
+            "counted": approver.latest_acts(_LATEST_ACTS),
         }
 
     def report(self) -> dict[str, Json]:

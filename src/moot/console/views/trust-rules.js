@@ -18,6 +18,11 @@ function standing(shown, stopped) {
   return el("span", { class: "tag", data: { tone: TONES[shown.state] ?? "" } }, shown.state === "suspended" && icon("pause", 12), shown.state);
 }
 
+/** @param {number} hits */
+export function hitWords(hits) {
+  return [el("strong", {}, hits.toLocaleString("en")), el("span", { class: "faint" }, hits === 1 ? "decision" : "decisions")];
+}
+
 /** @param {Context} context @param {Trust} trust @param {RuleState} shown @param {{may: (kind: string) => boolean, at: number}} how */
 export function ruleCard(context, trust, shown, how) {
   const rule = shown.rule;
@@ -32,7 +37,7 @@ export function ruleCard(context, trust, shown, how) {
       el("div", { class: "grow" },
         el("div", { class: "rule-title" }, el("h3", {}, el("bdi", {}, oneLine(name, 64))), el("span", { class: "tag", data: { tone: rule.decision === "reject" ? "bad" : rule.decision === "approve" ? "good" : "" } }, oneLine(rule.decision ?? "", 12)), standing(shown, book?.stopped !== null || book?.fault !== "")),
         el("p", {}, el("bdi", {}, visible(shown.words || rule.words || "")))),
-      el("div", { class: "rule-hits" }, el("strong", { data: { hits: name } }, hits.toLocaleString("en")), el("span", { class: "faint" }, hits === 1 ? "decision" : "decisions"))),
+      el("div", { class: "rule-hits", data: { hits: name } }, hitWords(hits))),
     shown.state === "suspended" && el("p", { class: "why-suspended" }, icon("warning", 16), el("span", {}, "Suspended: ", el("bdi", {}, visible(shown.why)))),
     el("p", { class: "soft small-words" }, [
       limits?.count !== undefined && `at most ${limits.count} in ${limits.per}${shown.left !== null ? `, ${shown.left} left` : ""}`,

@@ -32,7 +32,7 @@ import { mayAllow } from "./grants-covers.js";
  * @property {number} hits as told, before `since`
  * @property {number | null} left
  *
- * @typedef {{proposal: string, id: string, rule: string, at: number, from: string, tool: string, approved: boolean}} Act
+ * @typedef {{proposal: string, id: string, n: number, rule: string, at: number, from: string, tool: string, approved: boolean}} Act
  * @typedef {{day: string, people: number, rules: number}} Day
  */
 
@@ -68,6 +68,8 @@ class Book {
     this.approvals = 0;
     /** Acts by rule since its hits were told. @type {Map<string, number>} */
     this.counted = new Map();
+    /** Proposals that the hits hold already, heard or not. @type {Set<string>} */
+    this.included = new Set();
     /** @type {"heard" | "asking" | "known" | "failed" | "refused"} */
     this.status = "heard";
     this.words = "";
@@ -186,16 +188,21 @@ export class Trust {
     const before = book.status;
     book.status = "asking";
     this._told();
+    const since = this._next;
     try {
       const [rules, suggestions, report] = await Promise.all([OFFERS, "trust_suggestions", "trust_report"].map((tool) => this.ask(tool)));
-      this._takeRules(book, rules);
+      this._takeRules(book, rules, since);
       this._takeSuggestions(book, suggestions);
       this._takeReport(book, report);
       book.status = "known";
       book.words = "";
+      this._tries.delete(approver.id);
     } catch (fault) {
-      book.status = before === "known" ? "known" : "failed";
-      book.words = fault instanceof Error ? fault.message : "it did not answer";
+      // It may have come a moment before its tools did.
+      const again = this._isWorthATry(approver.id);
+      if (again) setTimeout(() => void this.refresh(), RETRY_MILLISECONDS);
+      book.status = before === "known" ? "known" : again ? "heard" : "failed";
+      book.words = again ? "" : fault instanceof Error ? fault.message : "it did not answer";
     }
     this._told();
   }
@@ -232,14 +239,19 @@ export class Trust {
 
   /** An approver may have come a moment before its tools did. @param {import("../core/state-roster.js").Member} member */
   _lookLater(member) {
-    const tries = this._tries.get(member.id) ?? 0;
-    if (tries >= MOST_TRIES || (member.name !== "approver" && !this._books.has(member.name))) return;
-    this._tries.set(member.id, tries + 1);
+    if ((member.name !== "approver" && !this._books.has(member.name)) || !this._isWorthATry(member.id)) return;
     setTimeout(async () => {
       await toolboxOf(this._context).learn(member.id, { again: true });
       this._looked.delete(member.id);
       await this._look();
     }, RETRY_MILLISECONDS);
+  }
+
+  /** @param {string} id */
+  _isWorthATry(id) {
+    const tries = this._tries.get(id) ?? 0;
+    this._tries.set(id, tries + 1);
+    return tries < MOST_TRIES;
   }
 
   /** Worth asking for its tools: whoever may do everything is a person, unless it speaks as an approver. @param {import("../core/state-roster.js").Member} member */
@@ -332,18 +344,20 @@ export class Trust {
     trim(this._decided, MOST_ACTS);
     if (first && book && book.status === "known") count(book.days, new Date(row.at).toISOString().slice(0, 10), rule ? "rules" : "people");
     if (!rule) return first;
-    if (book) book.counted.set(rule, (book.counted.get(rule) ?? 0) + 1);
-    this.acts.set(proposal.id, { proposal: proposal.id, id: row.id, rule, at: row.at, from: row.from, tool: proposal.call.name || proposal.call.method, approved: row.kind === "mcp/request" });
+    if (book && !book.included.has(proposal.id)) countOne(book.counted, rule);
+    this.acts.set(proposal.id, { proposal: proposal.id, id: row.id, n: this._next, rule, at: row.at, from: row.from, tool: proposal.call.name || proposal.call.method, approved: row.kind === "mcp/request" });
     trim(this.acts, MOST_ACTS);
     return true;
   }
 
   // Being told by its tools
 
-  /** @param {Book} book @param {any} told */
-  _takeRules(book, told) {
+  /** @param {Book} book @param {any} told @param {number} since what was heard when it was asked for; the answer holds all of that */
+  _takeRules(book, told, since) {
     book.rules = new Map();
+    book.included = new Set(list(told.counted).map(String));
     book.counted = new Map();
+    for (const act of this.acts.values()) if (act.n >= since && !book.included.has(act.proposal)) countOne(book.counted, act.rule);
     for (const each of list(told.rules)) {
       if (!isObject(each) || !isObject(each.rule)) continue;
       book.rules.set(String(each.rule.name), { rule: each.rule, words: String(each.words ?? ""), state: each.state, why: String(each.why ?? ""), hits: number(each.hits), left: typeof each.left === "number" ? each.left : null });
@@ -387,6 +401,11 @@ export class Trust {
   _told() {
     this._state.news.changed("trust");
   }
+}
+
+/** @param {Map<string, number>} counts @param {string} name */
+function countOne(counts, name) {
+  counts.set(name, (counts.get(name) ?? 0) + 1);
 }
 
 /** @param {Day[]} days @param {string} day @param {"people" | "rules"} by */

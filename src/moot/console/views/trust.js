@@ -12,7 +12,7 @@ import { icon } from "./icons.js";
 import { redraw } from "./people-acts.js";
 import { act } from "./trust-acts.js";
 import { sharePlot } from "./trust-plot.js";
-import { latestActs, ruleCard } from "./trust-rules.js";
+import { hitWords, latestActs, ruleCard } from "./trust-rules.js";
 import { trustOf, waitingIn } from "./trust-state.js";
 import { ANSWERS, suggestionCard } from "./trust-suggestion.js";
 import { whyDialog } from "./trust-why.js";
@@ -73,9 +73,9 @@ class TrustView {
     redraw(this._suggestions, [suggestions, trust.here, mine, approver?.id, book?.approvals, book?.people, suggestions.map((each) => this._held(each))], () => this._suggestionNodes(suggestions));
     const rules = [...(book?.rules.values() ?? [])];
     redraw(this._rules, [rules, stopped, book?.fault, trust.here, mine, book?.shadows], () => this._ruleNodes(rules));
-    for (const node of this._rules.querySelectorAll("[data-hits]")) {
-      const now = (book?.hits(/** @type {HTMLElement} */ (node).dataset.hits ?? "") ?? 0).toLocaleString("en");
-      if (node.textContent !== now) node.textContent = now;
+    for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-hits]"))) {
+      const hits = book?.hits(node.dataset.hits ?? "") ?? 0;
+      redraw(node, [hits], () => hitWords(hits));
     }
     redraw(this._plot, [book?.days], () => book && el("section", { class: "trust-part", "aria-label": "How much is automatic" }, el("h2", {}, "How much is automatic"), sharePlot(book.days)));
     redraw(this._acts, [trust.latest(MOST_ACTS).map((each) => each.id), trust.here, mine], () => approver && el("section", { class: "trust-part", "aria-label": "What rules did lately" }, el("h2", {}, "What rules did lately"), latestActs(this.context, trust, { may: (kind) => this._may(kind), most: MOST_ACTS, why: (id) => this._why(id) }), this._whyForm()));
