@@ -21,6 +21,8 @@ from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, 
 
 # Presence and the like; a welcome is counted as long as it was.
 _NOTICE_BYTES: Final = 512
+# One a member that asks and answers without its echo, in a space of some agents and tools.
+_AUDIENCES_KEPT: Final = 16
 _ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 
@@ -85,6 +87,20 @@ class Line(msgspec.Struct, gc=False):
     close: Callable[[int, str], None]
 
 
+class Audience(msgspec.Struct, frozen=True):
+    """Some sessions, looked up: where their bytes go, and what they speak."""
+
+    # Kept, so that no other tuple has its identity. None: not even the empty one, which everybody shares.
+    sessions: Sequence[SessionId] | None
+    outboxes: list[Outbox]
+    dialects: tuple[DialectName, ...]
+    only_dialect: DialectName | None
+    members: frozenset[str]
+
+
+_NOBODY: Final = Audience(None, [], (), None, frozenset())
+
+
 class Delivery:
     """The sending side of one space."""
 
@@ -103,24 +119,20 @@ class Delivery:
         self._on_mail = on_mail
         # Called with every message in MEW's spelling, for members that are files (output_log).
         self.on_envelope: Callable[[bytes], None] | None = None
-        # The audience that was looked up last: most messages go to the same one.
-        # None, not (): an empty tuple is everybody's, and a message to nobody would find the last audience.
-        self._sessions: Sequence[SessionId] | None = None
-        self._audience: list[Outbox] = []
-        self._dialects: tuple[DialectName, ...] = ()
-        self._only_dialect: DialectName | None = None
-        self._heard_by: frozenset[str] = frozenset()
+        # Most messages go to the same audience as the last one, and nearly all to one of a few.
+        self._last = _NOBODY
+        self._audiences: dict[int, Audience] = {}
         self.delivered = 0
 
     def attach(self, session: SessionId, line: Line) -> None:
         self.lines[session] = line
-        self._sessions = None
+        self._forget_audiences()
 
     def detach(self, session: SessionId) -> None:
         line = self.lines.pop(session, None)
         if line is not None:
             line.outbox.detach()
-        self._sessions = None
+        self._forget_audiences()
 
     def flush(self) -> None:
         """Write now what waits for the end of the tick."""
@@ -153,31 +165,47 @@ class Delivery:
 
     def deliver(self, effect: Deliver, now: float) -> None:
         """One message to many."""
-        if effect.sessions is not self._sessions:
-            self._look_up(effect.sessions)
-        message, audience = effect.message, self._audience
-        self.delivered += len(audience)
-        if message.__class__ is Envelope and message.dialect == self._only_dialect:
+        audience = self._last
+        if effect.sessions is not audience.sessions:
+            audience = self._last = self._look_up(effect.sessions)
+        message, outboxes = effect.message, audience.outboxes
+        self.delivered += len(outboxes)
+        if message.__class__ is Envelope and message.dialect == audience.only_dialect:
             # Most spaces speak one dialect: the sender's own bytes for everybody.
-            self._outgoing.append(audience, message.dialect, framed(message.raw))
+            self._outgoing.append(outboxes, message.dialect, framed(message.raw))
         else:
-            for dialect in self._dialects:
+            for dialect in audience.dialects:
                 frame = _frame(effect, dialect)
                 if frame is not None:
-                    self._outgoing.append(audience, dialect, frame)
+                    self._outgoing.append(outboxes, dialect, frame)
             if message.__class__ is Frame:
                 return
         if self.on_envelope is not None:
             self.on_envelope(_spelled(effect, "mew") or b"")
-        self.past.add(now, effect, self._heard_by if effect.private else None)
+        self.past.add(now, effect, audience.members if effect.private else None)
 
-    def _look_up(self, sessions: Sequence[SessionId]) -> None:
-        lines = [line for id in sessions if (line := self.lines.get(id)) is not None]
-        self._sessions = sessions
-        self._audience = [line.outbox for line in lines]
-        self._dialects = tuple(dict.fromkeys(line.dialect for line in lines))
-        self._only_dialect = self._dialects[0] if len(self._dialects) == 1 else None
-        self._heard_by = frozenset(line.member for line in lines)
+    def _look_up(self, sessions: Sequence[SessionId]) -> Audience:
+        # By identity: the space gives one object for one audience, and to hash a hundred ids takes long.
+        known = self._audiences.get(id(sessions))
+        if known is not None and known.sessions is sessions:
+            return known
+        lines = [line for session in sessions if (line := self.lines.get(session)) is not None]
+        dialects = tuple(dict.fromkeys(line.dialect for line in lines))
+        audience = Audience(
+            sessions,
+            [line.outbox for line in lines],
+            dialects,
+            dialects[0] if len(dialects) == 1 else None,
+            frozenset(line.member for line in lines),
+        )
+        if len(self._audiences) >= _AUDIENCES_KEPT:
+            self._audiences.clear()
+        self._audiences[id(sessions)] = audience
+        return audience
+
+    def _forget_audiences(self) -> None:
+        self._last = _NOBODY
+        self._audiences.clear()
 
     def _answer(self, effect: Answer, now: float) -> None:
         line = self.lines.get(effect.session)

@@ -119,7 +119,7 @@ def climb(state: State, session: Session, envelope: Envelope, now: float, mint: 
         # Most of what is said only needs to be heard: nothing below concerns it.
         if prepare is None and agreed and state.alike is not None and not session.options.injected:
             window.remember(envelope.id, member.said(kind))
-            return [Deliver(state.alike, envelope)]
+            return [Deliver(state.alike if session.options.echo else state.all_but(session), envelope)]
         # 9
         if kind == "mcp/response":
             requests.check_may_answer(state, session, envelope)

@@ -47,8 +47,9 @@ class State:
         self.scheduled = 0
         self._most_deadlines = 256
         self._everyone: tuple[SessionId, ...] | None = None
-        # Everyone, while all of them hear everything that is relayed; None when that has to be looked at.
+        # Everyone, while all hear everything of others that is relayed; None when that has to be looked at.
         self.alike: tuple[SessionId, ...] | None = None
+        self._all_but: dict[SessionId, tuple[SessionId, ...]] = {}
 
     # Rights
 
@@ -100,13 +101,21 @@ class State:
         return (
             not self.roster.aliases
             and config.ack_delivery == config.status_delivery == "all"
-            and all(_hears_itself(session.options) and not session.directed for session in listening)
+            and not any(session.directed for session in listening)
             and (config.unmapped == "pass" or all(session.dialect == "mew" for session in listening))
         )
 
     def membership_changed(self) -> None:
         """Call after any session came or went."""
         self._everyone = self.alike = None
+        self._all_but.clear()
+
+    def all_but(self, origin: Session) -> tuple[SessionId, ...]:
+        """Everyone else, as the same object each time: who carries it out knows it again."""
+        found = self._all_but.get(origin.id)
+        if found is None:
+            found = self._all_but[origin.id] = tuple(id for id in self.everyone() if id != origin.id)
+        return found
 
     def audience(
         self, envelope: Envelope, origin: Session, *, translated: bool = True, proposer: str | None = None
@@ -117,13 +126,13 @@ class State:
         """
         everyone = self.everyone()
         if self.alike is not None and translated:
-            return everyone
+            return everyone if hears_itself(origin.options, envelope) else self.all_but(origin)
         kept_away = self._is_kept_away(envelope.kind)
         addressed = {*envelope.to, proposer} if envelope.to else None
         heard = []
         for id in everyone:
             session = self.roster.sessions[id]
-            if session is origin and not _hears_itself(session.options, envelope):
+            if session is origin and not hears_itself(session.options, envelope):
                 continue
             if session.directed and addressed is not None and session.member.id not in addressed:
                 continue
@@ -354,10 +363,8 @@ class State:
         return state
 
 
-def _hears_itself(options: Options, envelope: Envelope | None = None) -> bool:
-    """D-02: whether a connection gets this envelope of its own back, or all of them."""
+def hears_itself(options: Options, envelope: Envelope) -> bool:
+    """D-02: whether a connection gets this envelope of its own back."""
     if not options.echo or options.echo_requests:
         return options.echo
-    if envelope is None:
-        return False
     return envelope.kind != "mcp/request" or bool(envelope.correlation_id or envelope.context)

@@ -233,8 +233,9 @@ class _Written(Journal):
     # Writing
 
     def _write(self) -> None:
-        self._scheduled = False
+        # First, while this call still counts as scheduled: or looking would ask for another one.
         self._look()
+        self._scheduled = False
         if not self._pending or self._state in ("failed", "closed"):
             return
         if self._unsynced_bytes > KEEP_BYTES:
