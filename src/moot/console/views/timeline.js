@@ -16,12 +16,12 @@ import { VirtualList } from "./virtual-list.js";
 const MANY = 5_000;
 const MANY_MILLISECONDS = 200;
 const TYPING_MILLISECONDS = 120;
-// Lines that rush by cannot be read. From so many at a time on they are shown ten times a second, not sixty, and five
+// Lines that rush by cannot be read. From so many at a time on they are shown ten times a second, not sixty, and three
 // times when a screenful comes at a time, so that there is time left for a click.
 const RUSH = 4;
 const RUSH_MILLISECONDS = 100;
 const SCREENFUL = 24;
-const SCREENFUL_MILLISECONDS = 200;
+const SCREENFUL_MILLISECONDS = 300;
 const LONGEST_MILLISECONDS = 1_000;
 const number = new Intl.NumberFormat("en");
 
@@ -228,7 +228,7 @@ class Timeline {
     this._pause = Math.max(found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0, fresh > SCREENFUL ? SCREENFUL_MILLISECONDS : fresh > RUSH ? RUSH_MILLISECONDS : 0, Math.min(LONGEST_MILLISECONDS, (this._builtAt - begun) * 10));
     this._empty.hidden = this._next > this._first;
     this._news();
-    this.list.refresh();
+    this.list.refresh(onlyNew);
   }
 
   _pause = 0;

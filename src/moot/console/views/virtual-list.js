@@ -4,11 +4,14 @@
  * is its number times that. Elements are used again; a listbox, so that arrows and screen readers go through it.
  */
 import { el, freshId } from "../core/dom.js";
+import { wait } from "../core/turn.js";
 
 // Rows above and below the window, so that scrolling does not show bare ground.
 const SPARE = 8;
 // At the end nobody scrolls, and all rows change with every message.
 const SPARE_AT_END = 2;
+// Of a list that has just come, the newest rows are in the first frame and the others in the next: a row takes half a millisecond or more.
+const AT_FIRST = 14;
 // Browsers give an element 33 million pixels at most; Firefox 17.
 const MOST_PIXELS = 16_000_000;
 
@@ -43,6 +46,8 @@ export class VirtualList {
     this.following = true;
     this.onFollow = () => {};
     this._waiting = false;
+    this._askedFor = false;
+    this._isNew = true;
     this.node.addEventListener("scroll", () => this._scrolled(), { passive: true });
     this.node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this._key(event));
     this._inner.addEventListener("click", (/** @type {MouseEvent} */ event) => this._click(event));
@@ -73,14 +78,20 @@ export class VirtualList {
     this._draw();
   }
 
-  /** The items changed; called as often as you like, drawn once a frame. */
-  refresh() {
+  /** The items changed; called as often as you like, drawn once a frame. @param {boolean} [byItself] nobody asked for it: it is not in the frame that answers a click */
+  refresh(byItself = false) {
+    if (!byItself) this._askedFor = true;
     if (this._waiting) return;
     this._waiting = true;
-    requestAnimationFrame(() => {
-      this._waiting = false;
+    const frame = () => {
+      if (!this._askedFor && wait() > 0) {
+        requestAnimationFrame(frame);
+        return;
+      }
+      this._waiting = this._askedFor = false;
       this._draw();
-    });
+    };
+    requestAnimationFrame(frame);
   }
 
   /** Items look different: draw them anew. */
@@ -153,8 +164,15 @@ export class VirtualList {
     const pixels = this._size();
     const top = this.following ? Math.max(0, pixels - this._height) : this.node.scrollTop;
     const spare = this.following ? SPARE_AT_END : SPARE;
-    const first = Math.max(0, Math.floor(top / this.rowHeight) - spare);
     const last = Math.min(length, Math.ceil((top + this._height) / this.rowHeight) + spare);
+    let first = Math.max(0, Math.floor(top / this.rowHeight) - spare);
+    if (this._isNew && length > 0) {
+      this._isNew = false;
+      if (this.following && last - first > AT_FIRST) {
+        first = last - AT_FIRST;
+        this.refresh();
+      }
+    }
     for (const [index, shown] of this._shown) {
       if (index >= first && index < last) continue;
       this._shown.delete(index);
