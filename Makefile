@@ -9,7 +9,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NODE := .node
-JOBS ?= 2
+# More than cores: most tests wait for processes, sockets and browsers.
+JOBS ?= 4
 
 .PHONY: test run bench soak docs screenshots lint clean
 

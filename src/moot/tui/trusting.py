@@ -7,7 +7,7 @@ what the approver tells replaces nothing of theirs.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -21,6 +21,8 @@ from moot.protocol.operation import Json
 TRUST_KEPT: Final = 512
 _RULE_CONTEXT: Final = "trust/rule/"
 _ASK_SECONDS: Final = 10.0
+# More than are decided while the approver answers.
+_ACTS_KEPT: Final = 50
 
 T = TypeVar("T")
 
@@ -77,6 +79,10 @@ class TrustLog:
         self._accepts: OrderedDict[str, str] = OrderedDict()
         self.told: Told | None = None
         self.stopped: str | None = None
+        # What rules decided since the approver was asked: the rule, who decided, about what.
+        self._acts: deque[tuple[str, str, frozenset[str]]] = deque(maxlen=_ACTS_KEPT)
+        # Proposals that the told hits hold already.
+        self._included: set[str] = set()
 
     # Hearing
 
@@ -127,8 +133,13 @@ class TrustLog:
         context = envelope.context or ""
         named: Json = envelope.payload.get("rule") if envelope.kind == "mcp/reject" else None
         name = context[len(_RULE_CONTEXT) :] if context.startswith(_RULE_CONTEXT) else named
-        ruled = self._rules.get(name) if isinstance(name, str) else None
-        if ruled is not None and ruled.sender == envelope.sender:
+        if isinstance(name, str):
+            self._acts.append((name, envelope.sender, frozenset(envelope.correlation_id)))
+            self._count(*self._acts[-1])
+
+    def _count(self, name: str, sender: str, about: frozenset[str]) -> None:
+        ruled = self._rules.get(name)
+        if ruled is not None and ruled.sender == sender and self._included.isdisjoint(about):
             ruled.hits += 1
 
     # Asking
@@ -151,6 +162,7 @@ class TrustLog:
         name = self.approver(space)
         if name is None:
             return "nobody here decides by rules: `moot approver` starts one"
+        self._acts.clear()
         try:
             rules = await ask(space, name, "trust_rules")
             suggestions = await ask(space, name, "trust_suggestions")
@@ -188,6 +200,10 @@ class TrustLog:
                 hits if isinstance(hits, int) else 0,
                 left if isinstance(left, int) else None,
             )
+        # Acts are counted before they are done, so that some are told of before they are heard.
+        self._included = {str(each) for each in _list(rules.get("counted"))}
+        for act in self._acts:
+            self._count(*act)
         open_ones = {_text(each.get("suggestion")): each for each in _objects(suggestions.get("suggestions"))}
         for old in self._suggestions.values():
             if old.sender == approver and old.name not in open_ones and old.answer is None:
