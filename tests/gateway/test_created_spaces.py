@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,21 @@ async def test_a_space_that_was_configured_once_is_not_handed_to_others(tmp_path
     async with lab(tmp_path, file=file) as room:
         assert await room.status("/ws?space=vault", token="t-alice") == 404
         assert await names(room, "t-alice") == {"lab"}
+
+
+@on_loop
+async def test_a_space_that_found_no_room_on_the_disk_can_be_created_later(tmp_path: Path) -> None:
+    async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        # Files of more than a byte cannot be written: what a full disk says, said by the kernel.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+        try:
+            assert await room.status("/ws?space=garden", token="t-alice") == 503
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not room.journal("garden").parent.exists()
+        assert await names(room, "t-alice") == {"lab"}
+        await room.join("alice", space="garden")
 
 
 def test_the_model_is_a_space_of_the_configuration(tmp_path: Path) -> None:

@@ -165,9 +165,9 @@ class Gateway:
             self._measure_space(host)
 
     def _measure_space(self, host: SpaceHost) -> None:
-        gauge, sessions = self.registry.gauge, host.space.state.roster.sessions
-        gauge("moot_sessions", "joined sessions", read=lambda: len(sessions), space=host.name)
-        able = "whether the journal can be written"
+        gauge = self.registry.gauge
+        sessions, able = "joined sessions", "whether the journal can be written"
+        gauge("moot_sessions", sessions, read=lambda: len(host.space.state.roster.sessions), space=host.name)
         gauge("moot_journal_able", able, read=lambda: float(host.journal.able), space=host.name)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ import msgspec
 from moot.config.gateway import GatewayConfig
 from moot.config.loading import is_space_name
 from moot.config.settings import Configuration, SpaceSettings
+from moot.errors import UsageError
 from moot.gateway.auth import Denied, Doors
 from moot.gateway.delivery import Delivery, Past
 from moot.gateway.host import SpaceHost
@@ -92,15 +94,17 @@ class Opener:
                 503, "this gateway holds as many spaces as gateway.auto_spaces allows: join one of them"
             )
         folder = self._folder(name)
+        if folder.exists():
+            # What was said there was said among others; all that are ours were opened at the start.
+            return Denied(404, f"no space {name!r} on this gateway: one of that name was here before")
         try:
             folder.mkdir(mode=0o700, parents=True)
             (folder / _LIKE).write_text(self._configuration.model_space or "")
             host = self._host(name, model)
-        except FileExistsError:
-            # What was said there was said among others; all that are ours were opened at the start.
-            return Denied(404, f"no space {name!r} on this gateway: one of that name was here before")
-        except OSError as fault:
-            log.error("space not created", extra={"space": name, "fault": fault.strerror})
+        except (OSError, UsageError) as fault:
+            # Or half of it would stand in the way of the next try.
+            shutil.rmtree(folder, ignore_errors=True)
+            log.error("space not created", extra={"space": name, "fault": str(fault)})
             return Denied(503, "the space cannot be created now: try again later")
         host.begin()
         self._let_in(name, host, model)
