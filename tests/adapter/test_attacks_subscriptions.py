@@ -9,10 +9,18 @@ from pathlib import Path
 
 from moot.xprotocol.grants import grant
 from tests.adapter.test_inbound_refusals import proofs
-from tests.adapter.worlds import NAMESPACE, READ, desk, run, until, world
+from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, run, until, world
 
 SUBSCRIBE = f"{NAMESPACE}.resource.subscribe"
 ONE = {"uri": "note:///one"}
+
+
+async def a_reader(here: World) -> Person:
+    """Bob, whom the configuration lets read and nothing else."""
+    bob = await here.somebody("bob")
+    here.document["access"][bob.key] = [READ]
+    await here.adapter.reload(here.settings())
+    return bob
 
 
 def test_followers_of_what_is_no_longer_exposed_hear_nothing_more(tmp_path: Path) -> None:
@@ -41,9 +49,7 @@ def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(tmp_path: 
     async def story() -> None:
         notes = desk(tmp_path)
         async with world(tmp_path, notes) as here:
-            bob = await here.somebody("bob")
-            here.document["access"][bob.key] = [READ]
-            await here.adapter.reload(here.settings())
+            bob = await a_reader(here)
             assert (await bob.ask(SUBSCRIBE, ONE)).code is None
             del here.document["access"][bob.key]
             await here.adapter.reload(here.settings())
@@ -66,9 +72,7 @@ def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_have_l
     async def story() -> None:
         notes = desk(tmp_path)
         async with world(tmp_path, notes) as here:
-            bob = await here.somebody("bob")
-            here.document["access"][bob.key] = [READ]
-            await here.adapter.reload(here.settings())
+            bob = await a_reader(here)
             for who in (here.alice, bob):
                 assert (await who.ask(SUBSCRIBE, ONE)).code is None
             route = here.adapter.registry.route(SUBSCRIBE)
@@ -92,9 +96,7 @@ def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(tmp_pa
             notes.note(f"n{n}", "x")
         limits = {"subscriptions": 8, "subscriptions_per_sender": 5, "calls_per_sender": 200, "calls": 300}
         async with world(tmp_path, notes, limits=limits) as here:
-            bob = await here.somebody("bob")
-            here.document["access"][bob.key] = [READ]
-            await here.adapter.reload(here.settings())
+            bob = await a_reader(here)
             same = await asyncio.gather(*(here.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))
             assert all(each.code is None for each in same)
             assert len(here.adapter.subscriptions) == 1
