@@ -50,7 +50,7 @@ _CONNECTION = re.compile(rb"\r\nconnection: [^\r]*", re.IGNORECASE)
 # RFC 6455, 7.4.1, and the registry's later ones.
 _CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
 # How long a peer may take to answer our close before the socket is dropped: a slow one has to read up first.
-_CLOSE_SECONDS: Final = 4.0
+_CLOSE_SECONDS: Final = 3.0
 
 
 class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
