@@ -138,6 +138,9 @@ def test_a_grant_instead_is_taken_back_with_the_command_that_was_told(tmp_path: 
             await says(pilot, "/suggestions", name)
             await says(pilot, f"/accept {name} --grant", "granted: agent may call write_file")
             arguments = {"path": "reports/day-20.md", "text": "x"}
+            call = {"name": "write_file", "arguments": arguments}
+            # The terminal may say so before the agent has heard of it.
+            await until(pilot, lambda: here.agent.may_request("files", "tools/call", call))
             assert (await here.agent.call("files", "write_file", arguments)).how == "direct"
             await until(pilot, lambda: not app.trust.open_suggestions())
             (granted,) = here.book.granted.values()
