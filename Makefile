@@ -14,7 +14,10 @@ JOBS ?= 4
 
 .PHONY: test run bench soak docs screenshots lint clean
 
-$(VENV)/installed: pyproject.toml tools/system-packages.txt tools/system_packages.sh
+# The compiled parts: what is changed there is built anew.
+COMPILED := $(wildcard src/moot/*/*.pyx src/moot/*/*.pxd)
+
+$(VENV)/installed: pyproject.toml setup.py $(COMPILED) tools/system-packages.txt tools/system_packages.sh
 	tools/system_packages.sh
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
@@ -55,4 +58,5 @@ screenshots: $(VENV)/installed
 	$(BIN)/python -m tools.screenshots
 
 clean:
-	rm -rf $(VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis
+	rm -rf $(VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis build
+	find src -name "*.so" -delete

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from moot.errors import UsageError
-from moot.store.chain import Head, seal
+from moot.store.chain import Head, line, seal
 from moot.store.journal import Journal, JournalSettings
 from moot.store.records import (
     Place,
@@ -44,8 +44,8 @@ def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 << 20)
 
 def forged(lines: list[bytes]) -> list[bytes]:
     """Line 3 with another content and a hash that fits it."""
-    text, _ = seal([(x("forged"), b"")], Head(3, lines[1][-67:-3]))
-    return [*lines[:2], text, *lines[3:]]
+    text, _ = seal([line(3, x("forged"))], Head(3, lines[1][-67:-3]), 4)
+    return [*lines[:2], b"".join(text), *lines[3:]]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.store.chain import Head, seal
+from moot.store.chain import Head, line, seal
 from moot.store.index import Index
 from moot.store.journal import JournalSettings
 from moot.store.records import read_records
@@ -109,8 +109,8 @@ def test_an_index_goes_on_where_it_stopped(folder: Path, index: Index) -> None:
 def test_an_index_that_runs_out_of_time_is_right_as_far_as_it_goes(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     folder.mkdir(parents=True)
-    text, _ = seal([(b'"in":"leave"', b"")] * 5_999, Head(1, b"lab"))
-    (folder / "000000000001.jsonl").write_bytes(text)
+    lines, _ = seal([line(number, b'"in":"leave"') for number in range(1, 6_000)], Head(1, b"lab"), 6_000)
+    (folder / "000000000001.jsonl").write_bytes(b"".join(lines))
     index = Index.open(folder)
     assert index is not None
     with closing(index):

@@ -153,7 +153,7 @@ class Gateway:
         counter = self.registry.counter
         for name, host in self.doors.hosts.items():
             counter("moot_received_total", "envelopes received", space=name).value = host.received
-            counter("moot_delivered_total", "messages sent", space=name).value = host.delivery.delivered
+            counter("moot_delivered_total", "messages sent", space=name).value = host.delivered
             for code, count in host.refusals.items():
                 refused = counter("moot_refused_total", "messages refused, by code", space=name, code=code)
                 refused.value = count

@@ -47,16 +47,16 @@ class Past:
     """The latest messages of a space, bounded by count and bytes, for HTTP polling."""
 
     def __init__(self, messages: int, size: int) -> None:
-        self._heard: deque[Heard] = deque()
+        self.heard: deque[Heard] = deque()
         self.messages = messages
-        self._most_bytes = size
-        self._bytes = 0
+        self.most_bytes = size
+        self.bytes = 0
 
     def add(
         self, at: float, effect: Deliver, members: frozenset[str] | None, notice_bytes: int = _NOTICE_BYTES
     ) -> None:
         """`notice_bytes`: how long a notice was when it was sent. A welcome lists all that are present."""
-        message, heard = effect.message, self._heard
+        message, heard = effect.message, self.heard
         if isinstance(message, Envelope):
             raw, dialect = message.raw, message.dialect
             size = len(raw)
@@ -66,13 +66,13 @@ class Past:
             heard.append(Heard(at, message, members, size, hidden_from=effect.hidden_from))
         else:
             return
-        self._bytes += size
-        while len(heard) > self.messages or self._bytes > self._most_bytes:
-            self._bytes -= heard.popleft().size
+        self.bytes += size
+        while len(heard) > self.messages or self.bytes > self.most_bytes:
+            self.bytes -= heard.popleft().size
 
     def since(self, moment: float, member: str) -> Iterator[Heard]:
         """What this member was to hear strictly after a moment, oldest first."""
-        for heard in self._heard:
+        for heard in self.heard:
             meant_for = heard.members is None or member in heard.members
             if heard.at > moment and meant_for and heard.hidden_from != member:
                 yield heard
@@ -113,7 +113,7 @@ class Delivery:
         on_mail: Callable[[Mail], None],
     ) -> None:
         self.lines: dict[SessionId, Line] = {}
-        self._outgoing = outgoing
+        self.outgoing = outgoing
         self.past = past
         self._on_credential = on_credential
         self._on_mail = on_mail
@@ -136,7 +136,7 @@ class Delivery:
 
     def flush(self) -> None:
         """Write now what waits for the end of the tick."""
-        self._outgoing.flush()
+        self.outgoing.flush()
 
     def carry_out(self, effects: Iterable[Effect], now: float) -> list[Result]:
         """Do what the space asked for; what it says to a caller without a socket comes back."""
@@ -148,7 +148,7 @@ class Delivery:
                 case Answer():
                     self._answer(effect, now)
                 case Disconnect():
-                    self._outgoing.flush()
+                    self.outgoing.flush()
                     line = self.lines.get(effect.session)
                     if line is not None:
                         line.close(effect.code, effect.reason)
@@ -167,24 +167,25 @@ class Delivery:
         """One message to many."""
         audience = self._last
         if effect.sessions is not audience.sessions:
-            audience = self._last = self._look_up(effect.sessions)
+            audience = self._last = self.audience_of(effect.sessions)
         message, outboxes = effect.message, audience.outboxes
         self.delivered += len(outboxes)
         if message.__class__ is Envelope and message.dialect == audience.only_dialect:
             # Most spaces speak one dialect: the sender's own bytes for everybody.
-            self._outgoing.append(outboxes, message.dialect, framed(message.raw))
+            self.outgoing.append(outboxes, message.dialect, framed(message.raw))
         else:
             for dialect in audience.dialects:
                 frame = _frame(effect, dialect)
                 if frame is not None:
-                    self._outgoing.append(outboxes, dialect, frame)
+                    self.outgoing.append(outboxes, dialect, frame)
             if message.__class__ is Frame:
                 return
         if self.on_envelope is not None:
             self.on_envelope(_spelled(effect, "mew") or b"")
         self.past.add(now, effect, audience.members if effect.private else None)
 
-    def _look_up(self, sessions: Sequence[SessionId]) -> Audience:
+    def audience_of(self, sessions: Sequence[SessionId]) -> Audience:
+        """Who these sessions are, looked up."""
         # By identity: the space gives one object for one audience, and to hash a hundred ids takes long.
         known = self._audiences.get(id(sessions))
         if known is not None and known.sessions is sessions:
@@ -213,7 +214,7 @@ class Delivery:
             return
         raw = DIALECTS[line.dialect].encode_notice(effect.notice)
         if raw is not None:
-            self._outgoing.send(line.outbox, framed(raw))
+            self.outgoing.send(line.outbox, framed(raw))
         said = Deliver((), effect.notice)
         self.past.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
 

@@ -60,7 +60,7 @@ class SpaceHost(Order):
         self, name: str, config: SpaceConfig, folder: Path, settings: JournalSettings, database: Database
     ) -> None:
         super().__init__(name, config, folder, settings, database)
-        self.received = 0
+        self._received = 0
         self.refusals: Counter[str] = Counter()
         # What malformed messages of one session are answered, and errors about one stream (D-36).
         self.patience = Patience(10.0)
@@ -122,6 +122,16 @@ class SpaceHost(Order):
 
     # What members do
 
+    @property
+    def received(self) -> int:
+        """How many envelopes came, by socket and by HTTP."""
+        return self._received + self.lanes.heard
+
+    @property
+    def delivered(self) -> int:
+        """How many messages that made for others."""
+        return self.delivery.delivered + self.lanes.delivered
+
     def new_session(self) -> SessionId:
         self._sessions += 1
         return SessionId(f"{int(self._clock() * 1000):x}-{self._sessions}")
@@ -137,9 +147,11 @@ class SpaceHost(Order):
         """Let somebody in; raises Refused. `attach` connects the line before anything is sent to it."""
         now, mint = self._clock(), FreshMint()
         effects = self.space.join(session, who, dialect, options, now, mint)
-        attach()
         self._connected_at[session] = now
+        if dialect == "mew":
+            self.lanes.begin(session, self.space.state.roster.sessions[session].member.id)
         self._speakers[session] = Speaker(session, who, dialect)
+        attach()
         facts: dict[str, Json] = {"options": msgspec.to_builtins(options)}
         number = self._record("join", now, mint, session=session, who=who, dialect=dialect, **facts)
         self._carry_out(effects, number, now)
@@ -149,6 +161,7 @@ class SpaceHost(Order):
         self.delivery.detach(session)
         self._connected_at.pop(session, None)
         self._speakers.pop(session, None)
+        self.lanes.end(session)
         known = self.space.state.roster.sessions.get(session)
         if known is not None:
             log.info("left", extra={"space": self.name, "participant": known.member.name, "session": session})
@@ -183,17 +196,20 @@ class SpaceHost(Order):
             # Most envelopes draw nothing, so that one mint does for many.
             mint = self._mint = FreshMint()
         effects = space.receive(session, envelope, now, mint)
-        self.received += 1
+        self._received += 1
         kind = envelope.kind
         if len(effects) == 1 and effects[0].__class__ is Deliver and kind not in _ABOUT_RIGHTS:
             # Nearly all that is said: heard by everybody and nothing else.
+            speaker = self._speakers[session]
             if self._unwritten:
                 number = self.journal.append(b"")
             else:
-                head = self._speakers[session].record(now, envelope, ACCEPTED, mint)
-                number = self.journal.append(head, data)
+                number = self.journal.append(speaker.record(now, envelope, ACCEPTED, mint), data)
             if not self._held and not self._strict:
                 self.delivery.deliver(effects[0], now)
+                if dialect == "mew":
+                    due = self._snapshot_due
+                    self.lanes.passed(space.state, session, envelope, speaker.common, self.clock, due)
                 if space.state.scheduled != self._scheduled or number >= self._snapshot_due:
                     self._look_ahead(number)
                 return
@@ -235,7 +251,10 @@ class SpaceHost(Order):
             (session, frame.stream_id), now
         ):
             return
-        self._carry_out(effects, self.journal.next_number - 1, now)
+        if self._held or self._strict:
+            self._carry_out(effects, self.journal.next_number - 1, now)
+        else:
+            self.delivery.carry_out(effects, now)
 
     async def post(
         self, who: str, dialect: DialectName, body: bytes, options: Options
@@ -260,7 +279,7 @@ class SpaceHost(Order):
         effects = space.receive(session, envelope, now, mint)
         effects += space.leave(session, now, mint)
         out = _outcome(effects)
-        self.received += 1
+        self._received += 1
         id = envelope.id or filled_id(out, mint)
         facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": id}
         facts["options"] = msgspec.to_builtins(options)

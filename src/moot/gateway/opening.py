@@ -25,6 +25,7 @@ from moot.errors import UsageError
 from moot.gateway.auth import Denied, Doors
 from moot.gateway.delivery import Delivery, Past
 from moot.gateway.host import SpaceHost
+from moot.gateway.lanes import Lanes
 from moot.gateway.outputs import OutputLog
 from moot.gateway.patience import Patience
 from moot.net.outbox import Outgoing
@@ -167,6 +168,7 @@ class Opener:
             on_credential=_credential_noted(host),
             on_mail=lambda mail: self._on_mail(mail, name),
         )
+        host.lanes = Lanes(host.journal, host.delivery)
         return host
 
     def _with_url(self, name: str, config: SpaceConfig) -> SpaceConfig:

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from moot.gateway.delivery import Delivery
+from moot.gateway.lanes import Lanes
 from moot.gateway.mint import FreshMint
 from moot.gateway.records import members
 from moot.protocol import jsontext
@@ -50,6 +51,7 @@ class Order:
         self.space = Space(config)
         self.journal = Journal.open(folder, settings)
         self.delivery: Delivery
+        self.lanes: Lanes
         self.snapshot_records = 50_000
         # The space's time; whoever runs vectors has it stand still.
         self.clock: Callable[[], float] = time.time
@@ -75,6 +77,8 @@ class Order:
         state = self.space.save() | {"config": save_config(self.space.state.config)}
         saving = self._database.save_snapshot(self.name, position, jsontext.encode(state))
         self._snapshot_due = number + self.snapshot_records
+        # They were told of the one before.
+        self.lanes.close()
         saving.add_done_callback(lambda done: self._saved(number, position, done))
         return saving
 
@@ -113,6 +117,7 @@ class Order:
         waits: bool = False,
         results: asyncio.Future[list[Result]] | None = None,
     ) -> None:
+        self.lanes.close()
         if self._held or ((waits or self._strict) and self.journal.able):
             self._held.append(Held(number, effects, now, results))
             if self._unwritten:

@@ -87,6 +87,10 @@ class Speaker:
         # orjson writes a float twenty times quicker than repr.
         return b"".join((b'"t":', dumps(now), b',"id":', dumps(id), middle))
 
+    def common(self, kind: str) -> bytes:
+        """What accepted records of this kind, for which nothing was drawn, say between id and envelope."""
+        return self._accepted.get(kind) or self._middle(kind, ACCEPTED, FreshMint())
+
     def _middle(self, kind: str, out: str, mint: FreshMint) -> bytes:
         facts: dict[str, Json] = {"kind": kind, "out": out}
         if mint.ids:

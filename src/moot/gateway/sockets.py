@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -107,6 +107,8 @@ class Socket:
         self._wish = wish
         self._identity = identity
         self._connection: Connection | None = None
+        # Takes what is plainly said (see `lanes`); None before joining, and where it is not built.
+        self._short_way: Callable[[bytes], bool] | None = None
         self._outbox = Outbox(self.dialect, reception.settings.outbox, self._too_slow)
         self._join_timer: asyncio.TimerHandle | None = None
         self._full_timer: asyncio.TimerHandle | None = None
@@ -129,6 +131,9 @@ class Socket:
         self._join_timer = loop.call_later(seconds, self._turn_away, "unauthorized", late)
 
     def received(self, data: bytes, binary: bool) -> None:
+        take = self._short_way
+        if take is not None and not binary and take(data):
+            return
         host, session = self.host, self.session
         if host is None or session is None:
             self._read_join(data)
@@ -181,6 +186,7 @@ class Socket:
 
         def attach() -> None:
             self.host, self.session = host, session
+            self._short_way = host.lanes.entrance(session)
             host.delivery.attach(session, Line(self._outbox, self.dialect, identity.name, self.close))
 
         try:

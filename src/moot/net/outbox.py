@@ -146,13 +146,13 @@ class Outgoing:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._batch: Batch | None = None
+        self.batch: Batch | None = None
         self._dirty: dict[Outbox, None] = {}
         self._scheduled = False
 
     def append(self, audience: Sequence[Outbox], lane: str, frame: bytes) -> None:
         """One message to all of an audience that are on this lane; the others hear nothing of it."""
-        batch = self._batch
+        batch = self.batch
         if batch is None or batch.audience is not audience:
             batch = self._begin(audience)
         frames = batch.lanes.get(lane)
@@ -172,10 +172,10 @@ class Outgoing:
         """Write now. Called by the loop once a tick; call it before closing a connection."""
         self._scheduled = False
         now = self._loop.time()
-        batch = self._batch
+        batch = self.batch
         if batch is not None and not self._dirty:
             # The usual tick: one batch and nothing before it.
-            self._batch = None
+            self.batch = None
             for outbox in batch.audience:
                 outbox.take(batch, now)
             return
@@ -188,11 +188,11 @@ class Outgoing:
         self._seal()
         if not self._scheduled:
             self._schedule()
-        batch = self._batch = Batch(audience)
+        batch = self.batch = Batch(audience)
         return batch
 
     def _seal(self) -> None:
-        batch, self._batch = self._batch, None
+        batch, self.batch = self.batch, None
         if batch is not None:
             for outbox in batch.audience:
                 outbox.pending.append(batch)

@@ -78,6 +78,8 @@ _ACTS: Final[Mapping[str, Prepare]] = {
     "stream/revoke-write": streams.prepare_revoke_write,
     "stream/transfer-ownership": streams.prepare_transfer,
 }
+# Kinds on which the gateway does something itself; the others only need to be heard.
+EXECUTED: Final = frozenset(_ACTS)
 _LEDGER_KINDS: Final = frozenset({"mcp/request", "mcp/withdraw", "moot/approve"})
 # D-32: kinds that a space may deliver to one member only.
 _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})

@@ -31,16 +31,16 @@ class Throttle:
     when nothing is owed: how large a message may be is another limit.
     """
 
-    __slots__ = ("_bytes_drained", "_messages_drained")
+    __slots__ = ("bytes_drained", "messages_drained")
 
     def __init__(self) -> None:
-        self._messages_drained = 0.0
-        self._bytes_drained = 0.0
+        self.messages_drained = 0.0
+        self.bytes_drained = 0.0
 
     def check_rate(self, size: int, now: float, pace: Pace) -> None:
         """Count one message of `size` bytes, or raise RateLimited with `retry_after` seconds."""
         per_message, per_byte = pace
-        messages, octets = self._messages_drained, self._bytes_drained
+        messages, octets = self.messages_drained, self.bytes_drained
         if messages > now + BURST_SECONDS + per_message:
             # The clock went back: nobody is locked out for that.
             messages = octets = now
@@ -56,7 +56,7 @@ class Throttle:
             if octets > now + BURST_SECONDS:
                 raise _too_fast("bytes_per_second", octets - now - BURST_SECONDS)
             octets += size * per_byte
-        self._messages_drained, self._bytes_drained = messages, octets
+        self.messages_drained, self.bytes_drained = messages, octets
 
 
 def _too_fast(limit: str, wait: float) -> RateLimited:

@@ -39,7 +39,7 @@ class Window:
         self.recent: dict[str, Record] = {}
         self.pinned: dict[str, Record] = {}
         self._pins: dict[str, int] = {}
-        self._order: deque[str] = deque()
+        self.order: deque[str] = deque()
 
     def __contains__(self, id: str) -> bool:
         return id in self.recent or id in self.pinned
@@ -48,7 +48,7 @@ class Window:
         return self.recent.get(id) or self.pinned.get(id)
 
     def remember(self, id: str, record: Record) -> None:
-        recent, order = self.recent, self._order
+        recent, order = self.recent, self.order
         recent[id] = record
         order.append(id)
         if len(order) > self.size:
@@ -56,8 +56,8 @@ class Window:
 
     def resize(self, size: int) -> None:
         self.size = size
-        while len(self._order) > size:
-            del self.recent[self._order.popleft()]
+        while len(self.order) > size:
+            del self.recent[self.order.popleft()]
 
     def pin(self, id: str) -> None:
         """Keep this id, which has just been remembered, until it is unpinned as often."""
@@ -87,8 +87,8 @@ class Window:
             return row
 
         return {
-            "order": list(self._order),
-            "rows": [row_of(self.recent[id]) for id in self._order],
+            "order": list(self.order),
+            "rows": [row_of(self.recent[id]) for id in self.order],
             "pins": dict(self._pins),
             "pinned": {id: row_of(record) for id, record in self.pinned.items()},
             "records": records,
@@ -98,7 +98,7 @@ class Window:
     def load(cls, saved: dict[str, Any], size: int) -> Window:
         window = cls(size)
         records = [msgspec.convert(record, Record) for record in saved["records"]]
-        window._order = deque(saved["order"])
+        window.order = deque(saved["order"])
         window._pins = dict(saved["pins"])
         window.recent = {id: records[row] for id, row in zip(saved["order"], saved["rows"], strict=True)}
         window.pinned = {id: records[row] for id, row in saved["pinned"].items()}

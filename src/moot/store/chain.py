@@ -29,8 +29,8 @@ _LINE_FEED: Final = 0x0A
 What = Literal["changed", "removed", "reordered", "truncated"]
 
 
-# The inside of a JSON object in two pieces, so that an envelope at its end need not be copied once more.
-Entry = tuple[bytes, bytes]
+# What one write takes: lines but for the last closing brace, and the seal that ends them.
+Lines = tuple[bytes, bytes]
 
 
 class Head(NamedTuple):
@@ -49,24 +49,24 @@ class Followed(NamedTuple):
     whole: bool
 
 
-def seal(batch: Sequence[Entry], head: Head) -> tuple[bytes, Head]:
-    """The lines of these records, the last one sealed, and where the chain stands behind them."""
-    number = head.number
-    parts: list[bytes] = []
-    add = parts.extend
-    for members, rest in batch:
-        if _LINE_FEED in rest or _LINE_FEED in members:
-            # Inside a JSON text a newline is white space only: a string cannot hold one unescaped.
-            members, rest = members.replace(b"\n", b" "), rest.replace(b"\n", b" ")
-        add((b'}\n{"n":%d,' % number, members, rest))
-        number += 1
-    # But for the closing brace of the last one.
-    text = b"".join(parts)[2:]
+def line(number: int, members: bytes, rest: bytes = b"") -> bytes:
+    """A record but for its closing brace; `members` and `rest` are the inside of a JSON object."""
+    text = b'{"n":%d,%b%b' % (number, members, rest)
+    # Inside a JSON text a newline is white space only: a string cannot hold one unescaped.
+    return text.replace(b"\n", b" ") if _LINE_FEED in text else text
+
+
+def seal(batch: Sequence[bytes], head: Head, next_number: int) -> tuple[Lines, Head]:
+    """These lines, the seal behind them, and where the chain stands then.
+
+    A text of the batch may hold several lines, and be any buffer that reads like bytes.
+    """
+    text = batch[0] if len(batch) == 1 else b"}\n".join(batch)
     digest = sha256(head.hash)
     digest.update(text)
     digest.update(b"}")
     hash = digest.hexdigest().encode()
-    return b"%b%b%b%b" % (text, _BEFORE, hash, _AFTER), Head(number, hash)
+    return (text, b"".join((_BEFORE, hash, _AFTER))), Head(next_number, hash)
 
 
 def hash_in(line: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 How it works. `append` puts a record into a list and asks the loop to call `_write` once in this tick.
 `_write` numbers, chains and writes the whole list with one system call. What is written is not yet safe from
-a power cut: it waits as a `_Chunk` until an fsync, in a thread (`Syncer`), has covered it. An fsync starts
+a power cut: it waits until an fsync, in a thread (`Syncer`), has covered it. An fsync starts
 `sync_seconds` or `sync_records` after the first such write, or at once when somebody waits (`when_durable`).
 One runs at a time, so records that arrive meanwhile share the next one. Where nobody waits, what an fsync
 came to is looked at when there is something else to do (`_look`).
@@ -26,12 +26,12 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
 from moot.errors import UsageError
-from moot.store.chain import Entry
+from moot.store.chain import Lines, line, number_in
 from moot.store.segments import find_tail, remove_segments, segments_of
 from moot.store.syncing import Synced, Syncer
 from moot.store.worker import Worker
@@ -63,18 +63,14 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds: float = 1.0
 
 
-class _Chunk(NamedTuple):
-    """Lines that are written but may not be on disk yet."""
-
-    last: int
-    text: bytes
-
-
 class Journal:
     """Use on the thread of the loop on which it was opened. `on_health` hears when `able` changes."""
 
     next_number: int  # of the next record
     recorded: int  # the last record that a restart would find; what a snapshot may say that it covers
+    is_written: bool  # whether there is a file at all
+    # What waits to be written: texts of a line or more, each without its last closing brace.
+    pending: list[bytes]
     able: bool  # False from the fault of a write or fsync until all that was kept is on disk
     on_health: Callable[[bool], None] | None = None
 
@@ -108,6 +104,9 @@ class Journal:
         """
         raise NotImplementedError
 
+    def schedule(self) -> None:
+        """See that `pending` is written in this tick: somebody added to it up to `next_number`."""
+
     def when_durable(self, number: int, call: Callable[[], None]) -> None:
         """Call back on the loop, in the order of numbers, once this record and all before are on disk."""
         raise NotImplementedError
@@ -122,11 +121,14 @@ class Journal:
 class _Unwritten(Journal):
     """`mode: off`: records have numbers, and that is all."""
 
+    is_written = False
+
     def __init__(self, folder: Path) -> None:
         self.next_number = find_tail(folder, mend=False).head.number
         # What is in the file from a time when there was a journal.
         self.recorded = self.next_number - 1
         self.able = True
+        self.pending = []
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -142,12 +144,15 @@ class _Unwritten(Journal):
 
 
 class _Written(Journal):
+    is_written = True
+
     def __init__(self, settings: JournalSettings, writer: Writer) -> None:
         self.settings = settings
         self.next_number = writer.head.number
         self.recorded = writer.head.number - 1
         self.able = True
         self._writer = writer
+        self._crowd = settings.sync_records
         self._space = writer.folder.resolve().parent.name
         self._loop = asyncio.get_running_loop()
         self._worker = Worker(self._loop, f"journal {self._space} removing")
@@ -156,10 +161,10 @@ class _Written(Journal):
         )
         self._state: Literal["well", "failed", "trying", "closed"] = "well"
         # Not written yet: the last records up to next_number.
-        self._pending: list[Entry] = []
+        self.pending = []
         self._scheduled = False
-        # Written, not yet known to be on disk.
-        self._unsynced: deque[_Chunk] = deque()
+        # Written, not yet known to be on disk: the last record of each write, and its lines.
+        self._unsynced: deque[tuple[int, Lines]] = deque()
         self._unsynced_bytes = 0
         self._synced_size = writer.size
         self._sync_broken = False
@@ -178,10 +183,10 @@ class _Written(Journal):
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
         if not self.able:
-            return self._keep((members, rest), vital)
+            return self._keep(line(self.next_number, members, rest), vital)
         number = self.next_number
         self.next_number = number + 1
-        self._pending.append((members, rest))
+        self.pending.append(line(number, members, rest))
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._write)
@@ -234,42 +239,47 @@ class _Written(Journal):
 
     def _write(self) -> None:
         # First, while this call still counts as scheduled: or looking would ask for another one.
-        self._look()
+        if self._syncer.outcomes:
+            self._look()
         self._scheduled = False
-        if not self._pending or self._state in ("failed", "closed"):
+        state, writer = self._state, self._writer
+        if not self.pending or state == "failed" or state == "closed":
             return
         if self._unsynced_bytes > KEEP_BYTES:
-            if self._state == "well":
+            if state == "well":
                 self._stop_being_able("fsync takes too long")
                 self._try()
                 self._plan_sync()
             return
-        batch = self._pending[:_STEP_RECORDS]
+        batch = self.pending[:_STEP_RECORDS]
         try:
-            if self._writer.size >= self.settings.segment_bytes:
+            if writer.size >= self.settings.segment_bytes:
                 if self._unsynced:
                     # A new segment begins when this one is on disk; `_synced` comes back for it.
                     self._plan_sync(now=True)
                     return
-                self._writer.begin_segment()
+                writer.begin_segment()
                 self._synced_size = 0
-            text = self._writer.write(batch)
+            left = self.pending[_STEP_RECORDS:][:1]
+            lines = writer.write(batch, number_in(bytes(left[0])) if left else self.next_number)
         except OSError as fault:
             self._fail(fault)
             return
-        del self._pending[: len(batch)]
-        last = self._writer.head.number - 1
-        self._unsynced.append(_Chunk(last, text))
-        self._unsynced_bytes += len(text)
-        self._syncer.wrote(last, self._writer.size)
-        if self._state == "trying":
-            self._kept_bytes = sum(map(_size, self._pending))
-            self._lost = self._lost if self._pending else 0
-        if self._pending:
-            self._schedule()
-        self._plan_sync()
+        del self.pending[: len(batch)]
+        last = writer.head.number - 1
+        self._unsynced.append((last, lines))
+        self._unsynced_bytes += len(lines[0])
+        self._syncer.wrote(last, writer.size)
+        if state == "trying":
+            self._kept_bytes = sum(map(len, self.pending))
+            self._lost = self._lost if self.pending else 0
+        if self.pending:
+            self.schedule()
+        # Mostly nobody waits, and few records do.
+        if self._waiting or self.pending or state == "trying" or last - self.recorded >= self._crowd:
+            self._plan_sync()
 
-    def _schedule(self) -> None:
+    def schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._write)
@@ -281,14 +291,12 @@ class _Written(Journal):
         if not self._unsynced or self._state in ("failed", "closed"):
             self._syncer.tell = bool(self._waiting)
             return
-        last = self._unsynced[-1].last
+        last = self._unsynced[-1][0]
         awaited = bool(self._waiting) and self._waiting[0][0] <= last
-        self._syncer.tell = now or bool(self._waiting or self._pending) or self._state == "trying"
+        self._syncer.tell = now or bool(self._waiting or self.pending) or self._state == "trying"
         if now or awaited or self._state == "trying":
             self._syncer.hurry(last)
-        elif last - self.recorded >= self.settings.sync_records:
-            # A disk that answers at once would be asked a thousand times a second, and each time costs a
-            # thread its turn: under load half of the group's time is used, too.
+        elif last - self.recorded >= self._crowd:
             self._syncer.crowd(last)
 
     def _look(self) -> None:
@@ -313,13 +321,13 @@ class _Written(Journal):
                 self._tell_health()
         if self._retry_due:
             self._retry()
-        elif self._pending:
-            self._schedule()
+        elif self.pending:
+            self.schedule()
         self._plan_sync()
 
     def _advance(self, last: int) -> None:
-        while self._unsynced and self._unsynced[0].last <= last:
-            self._unsynced_bytes -= len(self._unsynced.popleft().text)
+        while self._unsynced and self._unsynced[0][0] <= last:
+            self._unsynced_bytes -= len(self._unsynced.popleft()[1][0])
         self.recorded = last
         while self._waiting and self._waiting[0][0] <= last:
             # Each in its own step of the loop: a fault in one is not the others' or ours.
@@ -338,7 +346,7 @@ class _Written(Journal):
 
     def _stop_being_able(self, why: str) -> None:
         self.able = False
-        self._kept_bytes = sum(map(_size, self._pending))
+        self._kept_bytes = sum(map(len, self.pending))
         log.error("journal cannot be written", extra={"space": self._space, "why": why})
         self._tell_health()
 
@@ -346,23 +354,24 @@ class _Written(Journal):
         if self.on_health is not None:
             self._loop.call_soon(self.on_health, self.able)
 
-    def _keep(self, entry: Entry, vital: bool) -> int:
+    def _keep(self, entry: bytes, vital: bool) -> int:
         if self._state == "closed":
             raise UsageError("the journal is closed")
         # The same room again for what must not be lost.
         room = 2 if vital else 1
-        fits = self._kept_bytes + _size(entry) <= KEEP_BYTES * room
-        if fits and len(self._pending) < KEEP_RECORDS * room:
+        fits = self._kept_bytes + len(entry) <= KEEP_BYTES * room
+        if fits and len(self.pending) < KEEP_RECORDS * room:
             self._lost = 0
-            self._kept_bytes += _size(entry)
-            self._pending.append(entry)
+            self._kept_bytes += len(entry)
+            self.pending.append(entry)
             self.next_number += 1
             return self.next_number - 1
         if not self._lost:
-            self._pending.append((b"", b""))
+            self.pending.append(b"")
             self.next_number += 1
         self._lost += 1
-        self._pending[-1] = (b'"t":%.6f,"in":"lost","count":%d' % (time.time(), self._lost), b"")
+        lost = b'"t":%.6f,"in":"lost","count":%d' % (time.time(), self._lost)
+        self.pending[-1] = line(self.next_number - 1, lost)
         return self.next_number - 1
 
     def _retry(self) -> None:
@@ -380,14 +389,14 @@ class _Written(Journal):
         self._try()
         try:
             if self._sync_broken:
-                self._writer.reopen(self._synced_size, [chunk.text for chunk in self._unsynced])
+                self._writer.reopen(self._synced_size, [lines for _, lines in self._unsynced])
                 self._sync_broken = False
             else:
                 self._writer.reopen(self._writer.size)
         except OSError as fault:
             self._fail(fault)
             return
-        written = self._unsynced[-1].last if self._unsynced else self.recorded
+        written = self._unsynced[-1][0] if self._unsynced else self.recorded
         self._syncer.go_on(self.recorded, written, self._writer.size)
         self._write()
         self._plan_sync()
@@ -395,10 +404,6 @@ class _Written(Journal):
     def _try(self) -> None:
         self._state = "trying"
         self._recover_until = self.next_number - 1
-
-
-def _size(entry: Entry) -> int:
-    return len(entry[0]) + len(entry[1])
 
 
 def _note_removal(fault: OSError | UsageError | None) -> None:

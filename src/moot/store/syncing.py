@@ -65,7 +65,7 @@ class Syncer:
         self._began = 0.0
         self._is_busy = False
         self._is_asleep = False
-        self._outcomes: deque[Synced] = deque()
+        self.outcomes: deque[Synced] = deque()
         # Set by both.
         self._is_held = False
 
@@ -88,15 +88,16 @@ class Syncer:
             self._bell.put(None)
 
     def crowd(self, last: int) -> None:
-        """Many wait up to this record: sync, but no sooner than half the time after the last one began."""
+        """Many wait up to this record: sync, but no sooner than `seconds` after the last one began."""
         is_news = self._crowded <= self._begun
         self._crowded = last
-        if is_news:
+        # In a steady flow the thread is about to, and need not be told.
+        if is_news and monotonic() - self._began >= self._seconds:
             self._bell.put(None)
 
     def take(self) -> Synced | None:
         """What the next fsync came to that nobody has looked at."""
-        return self._outcomes.popleft() if self._outcomes else None
+        return self.outcomes.popleft() if self.outcomes else None
 
     def hold(self) -> bool:
         """No fsync begins from now on; whether none is under way, so that the file may be closed."""
@@ -146,7 +147,7 @@ class Syncer:
         if covered < self._hurried <= self._written[0]:
             return 0.0
         if covered < self._crowded:
-            return min(due, self._began + self._seconds / 2)
+            return min(due, self._began + self._seconds)
         return due
 
     def _rest(self) -> None:
@@ -172,7 +173,7 @@ class Syncer:
         except (OSError, UsageError) as error:
             fault = error
             self._is_held = True
-        self._outcomes.append(Synced(last, size, fault))
+        self.outcomes.append(Synced(last, size, fault))
         self._is_busy = False
         if self.tell or fault is not None:
             # The loop may have been closed by now: nobody is left to be told.

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from moot.errors import UsageError
-from moot.store.chain import Entry, Head, seal
+from moot.store.chain import Head, Lines, seal
 from moot.store.segments import find_tail, make_folder, segment_at, sweep, sync_folder
 
 # Data and size, but not the time of the last change: half the work of fsync.
 _flush: Final = getattr(os, "fdatasync", os.fsync)
+# What stays in the kernel's memory behind the end: whoever follows the journal reads that far back.
+_CACHED_BYTES: Final = 4 << 20
 
 
 class Writer:
@@ -39,14 +42,15 @@ class Writer:
         self.head: Head = tail.head
         self.size = tail.size
         self._new_file = False
+        # Up to here the kernel need not keep the file in memory.
+        self._forgotten = 0
 
-    def write(self, batch: Sequence[Entry]) -> bytes:
-        """Number, chain and write these records; returns the lines."""
-        text, head = seal(batch, self.head)
-        self._put(text)
+    def write(self, batch: Sequence[bytes], next_number: int) -> Lines:
+        """Chain and write these records, numbered from the head on; returns the lines."""
+        lines, head = seal(batch, self.head, next_number)
+        self.size += self._put(lines)
         self.head = head
-        self.size += len(text)
-        return text
+        return lines
 
     def begin_segment(self) -> None:
         """Go on in a new file; the old one must be on disk."""
@@ -55,8 +59,9 @@ class Writer:
         os.close(self._file)
         self._file, self.segment, self.size = file, segment, 0
         self._new_file = True
+        self._forgotten = 0
 
-    def reopen(self, size: int, texts: Iterable[bytes] = ()) -> None:
+    def reopen(self, size: int, texts: Iterable[Lines] = ()) -> None:
         """Open the file anew, cut it back to this size and write these lines again."""
         file = os.open(self.segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         os.close(self._file)
@@ -65,26 +70,37 @@ class Writer:
             raise OSError(errno.EIO, "the segment is shorter than what was written to it")
         os.ftruncate(file, size)
         for text in texts:
-            self._put(text)
-            size += len(text)
+            size += self._put(text)
         self.size = size
 
     def sync(self) -> None:
         """What is written is on disk after this; the only call for another thread."""
+        size = self.size
         _flush(self._file)
+        if size - self._forgotten >= 2 * _CACHED_BYTES:
+            self._forget(size - _CACHED_BYTES)
         if self._new_file:
             os.fsync(self._lock)
             self._new_file = False
+
+    def _forget(self, size: int) -> None:
+        """Let the kernel have the memory of what is on disk and long past: it is seldom read again."""
+        if hasattr(os, "posix_fadvise"):
+            end = size - size % mmap.PAGESIZE
+            os.posix_fadvise(self._file, self._forgotten, end - self._forgotten, os.POSIX_FADV_DONTNEED)
+            self._forgotten = end
 
     def release(self) -> None:
         os.close(self._file)
         os.close(self._lock)
 
-    def _put(self, text: bytes) -> None:
-        written = os.write(self._file, text)
+    def _put(self, lines: Lines) -> int:
+        size = len(lines[0]) + len(lines[1])
+        written = os.writev(self._file, lines)
         # A disk that is almost full takes a part, and the next call says why.
-        while written < len(text):
-            written += os.write(self._file, memoryview(text)[written:])
+        while written < size:
+            written += os.write(self._file, memoryview(b"".join(lines))[written:])
+        return size
 
 
 def _locked(folder: Path) -> int:

@@ -98,6 +98,10 @@ class Rights:
             pass
         return self._facts.allow(kind, payload, to, asked)
 
+    def allow_all(self, kind: str) -> bool:
+        """Whether every message of this kind is allowed, whatever it says and whomever it addresses."""
+        return self._facts.allow_all(kind)
+
     def _claims_allow(self, kind: str, claim: Operation) -> bool:
         if not self._strings:
             return False
@@ -128,6 +132,10 @@ class _Plans:
         if plan is None:
             plan = self._planned(kind)
         return plan if isinstance(plan, bool) else plan.allows(payload, to, operation)
+
+    def allow_all(self, kind: str) -> bool:
+        plan = self.plans.get(kind)
+        return (self._planned(kind) if plan is None else plan) is True
 
     def _planned(self, kind: str) -> bool | _Plan:
         candidates = [pattern for pattern in self._patterns if pattern.kind.matches(kind)]

@@ -1,0 +1,366 @@
+# cython: language_level=3
+"""Plain MEW envelopes, recognised where they stand: nothing is parsed, only looked over (D-83).
+
+Plain is what clients send nearly always: `protocol`, `id`, `ts`, `from`, `kind` and `payload`, perhaps `to` and
+`correlation_id`, each once, each as `protocol/dialects/mew.py` wants it, and a payload that every reader reads
+alike. `read_plain` says where they stand, or that it hesitates. It refuses nothing: whatever it hesitates at
+goes the long way, and whatever it takes, the long way would take too (tests/protocol/test_plain.py holds
+them against each other).
+
+The text must be valid UTF-8 and end in a zero byte, which is not counted, as CPython's `bytes` do. A zero is
+never skipped, for it is no part of JSON, and nobody looks further ahead than one byte behind what was seen: so
+nothing outside of the text is ever read. Where a stretch is looked at as a whole, `size` bounds it.
+"""
+
+from libc.string cimport memchr, memcmp
+
+cdef enum:
+    # Deeper or wider is not wrong, only not plain. The long way allows 64 levels and counts from the envelope.
+    MOST_LEVELS = 24
+    MOST_KEYS = 24
+    NAMES = 32
+    NAME_BYTES = 256
+    MOST_DIGITS = 15
+    # Members of an envelope, as bits.
+    PROTOCOL = 1
+    ID = 2
+    TS = 4
+    FROM = 8
+    KIND = 16
+    PAYLOAD = 32
+    TO = 64
+    CORRELATION_ID = 128
+    NEEDED = 63
+
+    NO = -1
+
+# Where a space allows less, nothing is plain.
+MOST_NAMES = NAMES
+MOST_NAME_BYTES = NAME_BYTES
+
+
+cdef inline Py_ssize_t _space(const unsigned char *text, Py_ssize_t at) noexcept nogil:
+    # No line feed: a record of the journal is one line.
+    while text[at] == c' ' or text[at] == c'\t' or text[at] == c'\r':
+        at += 1
+    return at
+
+
+cdef inline int _hex(unsigned char digit) noexcept nogil:
+    if c'0' <= digit <= c'9':
+        return digit - c'0'
+    if c'a' <= digit <= c'f':
+        return digit - c'a' + 10
+    if c'A' <= digit <= c'F':
+        return digit - c'A' + 10
+    return -1
+
+
+cdef Py_ssize_t _bare(const unsigned char *text, Py_ssize_t size, Py_ssize_t at) noexcept nogil:
+    """Behind the closing quote of a string without escapes; `at` is behind the opening one."""
+    cdef const unsigned char *quote = <const unsigned char *> memchr(text + at, c'"', size - at)
+    cdef Py_ssize_t end, each
+    cdef unsigned char odd = 0
+    if quote is NULL:
+        return NO
+    end = quote - text
+    # Without a way out, so that a compiler looks at sixteen at a time.
+    for each in range(at, end):
+        odd |= (text[each] < 0x20) | (text[each] == c'\\')
+    return NO if odd else end + 1
+
+
+cdef Py_ssize_t _string(const unsigned char *text, Py_ssize_t size, Py_ssize_t at) noexcept nogil:
+    """Behind the closing quote of any string; `at` is behind the opening one."""
+    cdef Py_ssize_t end = _bare(text, size, at)
+    cdef int first, second
+    if end != NO:
+        return end
+    while True:
+        if text[at] == c'"':
+            return at + 1
+        if text[at] < 0x20:
+            return NO
+        if text[at] != c'\\':
+            at += 1
+            continue
+        at += 1
+        if text[at] == c'u':
+            first = _hex(text[at + 1])
+            if first < 0:
+                return NO
+            second = _hex(text[at + 2])
+            # Half a surrogate pair may stand alone; the long way knows.
+            if second < 0 or (first == 13 and second >= 8):
+                return NO
+            if _hex(text[at + 3]) < 0 or _hex(text[at + 4]) < 0:
+                return NO
+            at += 5
+        elif text[at] in b'"\\/bfnrt':
+            at += 1
+        else:
+            return NO
+
+
+cdef Py_ssize_t _digits(const unsigned char *text, Py_ssize_t at) noexcept nogil:
+    cdef Py_ssize_t start = at
+    while c'0' <= text[at] <= c'9':
+        at += 1
+    return at if 0 < at - start <= MOST_DIGITS else NO
+
+
+cdef Py_ssize_t _number(const unsigned char *text, Py_ssize_t at) noexcept nogil:
+    if text[at] == c'-':
+        at += 1
+    if text[at] == c'0':
+        at += 1
+        if c'0' <= text[at] <= c'9':
+            return NO
+    else:
+        at = _digits(text, at)
+        if at == NO:
+            return NO
+    if text[at] == c'.':
+        at = _digits(text, at + 1)
+        if at == NO:
+            return NO
+    return NO if text[at] in b'eE' else at
+
+
+cdef Py_ssize_t _word(const unsigned char *text, Py_ssize_t at, const char *word) noexcept nogil:
+    cdef Py_ssize_t each = 0
+    while word[each] != 0:
+        if text[at + each] != <unsigned char> word[each]:
+            return NO
+        each += 1
+    return at + each
+
+
+cdef Py_ssize_t _value(
+    const unsigned char *text, Py_ssize_t size, Py_ssize_t at, int levels
+) noexcept nogil:
+    """Behind the value that begins here."""
+    if text[at] == c'"':
+        return _string(text, size, at + 1)
+    if text[at] == c'{':
+        return _object(text, size, at, levels)
+    if text[at] == c'[':
+        return _array(text, size, at, levels)
+    if text[at] == c't':
+        return _word(text, at, b'true')
+    if text[at] == c'f':
+        return _word(text, at, b'false')
+    if text[at] == c'n':
+        return _word(text, at, b'null')
+    return _number(text, at)
+
+
+cdef Py_ssize_t _array(
+    const unsigned char *text, Py_ssize_t size, Py_ssize_t at, int levels
+) noexcept nogil:
+    if levels == 0:
+        return NO
+    at = _space(text, at + 1)
+    if text[at] == c']':
+        return at + 1
+    while True:
+        at = _value(text, size, at, levels - 1)
+        if at == NO:
+            return NO
+        at = _space(text, at)
+        if text[at] == c']':
+            return at + 1
+        if text[at] != c',':
+            return NO
+        at = _space(text, at + 1)
+
+
+cdef Py_ssize_t _object(
+    const unsigned char *text, Py_ssize_t size, Py_ssize_t at, int levels
+) noexcept nogil:
+    """Behind the object that begins here, no key of which stands twice."""
+    cdef Span keys[MOST_KEYS]
+    cdef int known = 0, each
+    cdef Span key
+    if levels == 0:
+        return NO
+    at = _space(text, at + 1)
+    if text[at] == c'}':
+        return at + 1
+    while True:
+        if text[at] != c'"' or known == MOST_KEYS:
+            return NO
+        key.start = at + 1
+        at = _bare(text, size, key.start)
+        if at == NO:
+            return NO
+        key.size = at - 1 - key.start
+        for each in range(known):
+            if keys[each].size == key.size and not memcmp(
+                text + keys[each].start, text + key.start, key.size
+            ):
+                return NO
+        keys[known] = key
+        known += 1
+        at = _space(text, at)
+        if text[at] != c':':
+            return NO
+        at = _value(text, size, _space(text, at + 1), levels - 1)
+        if at == NO:
+            return NO
+        at = _space(text, at)
+        if text[at] == c'}':
+            return at + 1
+        if text[at] != c',':
+            return NO
+        at = _space(text, at + 1)
+
+
+cdef Py_ssize_t _names(const unsigned char *text, Py_ssize_t size, Py_ssize_t at) noexcept nogil:
+    """Behind a list of names, each of some bytes and without escapes."""
+    cdef int left = NAMES
+    cdef Py_ssize_t start
+    if text[at] != c'[':
+        return NO
+    at = _space(text, at + 1)
+    if text[at] == c']':
+        return at + 1
+    while left:
+        left -= 1
+        if text[at] != c'"':
+            return NO
+        start = at + 1
+        at = _bare(text, size, start)
+        if at == NO or not 0 < at - 1 - start <= NAME_BYTES:
+            return NO
+        at = _space(text, at)
+        if text[at] == c']':
+            return at + 1
+        if text[at] != c',':
+            return NO
+        at = _space(text, at + 1)
+    return NO
+
+
+cdef Py_ssize_t _text(
+    const unsigned char *text, Py_ssize_t size, Py_ssize_t at, Span *found
+) noexcept nogil:
+    """Behind a string without escapes, and where it stands."""
+    if text[at] != c'"':
+        return NO
+    found.start = at + 1
+    at = _bare(text, size, at + 1)
+    found.size = at - 1 - found.start
+    return at
+
+
+cdef bint _is_printable(const unsigned char *text, Span span) noexcept nogil:
+    """Some characters of ASCII, none of them a control."""
+    cdef Py_ssize_t each
+    cdef unsigned char odd = 0
+    for each in range(span.start, span.start + span.size):
+        odd |= (text[each] < 0x20) | (text[each] > 0x7e)
+    return span.size > 0 and not odd
+
+
+cdef bint _ends_second(const unsigned char *text, Span ts) noexcept nogil:
+    """Whether a moment ends as clocks write it: a fraction perhaps, and UTC. Its second is the caller's to see."""
+    cdef Py_ssize_t at = ts.start + 19, end = ts.start + ts.size
+    if ts.size < 20:
+        return False
+    if text[at] == c'.':
+        at = _digits(text, at + 1)
+        if at == NO:
+            return False
+    if text[at] == c'Z':
+        return at + 1 == end
+    return end - at == 6 and memcmp(text + at, b'+00:00', 6) == 0
+
+
+cdef inline bint _is(const unsigned char *key, const char *name, Py_ssize_t size) noexcept nogil:
+    return memcmp(key, name, size) == 0
+
+
+cdef int _member(const unsigned char *key, Py_ssize_t size) noexcept nogil:
+    """The bit of a member of an envelope; 0 for others."""
+    if size == 2:
+        if _is(key, b'id', 2):
+            return ID
+        if _is(key, b'ts', 2):
+            return TS
+        if _is(key, b'to', 2):
+            return TO
+    elif size == 4:
+        if _is(key, b'from', 4):
+            return FROM
+        if _is(key, b'kind', 4):
+            return KIND
+    elif size == 7 and _is(key, b'payload', 7):
+        return PAYLOAD
+    elif size == 8 and _is(key, b'protocol', 8):
+        return PROTOCOL
+    elif size == 14 and _is(key, b'correlation_id', 14):
+        return CORRELATION_ID
+    return 0
+
+
+cdef bint read_plain(const unsigned char *text, Py_ssize_t size, Plain *found) noexcept nogil:
+    cdef Py_ssize_t at, end
+    cdef int seen = 0, member
+    cdef Span protocol
+    if text[0] != c'{':
+        return False
+    at = _space(text, 1)
+    while True:
+        if text[at] != c'"':
+            return False
+        end = _bare(text, size, at + 1)
+        if end == NO:
+            return False
+        member = _member(text + at + 1, end - at - 2)
+        if member == 0 or seen & member:
+            return False
+        seen |= member
+        at = _space(text, end)
+        if text[at] != c':':
+            return False
+        at = _space(text, at + 1)
+        if member == PAYLOAD:
+            at = _object(text, size, at, MOST_LEVELS) if text[at] == c'{' else NO
+        elif member == ID:
+            at = _text(text, size, at, &found.id)
+        elif member == TS:
+            at = _text(text, size, at, &found.ts)
+        elif member == FROM:
+            at = _text(text, size, at, &found.sender)
+        elif member == KIND:
+            at = _text(text, size, at, &found.kind)
+        elif member == PROTOCOL:
+            at = _text(text, size, at, &protocol)
+            if at != NO and not (protocol.size == 8 and _is(text + protocol.start, b'mew/v0.4', 8)):
+                return False
+        else:
+            at = _names(text, size, at)
+        if at == NO:
+            return False
+        at = _space(text, at)
+        if text[at] == c'}':
+            break
+        if text[at] != c',':
+            return False
+        at = _space(text, at + 1)
+    if seen & NEEDED != NEEDED or _space(text, at + 1) != size:
+        return False
+    return _is_printable(text, found.id) and _ends_second(text, found.ts)
+
+
+def plain(bytes raw):
+    """Id, timestamp, sender and kind of a plain envelope; None for what is not plain."""
+    cdef Plain found
+    cdef const unsigned char *text = raw
+    if not read_plain(text, len(raw), &found):
+        return None
+    return tuple([
+        raw[span.start : span.start + span.size].decode()
+        for span in (found.id, found.ts, found.sender, found.kind)
+    ])
