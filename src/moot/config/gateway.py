@@ -62,7 +62,7 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: Positive = 64 << 20
     # D-41: nobody waits longer than 5 ms for a group of records to reach the disk.
     sync_seconds: Seconds = 0.005
-    # Or until so many records wait: about what one tick of a busy loop brings.
+    # Or when so many records wait, as after a busy tick; but no more often than every `sync_seconds`.
     sync_records: Positive = 64
     # Closed segments kept for each space; 0 keeps all: what an audit may forget is the operator's decision.
     retain: Count = 0

@@ -18,6 +18,9 @@ cdef enum:
     SECOND = 19
     # Records that wait for the journal in one piece.
     MOST_RUN = 1 << 18
+    # Messages that the past may hold beyond its bounds until they are counted.
+    MOST_KEPT = 256
+    MOST_KEPT_BYTES = 1 << 18
     # Of a record before the id: number, time and the words around them.
     MOST_FRONT = 96
     MOST_DIGITS = 20
@@ -97,16 +100,13 @@ cdef class Shared:
     cdef list _pending
     cdef Run _run
     cdef object _outgoing
-    # The batch of this tick, if a lane began it, for whom it is, and the frames in it.
-    cdef object _batch
-    cdef list _audience
-    cdef list _frames
     cdef object _past
     cdef object _heard_type
     cdef object _keep
     cdef object _let_go
-    # Bytes kept since the past was trimmed.
-    cdef long long _kept
+    # Not counted yet.
+    cdef int _kept
+    cdef long long _kept_bytes
 
     def __init__(self, journal, outgoing, past, heard_type):
         self._journal = journal
@@ -115,8 +115,9 @@ cdef class Shared:
         self._outgoing = outgoing
         self._past = past
         self._heard_type = heard_type
-        self._keep = past.heard.append
-        self._let_go = past.heard.popleft
+        self._keep = past.kept.append
+        self._let_go = past.kept.popleft
+        past.settle = self.settle
 
     def close(self):
         """All lanes have to be opened anew."""
@@ -134,30 +135,38 @@ cdef class Shared:
         return self._run
 
     cdef int send(self, list audience, bytes frame) except -1:
+        """`Outgoing.append`."""
+        cdef dict lanes
+        batch = self._outgoing.batch
         self.delivered += len(audience)
-        if self._audience is audience and self._outgoing.batch is self._batch:
-            self._frames.append(frame)
-            return 0
-        # The first of a tick, or something else was said since.
+        if batch is not None and batch.audience is audience:
+            lanes = batch.lanes
+            if 'mew' in lanes:
+                (<list> lanes['mew']).append(frame)
+                return 0
         self._outgoing.append(audience, 'mew', frame)
-        self._batch = self._outgoing.batch
-        self._frames = self._batch.lanes['mew']
-        self._audience = audience
-        self._trim()
         return 0
 
-    cdef int _trim(self) except -1:
-        """Count what was kept, and let go of what is too long past."""
+    cdef int keep(self, heard, Py_ssize_t size) except -1:
+        """`Past.add`, counted later: at the latest when somebody looks."""
+        self._keep(heard)
+        self._kept += 1
+        self._kept_bytes += size
+        if self._kept >= MOST_KEPT or self._kept_bytes >= MOST_KEPT_BYTES:
+            self.settle()
+        return 0
+
+    def settle(self):
+        """Count what was kept since, and let go of what is too long past."""
         past = self._past
-        cdef Py_ssize_t over = len(past.heard) - <Py_ssize_t> past.messages
-        cdef long long left = past.bytes + self._kept
+        cdef Py_ssize_t over = len(past.kept) - <Py_ssize_t> past.messages
+        cdef long long left = past.bytes + self._kept_bytes
         cdef long long most = past.most_bytes
-        self._kept = 0
+        self._kept = self._kept_bytes = 0
         while over > 0 or left > most:
             left -= self._let_go().size
             over -= 1
         past.bytes = left
-        return 0
 
 
 cdef class Lane:
@@ -270,7 +279,7 @@ cdef class Lane:
         ):
             return False
         for row in self._kinds:
-            if _is(text, found.kind, <bytes> row[1]):
+            if row[2] is not None and _is(text, found.kind, <bytes> row[1]):
                 break
         else:
             return False
@@ -297,8 +306,7 @@ cdef class Lane:
         if len(self._order) > self._window:
             del self._recent[self._forget()]
         shared.send(self._audience, _framed(text, size))
-        shared._keep(shared._heard_type(now, data, None, size))
-        shared._kept += size
+        shared.keep(shared._heard_type(now, data, None, size), size)
         return True
 
     cdef bint _keeps_pace(self, Py_ssize_t size, double now) except -1:

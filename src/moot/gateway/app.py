@@ -153,6 +153,9 @@ class Gateway:
         counter = self.registry.counter
         for name, host in self.doors.hosts.items():
             counter("moot_received_total", "envelopes received", space=name).value = host.received
+            counter(
+                "moot_plain_total", "envelopes that took the short way", space=name
+            ).value = host.lanes.heard
             counter("moot_delivered_total", "messages sent", space=name).value = host.delivered
             for code, count in host.refusals.items():
                 refused = counter("moot_refused_total", "messages refused, by code", space=name, code=code)

@@ -47,10 +47,18 @@ class Past:
     """The latest messages of a space, bounded by count and bytes, for HTTP polling."""
 
     def __init__(self, messages: int, size: int) -> None:
-        self.heard: deque[Heard] = deque()
+        self.kept: deque[Heard] = deque()
         self.messages = messages
         self.most_bytes = size
         self.bytes = 0
+        # Whoever adds to `kept` by itself counts later (see `lanes`); called before anybody looks.
+        self.settle: Callable[[], None] = lambda: None
+
+    @property
+    def heard(self) -> deque[Heard]:
+        """What is kept, oldest first."""
+        self.settle()
+        return self.kept
 
     def add(
         self, at: float, effect: Deliver, members: frozenset[str] | None, notice_bytes: int = _NOTICE_BYTES

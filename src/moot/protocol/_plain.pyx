@@ -5,7 +5,8 @@ Plain is what clients send nearly always: `protocol`, `id`, `ts`, `from`, `kind`
 `correlation_id`, each once, each as `protocol/dialects/mew.py` wants it, and a payload that every reader reads
 alike. `read_plain` says where they stand, or that it hesitates. It refuses nothing: whatever it hesitates at
 goes the long way, and whatever it takes, the long way would take too (tests/protocol/test_plain.py holds
-them against each other).
+them against each other), but for what is left to the caller: that sender, kind and the second of the moment
+are ones that the long way has accepted before, and that id and text are not too long.
 
 The text must be valid UTF-8 and end in a zero byte, which is not counted, as CPython's `bytes` do. A zero is
 never skipped, for it is no part of JSON, and nobody looks further ahead than one byte behind what was seen: so
@@ -245,13 +246,13 @@ cdef Py_ssize_t _names(const unsigned char *text, Py_ssize_t size, Py_ssize_t at
 cdef Py_ssize_t _text(
     const unsigned char *text, Py_ssize_t size, Py_ssize_t at, Span *found
 ) noexcept nogil:
-    """Behind a string without escapes, and where it stands."""
+    """Behind a string of some bytes without escapes, and where it stands."""
     if text[at] != c'"':
         return NO
     found.start = at + 1
     at = _bare(text, size, at + 1)
     found.size = at - 1 - found.start
-    return at
+    return at if found.size > 0 else NO
 
 
 cdef bint _is_printable(const unsigned char *text, Span span) noexcept nogil:

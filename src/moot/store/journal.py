@@ -2,10 +2,10 @@
 
 How it works. `append` puts a record into a list and asks the loop to call `_write` once in this tick.
 `_write` numbers, chains and writes the whole list with one system call. What is written is not yet safe from
-a power cut: it waits until an fsync, in a thread (`Syncer`), has covered it. An fsync starts
-`sync_seconds` or `sync_records` after the first such write, or at once when somebody waits (`when_durable`).
-One runs at a time, so records that arrive meanwhile share the next one. Where nobody waits, what an fsync
-came to is looked at when there is something else to do (`_look`).
+a power cut: it waits until an fsync, in a thread (`Syncer`), has covered it. An fsync starts `sync_seconds`
+after the first such write, after `sync_records` if none began so recently, or at once when somebody waits
+(`when_durable`). One runs at a time, so records that arrive meanwhile share the next one. Where nobody waits,
+what an fsync came to is looked at when there is something else to do (`_look`).
 
     well ──write or fsync fails──▶ failed ──retry_seconds──▶ trying ──all kept records on disk──▶ well
       └──more waits for fsync than KEEP_BYTES──────────────────▶┘ └──fails again──▶ failed
@@ -24,7 +24,6 @@ import time
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -32,9 +31,9 @@ import msgspec
 
 from moot.errors import UsageError
 from moot.store.chain import Lines, line, number_in
-from moot.store.segments import find_tail, remove_segments, segments_of
+from moot.store.retention import Retention
+from moot.store.segments import find_tail
 from moot.store.syncing import Synced, Syncer
-from moot.store.worker import Worker
 from moot.store.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Literal["strict", "on", "off"] = "on"
     # 64 MiB: some 100,000 records, checked within half a second at a start.
     segment_bytes: int = 64 << 20
-    # D-41: at most 5 ms or 64 records from write to fsync.
+    # D-41: at most 5 ms from write to fsync, or as soon as 64 records wait if the last one was as long ago.
     sync_seconds: float = 0.005
     sync_records: int = 64
     # How many segments are kept once a snapshot covers the older ones; 0 keeps all.
@@ -155,7 +154,9 @@ class _Written(Journal):
         self._crowd = settings.sync_records
         self._space = writer.folder.resolve().parent.name
         self._loop = asyncio.get_running_loop()
-        self._worker = Worker(self._loop, f"journal {self._space} removing")
+        self._retention = Retention(
+            self._loop, f"journal {self._space} removing", writer.folder, settings.retain_segments
+        )
         self._syncer = Syncer(
             self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self._look
         )
@@ -203,14 +204,8 @@ class _Written(Journal):
         self._plan_sync()
 
     def covered(self, number: int) -> None:
-        keep = self.settings.retain_segments
-        if not keep or self._state == "closed":
-            return
-        firsts = [segment.first for segment in segments_of(self._writer.folder)]
-        ends = [first - 1 for first in firsts[1 : max(1, len(firsts) - keep + 1)]]
-        last = max((end for end in ends if end <= number), default=0)
-        if last:
-            self._worker.submit(partial(remove_segments, self._writer.folder, last), _note_removal)
+        if self._state != "closed":
+            self._retention.covered(number)
 
     async def close(self) -> None:
         if self._state == "closed":
@@ -233,7 +228,7 @@ class _Written(Journal):
             self._retry_timer.cancel()
         # Not under an fsync that hangs: the files are let go of when it comes back.
         self._syncer.end(self._writer.release)
-        self._worker.stop()
+        self._retention.stop()
 
     # Writing
 
@@ -260,8 +255,8 @@ class _Written(Journal):
                     return
                 writer.begin_segment()
                 self._synced_size = 0
-            left = self.pending[_STEP_RECORDS:][:1]
-            lines = writer.write(batch, number_in(bytes(left[0])) if left else self.next_number)
+            after = self.pending[_STEP_RECORDS : _STEP_RECORDS + 1]
+            lines = writer.write(batch, number_in(bytes(after[0])) if after else self.next_number)
         except OSError as fault:
             self._fail(fault)
             return
@@ -404,8 +399,3 @@ class _Written(Journal):
     def _try(self) -> None:
         self._state = "trying"
         self._recover_until = self.next_number - 1
-
-
-def _note_removal(fault: OSError | UsageError | None) -> None:
-    if fault is not None:
-        log.warning("old segments of the journal could not be removed", extra={"why": str(fault)})

@@ -1,4 +1,4 @@
-"""One thread for what would block the event loop: fsync, and removing large files."""
+"""One thread for what would block the event loop, such as removing large files."""
 
 from __future__ import annotations
 

@@ -1,0 +1,384 @@
+"""Gateways without sockets, and two of them side by side: one with lanes, one that goes the long way only.
+
+    async with house(folder, settings) as one:
+        alice = one.join("alice")
+        alice.say(chat("alice", "c-1"))
+        await one.rest()
+        assert one.host.lanes.heard == 0     # the first one opens the lane, the second would take it
+
+A `Seat` stands where a WebSocket stands: messages go in whole, and what is written to it is kept as it came.
+`seen` writes down all that can be seen of a house, line by line, so that two of them can be compared. It
+hides what a gateway draws by chance or reads off a clock, and nothing else: clients in these tests sign their
+envelopes in the year 2001, so that every later moment is a gateway's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+import yaml
+from picows import WSTransport
+
+from moot.config import load
+from moot.gateway import lanes
+from moot.gateway.app import Gateway
+from moot.gateway.delivery import spelled
+from moot.gateway.host import SpaceHost
+from moot.gateway.patience import Patience
+from moot.net.websocket import Connection, Refusal, SocketLimits, Upgrade
+from moot.protocol.operation import Json
+from moot.store.records import read_records, verify
+from tests.gateway.lab import write_config
+
+SECOND: Final = "2001-09-09T01:46:40"
+
+
+def spelt(fields: Json) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def members(sender: str, id: str, kind: str = "chat", payload: Json = None, **more: Json) -> dict[str, Json]:
+    """A whole envelope; `more` adds members or puts others in their place."""
+    said = {"protocol": "mew/v0.4", "id": id, "ts": SECOND + ".123Z", "from": sender, "kind": kind}
+    return said | {"payload": {"text": f"this is {id}"} if payload is None else payload} | more
+
+
+def chat(sender: str, id: str, **more: Json) -> bytes:
+    """What a lane takes, if it is open."""
+    return spelt(members(sender, id, **more))
+
+
+def _nested(levels: int) -> Json:
+    value: Json = {}
+    for _ in range(levels):
+        value = {"in": value}
+    return value
+
+
+def _without(member: str) -> Callable[[str, str, str], bytes]:
+    return lambda me, own, taken: spelt({k: v for k, v in members(me, own).items() if k != member})
+
+
+def _with(**more: Json) -> Callable[[str, str, str], bytes]:
+    return lambda me, own, taken: chat(me, own, **more)
+
+
+def _changed(old: bytes, new: bytes) -> Callable[[str, str, str], bytes]:
+    return lambda me, own, taken: chat(me, own).replace(old, new)
+
+
+# Messages by (who says it, an id of its own, an id that may be taken): each is plain but for one thing.
+ODD: Final[tuple[Callable[[str, str, str], bytes], ...]] = (
+    lambda me, own, taken: chat(me, "e-1"),
+    lambda me, own, taken: chat(me, taken),
+    lambda me, own, taken: chat("alice", own),
+    lambda me, own, taken: chat(me, own + "é"),
+    lambda me, own, taken: chat(me, own + " \x7f"),
+    lambda me, own, taken: chat(me, own + "x" * 20),
+    lambda me, own, taken: chat(me, own + "x" * 250),
+    lambda me, own, taken: chat(me, ""),
+    lambda me, own, taken: spelt(members(me, own) | {"id": 7}),
+    lambda me, own, taken: spelt(dict(sorted(members(me, own).items()))),
+    lambda me, own, taken: chat(me, own).replace(b",", b" ,\t").replace(b":{", b": {") + b"\r ",
+    lambda me, own, taken: b" " + chat(me, own),
+    lambda me, own, taken: chat(me, own)[:-1],
+    lambda me, own, taken: chat(me, own)[:-30],
+    lambda me, own, taken: chat(me, own) + b"}",
+    lambda me, own, taken: chat(me, own)[:-1] + b',"id":"twice"}',
+    lambda me, own, taken: b"",
+    lambda me, own, taken: b"#nobody#frame",
+    *(_without(member) for member in members("", "")),
+    *(_with(kind=kind) for kind in ("x/vendor", "x/vendor", "", "", "system/welcome", "stream/open", "Chat")),
+    *(_with(ts=SECOND[:-2] + ts) for ts in ("00", "00.Z", "00.000000000Z", "00z", "00+01:00", "60Z", "41Z")),
+    _with(ts="2001-02-30T00:00:00Z"),
+    _with(protocol="mew/v0.3"),
+    _with(context="sub/context"),
+    _with(context=None),
+    _with(vendor={"a": 1}),
+    _with(correlation_id="e-1"),
+    _with(correlation_id=[]),
+    _with(correlation_id=[str(number) for number in range(40)]),
+    _with(correlation_id=["é" * 200]),
+    _with(to="alice"),
+    _with(to=["x"] * 3),
+    _with(to=[""]),
+    _with(to=["a\n"]),
+    *(_with(payload={"text": "x" * size}) for size in (1, 126, 500, 65_000, 70_000)),
+    *(_with(payload=_nested(levels)) for levels in (10, 30, 63, 64)),
+    _with(payload={"a": [1, -0.5, 1e300, None, {"b": {"c": "é \n \x7f \u2028"}}], "n": 2**70, "m": -0.0}),
+    _with(payload={str(number): number for number in range(30)}),
+    _with(payload=[1]),
+    _changed(b',"', b',\n"'),
+    _changed(b'"chat"', b'"ch\\u0061t"'),
+    _changed(b'"text"', b'"te\\u0078t"'),
+    _changed(b"this", b"\\u0074his \\ud83d\\ude00 \\/"),
+    _changed(b"this", b"\\ud83d"),
+    _changed(b"this", b"\t"),
+    _changed(b'{"text"', b'{"text":1,"text"'),
+    _changed(b'{"text":', b'{"number":01,"text":'),
+    _changed(b'{"text":', b'{"number":1E400,"text":'),
+    _changed(b'{"text":', b'{"number":NaN,"text":'),
+)
+
+
+class Wire:
+    """A transport that keeps what is written; whoever is told to close is gone in the next tick."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.closed: tuple[int, bytes] | None = None
+        self.underlying_transport = self
+        self.connection: Connection | None = None
+
+    def set_write_buffer_limits(self, **_: int) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def send_close(self, code: int, reason: bytes = b"") -> None:
+        self.closed = (code, reason)
+        asyncio.get_running_loop().call_soon(self.hang_up)
+
+    async def wait_disconnected(self) -> None:
+        pass
+
+    def hang_up(self) -> None:
+        if self.connection is not None:
+            gone, self.connection = self.connection, None
+            gone.on_ws_disconnected(cast("WSTransport", self))
+
+
+class Seat:
+    """One session, seen from its member's side."""
+
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.name = name
+        self._connection = connection
+        self.wire = Wire()
+        self.wire.connection = connection
+        connection.on_ws_connected(cast("WSTransport", self.wire))
+
+    @property
+    def here(self) -> bool:
+        return not self._connection.is_closing
+
+    def say(self, data: bytes, binary: bool = False) -> None:
+        """One message; whoever was told to go is not read any more, as over a socket."""
+        if self.here:
+            self._connection._message(data, binary)
+
+    def leave(self) -> None:
+        self.wire.hang_up()
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """Opcode and payload of all that was written so far."""
+        data, at = bytes(self.wire.written), 0
+        while at < len(data):
+            size, start = data[at + 1], at + 2
+            if size >= 126:
+                start = at + (4 if size == 126 else 10)
+                size = int.from_bytes(data[at + 2 : start], "big")
+            yield data[at] & 0x0F, data[start : start + size]
+            at = start + size
+
+    def heard(self) -> list[dict[str, Any]]:
+        return [json.loads(text) for opcode, text in self.frames() if opcode == 1 and text[:1] == b"{"]
+
+    def last_refusal(self) -> dict[str, Any]:
+        """What the last error said."""
+        payload: dict[str, Any] = [e for e in self.heard() if e["kind"] == "system/error"][-1]["payload"]
+        return payload
+
+    def ids(self, kind: str = "chat") -> list[str]:
+        return [each["id"] for each in self.heard() if each["kind"] == kind]
+
+
+class House:
+    """A gateway with one space, `lab`, and all who ever sat in it."""
+
+    def __init__(self, file: Path, *, with_lanes: bool = True) -> None:
+        self.file = file
+        self.seats: list[Seat] = []
+        # Tokens that members were given since the configuration was read.
+        self.tokens: dict[str, str] = {}
+        # What came of steps that are answered otherwise than by a message.
+        self.notes: list[str] = []
+        self._with_lanes = with_lanes
+        self.gateway: Gateway
+
+    async def open(self) -> None:
+        self.gateway = Gateway(load(self.file, environ={}))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lanes, "COMPILED", self._with_lanes and lanes.COMPILED)
+            await self.gateway.start()
+        # How often a mistake is answered depends on the clock, and nothing here does.
+        self.host._stream_patience = Patience(1e6)
+
+    async def close(self) -> None:
+        """All leave in the order in which they came, then the gateway stops."""
+        for seat in self.seats:
+            seat.leave()
+        await self.rest()
+        await self.gateway.stop()
+
+    @property
+    def host(self) -> SpaceHost:
+        return self.gateway.doors.hosts["lab"]
+
+    @property
+    def journal(self) -> Path:
+        return self.gateway.config.data / "spaces" / "lab" / "journal"
+
+    def try_join(self, name: str, query: str = "", *, token: str = "") -> Seat | int:
+        """A new session, or the HTTP status that says why not."""
+        headers = {
+            "host": f"127.0.0.1:{self.gateway.port}",
+            "authorization": f"Bearer {token or self.tokens.get(name, f't-{name}')}",
+        }
+        assert self.gateway._reception is not None
+        answer = self.gateway._reception.admit(Upgrade(f"/ws?space=lab{query}", headers, "here"))
+        if isinstance(answer, Refusal):
+            return answer.status
+        seat = Seat(name, Connection(answer, SocketLimits()))
+        self.seats.append(seat)
+        return seat
+
+    def join(self, name: str, query: str = "", *, token: str = "") -> Seat:
+        seat = self.try_join(name, query, token=token)
+        assert isinstance(seat, Seat), seat
+        return seat
+
+    async def tick(self) -> None:
+        await asyncio.sleep(0)
+
+    async def rest(self) -> None:
+        """What waits for the disk is out, and what is written has been."""
+        while self.host._held:
+            await self.durable()
+        # Close, hang up, leave, and the write of that.
+        for _ in range(4):
+            await self.tick()
+
+    async def durable(self) -> None:
+        """All records are on disk, or a snapshot is where there are none."""
+        if not self.host.journal.is_written:
+            await self.host.save_snapshot()
+            return
+        done = asyncio.Event()
+        self.host.journal.when_durable(self.host.journal.next_number - 1, done.set)
+        await done.wait()
+
+    def reload(self, settings: Json) -> None:
+        self.file.write_text(yaml.safe_dump(settings, sort_keys=False), "utf-8")
+        self.gateway.reload(load(self.file, environ={}))
+
+    # What can be seen
+
+    async def seen(self) -> list[str]:
+        """Everything, line by line; equal for two houses in which the same happened."""
+        await self.rest()
+        lines = [*self._records(), *self._state(), *self._past(), *self._frames(), *self.notes]
+        host = self.host
+        lines += [f"received {host.received}", f"delivered {host.delivered}"]
+        lines += [f"refused {sorted(host.refusals.items())}", f"next {host.journal.next_number}"]
+        lines.append(f"silent {host.patience.silent}")
+        return hidden(lines)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [record.fields for record in read_records(self.journal)]
+
+    def _records(self) -> Iterator[str]:
+        if not self.host.journal.is_written:
+            return
+        for record in read_records(self.journal):
+            # The seal depends on what was written together, which is the disk's to say.
+            fields = {key: value for key, value in record.fields.items() if key not in ("t", "h", "raw")}
+            yield f"record {json.dumps(fields)} {record.envelope!r}"
+        verdict = verify(self.journal)
+        assert verdict.ok, verdict
+
+    def _state(self) -> Iterator[str]:
+        saved: dict[str, Any] = self.host.space.save()
+        window = saved["window"]
+        # Which of the entries share one record is no part of the state.
+        records = window.pop("records")
+        window["rows"] = [records[row] for row in window["rows"]]
+        window["pinned"] = {id: records[row] for id, row in window["pinned"].items()}
+        for table, content in saved.items():
+            yield f"state {table} {json.dumps(content)}"
+
+    def _past(self) -> Iterator[str]:
+        past = self.host.delivery.past
+        numbers = {id(heard): number for number, heard in enumerate(past.heard)}
+        for heard in past.heard:
+            # A notice is as long as the digits of a wait that it names.
+            size = heard.size if isinstance(heard.message, bytes) else ""
+            yield f"past {size} {spelled(heard, 'mew')!r} {spelled(heard, 'mcpx')!r}"
+        for name in self.host.space.state.roster.members:
+            polled = [numbers[id(heard)] for heard in past.since(self.host.known_since(name), name)]
+            yield f"polled by {name} {polled}"
+
+    def _frames(self) -> Iterator[str]:
+        for number, seat in enumerate(self.seats):
+            yield f"seat {number} {seat.name}"
+            for opcode, text in seat.frames():
+                yield f"frame {opcode} {text!r}"
+            yield f"end {seat.wire.closed}"
+
+
+_DRAWN = re.compile(
+    r"(?P<id>[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})|(?P<hash>\b[0-9a-f]{64}\b)"
+    r"|\b[0-9a-f]{11}-(?P<session>\d+)\b|(?<=\"token\":\")(?P<token>[\w-]{43})"
+    r"|(?P<moment>20[2-9]\d-\d\d-\d\dT[\d:.]+Z|\b1[5-9]\d{8}(?:\.\d+)?\b)"
+    r"|(?<=127\.0\.0\.1:)(?P<port>\d+)|(?<=retry_after\":)(?P<wait>[\d.]+)"
+    r"|(?<=try again in )(?P<words>[\d.]+)"
+)
+
+
+def hidden(lines: Sequence[str]) -> list[str]:
+    """These lines with a name for each thing that was drawn, the same one wherever it comes up again."""
+    names: dict[str, str] = {}
+
+    def name(found: re.Match[str]) -> str:
+        what = found.lastgroup or ""
+        if what == "session":
+            return f"session-{found['session']}"
+        if what in ("moment", "port", "wait", "words"):
+            return what
+        return names.setdefault(found[0], f"{what}-{len(names)}")
+
+    # What many were told is looked at once, and what is long is mostly the same letter.
+    known = {line: _DRAWN.sub(name, line.replace("x" * 1_000, "X")) for line in dict.fromkeys(lines)}
+    return [known[line] for line in lines]
+
+
+@asynccontextmanager
+async def house(folder: Path, settings: Json, *, with_lanes: bool = True) -> AsyncIterator[House]:
+    """One gateway, stopped when the block ends."""
+    folder.mkdir(exist_ok=True)
+    one = House(write_config(folder, settings), with_lanes=with_lanes)
+    await one.open()
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+async def check_alike(short: House, long: House, when: str) -> None:
+    """Raises with the first line in which two houses part, and what stands around it."""
+    lines, others = await short.seen(), await long.seen()
+    for at, (line, other) in enumerate(zip_longest(lines, others, fillvalue="nothing")):
+        if line != other:
+            before = "\n".join(each[:300] for each in lines[max(0, at - 3) : at])
+            same = next(n for n, (a, b) in enumerate(zip_longest(line, other)) if a != b)
+            cut = slice(max(0, same - 300), same + 600)
+            raise AssertionError(f"{when}\n{before}\nshort: {line[cut]}\nlong:  {other[cut]}")

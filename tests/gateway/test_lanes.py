@@ -1,0 +1,353 @@
+"""The short way, story by story: whatever could change a verdict closes the lanes, and nothing odd gets by.
+
+Every story first shows that the lane was open, so that what follows is decided in spite of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from moot.gateway import lanes
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.store.records import read_records, verify
+from tests.gateway.disk import no_room_on_disk
+from tests.gateway.lab import (
+    CALL,
+    gateway_settings,
+    on_loop,
+    participants,
+    soon,
+    space_settings,
+    write_config,
+)
+from tests.gateway.lane_pairs import House, Seat, chat, house, members, spelt
+from tests.gateway.served import served
+
+pytestmark = pytest.mark.skipif(not lanes.COMPILED, reason="the compiled part is not built")
+
+PEOPLE: Final[dict[str, Any]] = {
+    "alice": ["*"],
+    "bob": {
+        "capabilities": [{"kind": "chat"}, {"kind": "reasoning/*"}, {"kind": "mcp/*"}, {"kind": "x/*"}],
+        "tokens": ["t-bob", {"token": "t-less", "capabilities": [{"kind": "reasoning/*"}]}],
+    },
+    "carol": ["mcp/proposal"],
+}
+
+
+def settings(
+    limits: Json = None, people: dict[str, Any] | None = None, rules: Json = None, **gateway: Json
+) -> dict[str, Json]:
+    space = space_settings(participants(**(PEOPLE | (people or {}))), limits=limits or {}, **(rules or {}))
+    return gateway_settings({"lab": space}, **gateway)
+
+
+def takes_the_lane(one: House, seat: Seat, said: bytes) -> bool:
+    """Say this, and tell whether it took the short way."""
+    before = one.host.lanes.heard
+    seat.say(said)
+    return one.host.lanes.heard > before
+
+
+def open_lane(one: House, seat: Seat, kind: str = "chat") -> None:
+    """The first one goes the long way, the second does not."""
+    number = one.host.received
+    assert not takes_the_lane(one, seat, chat(seat.name, f"open-{number}", kind=kind))
+    assert takes_the_lane(one, seat, chat(seat.name, f"opened-{number}", kind=kind))
+
+
+@asynccontextmanager
+async def talking(folder: Path, *args: Any, **more: Any) -> AsyncIterator[tuple[House, Seat, Seat]]:
+    """A house with alice and bob in it; bob's lane is open."""
+    async with house(folder, settings(*args, **more)) as one:
+        alice, bob = one.join("alice"), one.join("bob")
+        await one.rest()
+        open_lane(one, bob)
+        yield one, alice, bob
+
+
+async def refusal_of(one: House, seat: Seat, said: bytes) -> dict[str, Any]:
+    """What this is answered with; nobody hears it, and it does not take the lane."""
+    others = [other for other in one.seats if other is not seat and other.here]
+    assert not takes_the_lane(one, seat, said)
+    await one.rest()
+    assert all("c-next" not in other.ids() for other in others)
+    return seat.last_refusal()
+
+
+# Something happens, and the very next message is another matter.
+
+
+async def _pause(one: House, alice: Seat) -> str:
+    alice.say(spelt(members("alice", "p-1", "participant/pause", {}, to=["bob"])))
+    return "participant_paused"
+
+
+async def _shutdown(one: House, alice: Seat) -> str:
+    alice.say(spelt(members("alice", "s-1", "participant/shutdown", {}, to=["bob"])))
+    return "participant_shutdown"
+
+
+async def _reload_rights(one: House, alice: Seat) -> str:
+    one.reload(settings(people={"bob": ["mcp/*"]}))
+    return "capability_violation"
+
+
+async def _reload_size(one: House, alice: Seat) -> str:
+    one.reload(settings(limits={"max_bytes": 100}))
+    return "invalid_envelope"
+
+
+async def _reload_rate(one: House, alice: Seat) -> str:
+    # Less than one in the second that may come at once: nothing passes.
+    one.reload(settings(limits={"messages_per_second": 0.9}))
+    return "rate_limited"
+
+
+async def _administer(one: House, alice: Seat) -> str:
+    await one.host.change_capabilities("bob", (), read_capabilities([{"kind": "chat"}]), "root")
+    return "capability_violation"
+
+
+@pytest.mark.parametrize(
+    "happens", [_pause, _shutdown, _reload_rights, _reload_size, _reload_rate, _administer]
+)
+@on_loop
+async def test_the_very_next_message_is_decided_anew(
+    tmp_path: Path, happens: Callable[[House, Seat], Awaitable[str]]
+) -> None:
+    async with talking(tmp_path, people={"bob": ["chat", "mcp/*"]}) as (one, alice, bob):
+        code = await happens(one, alice)
+        assert (await refusal_of(one, bob, chat("bob", "c-next")))["error"] == code
+
+
+@on_loop
+async def test_whoever_was_resumed_talks_as_before(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (one, alice, bob):
+        await _pause(one, alice)
+        assert (await refusal_of(one, bob, chat("bob", "c-next")))["error"] == "participant_paused"
+        alice.say(spelt(members("alice", "p-2", "participant/resume", {}, to=["bob"])))
+        await one.rest()
+        open_lane(one, bob)
+
+
+@on_loop
+async def test_a_right_that_was_lent_is_gone_with_its_revocation(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (one, alice, _bob):
+        carol = one.join("carol")
+        lent: Json = {"recipient": "carol", "capabilities": [{"kind": "chat"}]}
+        alice.say(spelt(members("alice", "g-1", "capability/grant", lent)))
+        await one.rest()
+        open_lane(one, carol)
+        alice.say(
+            spelt(members("alice", "g-2", "capability/revoke", {"recipient": "carol", "grant_id": "g-1"}))
+        )
+        assert (await refusal_of(one, carol, chat("carol", "c-next")))["error"] == "capability_violation"
+
+
+@on_loop
+async def test_nobody_hears_from_whoever_was_kicked(tmp_path: Path) -> None:
+    """Also while the close that says so still waits for the disk."""
+    async with talking(tmp_path) as (one, alice, bob):
+        alice.say(spelt(members("alice", "k-1", "space/kick", {"participant_id": "bob"})))
+        assert bob.here
+        assert not takes_the_lane(one, bob, chat("bob", "c-next"))
+        await one.rest()
+        assert not bob.here
+        assert "c-next" not in alice.ids()
+        assert "c-next" not in [record.id for record in read_records(one.journal)]
+
+
+@on_loop
+async def test_a_token_with_fewer_rights_has_a_lane_of_its_own(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (one, _alice, bob):
+        less = one.join("bob", token="t-less")
+        await one.rest()
+        open_lane(one, bob)
+        open_lane(one, less, "reasoning/thought")
+        assert (await refusal_of(one, less, chat("bob", "c-next")))["error"] == "capability_violation"
+
+
+# The lane stays open, and what is not for it is refused in words.
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (chat("bob", "c-2"), "duplicate_id"),
+        (chat("bob", "v-1"), "duplicate_id"),
+        (chat("bob", "asked"), "duplicate_id"),
+        (chat("bob", "proposed"), "duplicate_id"),
+        (chat("alice", "c-next"), "auth_violation"),
+        (chat("bob", "c-next", kind=""), "invalid_envelope"),
+        (chat("bob", "c-next", payload={"text": "x" * 2_000}), "invalid_envelope"),
+        (chat("bob", "c-next")[:-1], "invalid_json"),
+    ],
+)
+@on_loop
+async def test_an_open_lane_refuses_nothing_and_lets_nothing_odd_through(
+    tmp_path: Path, said: bytes, code: str
+) -> None:
+    async with house(tmp_path, settings({"recent_ids": 4, "max_bytes": 1_000})) as one:
+        alice, bob = one.join("alice"), one.join("bob")
+        await one.rest()
+        # Open ones: their ids stay taken although many others came since.
+        alice.say(spelt(members("alice", "asked", "mcp/request", CALL, to=["bob"])))
+        alice.say(spelt(members("alice", "proposed", "mcp/proposal", CALL)))
+        open_lane(one, bob)
+        for number in range(4):
+            assert takes_the_lane(one, bob, chat("bob", f"c-{number}"))
+        # Known to the lane as a kind that always goes the long way.
+        assert not takes_the_lane(one, bob, chat("bob", "v-1", kind="x/vendor"))
+        assert (await refusal_of(one, bob, said))["error"] == code
+        assert verify(one.journal).ok
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"),
+    [
+        ({"messages_per_second": 2}, "messages_per_second"),
+        ({"bytes_per_second": 150}, "bytes_per_second"),
+    ],
+)
+@on_loop
+async def test_too_fast_is_told_when_to_try_again(tmp_path: Path, limits: Json, limit: str) -> None:
+    """One that the long way takes, one that the lane takes; the third owes half a second and more."""
+    async with talking(tmp_path, limits) as (one, _alice, bob):
+        refusal = await refusal_of(one, bob, chat("bob", "c-next"))
+        assert (refusal["error"], refusal["limit"]) == ("rate_limited", limit)
+        assert 0 < refusal["retry_after"] <= 1
+
+
+# Where there are no lanes.
+
+
+async def _never_takes_the_lane(one: House, seat: Seat) -> None:
+    await one.rest()
+    ids = [f"n-{one.host.received}-{number}" for number in range(4)]
+    for id in ids:
+        assert not takes_the_lane(one, seat, chat(seat.name, id, to=["alice"], correlation_id=["m-1"]))
+    await one.rest()
+    assert one.seats[0].ids()[-4:] == ids
+
+
+@pytest.mark.parametrize("limit", [{"max_recipients": 31}, {"max_correlations": 31}, {"id_chars": 255}])
+@on_loop
+async def test_narrower_limits_than_a_lane_knows_keep_it_shut(tmp_path: Path, limit: Json) -> None:
+    async with talking(tmp_path) as (one, _alice, bob):
+        one.reload(settings(limit))
+        await _never_takes_the_lane(one, bob)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"journal": "strict"},
+        {"people": {"scribe": {"output_log": "scribe.jsonl", "capabilities": [], "tokens": ["t-scribe"]}}},
+        {"people": {"bob": [{"kind": "chat", "to": ["alice"]}]}},
+    ],
+)
+@on_loop
+async def test_some_gateways_open_no_lane(tmp_path: Path, more: Any) -> None:
+    """What waits for the disk, what is written to a file as well, and rights that look at each message."""
+    async with house(tmp_path, settings(**more)) as one:
+        one.join("alice")
+        await _never_takes_the_lane(one, one.join("bob"))
+
+
+@on_loop
+async def test_while_somebody_reads_another_spelling_there_is_no_lane(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (one, _alice, bob):
+        visitor = one.join("alice", "&dialect=mcpx")
+        await _never_takes_the_lane(one, bob)
+        visitor.leave()
+        await one.rest()
+        open_lane(one, bob)
+
+
+# The journal, the past, the figures.
+
+
+@on_loop
+async def test_a_full_disk_closes_the_lane_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (one, alice, bob):
+        await one.durable()
+        with no_room_on_disk(one.journal):
+            assert takes_the_lane(one, bob, chat("bob", "d-0"))
+            await soon(lambda: not one.host.journal.able)
+            for number in range(1, 4):
+                assert not takes_the_lane(one, bob, chat("bob", f"d-{number}"))
+            await one.rest()
+        await soon(lambda: one.host.journal.able and one.host.space.state.journal_able)
+        open_lane(one, bob)
+        await one.rest()
+        said = [id for id in alice.ids() if id.startswith("d-")]
+        assert said == ["d-0", "d-1", "d-2", "d-3"]
+        heard, journal = alice.ids(), one.journal
+    assert verify(journal).ok
+    assert [record.id for record in read_records(journal) if record.kind == "chat"] == heard
+
+
+@on_loop
+async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: Path) -> None:
+    async with talking(tmp_path, snapshot_records=6) as (one, _alice, bob):
+        ids = [f"c-{number}" for number in range(40)]
+        short = sum(takes_the_lane(one, bob, chat("bob", id)) for id in ids)
+        # One in six calls for a snapshot, and the next opens the lane again.
+        assert 20 <= short < 35
+        await one.close()
+        await one.open()
+        bob = one.join("bob")
+        for id in ids:
+            bob.say(chat("bob", id))
+        await one.rest()
+        assert one.host.refusals == {"duplicate_id": 40}
+
+
+@on_loop
+async def test_the_past_keeps_to_its_bounds(tmp_path: Path) -> None:
+    """However many the lane takes in one tick, and whoever else speaks in it."""
+    async with talking(tmp_path, poll_window=5, poll_bytes=2_000) as (one, alice, bob):
+        past = one.host.delivery.past
+        for tick in range(20):
+            alice.say(chat("alice", f"a-{tick}", context="goes the long way"))
+            for number in range(8):
+                bob.say(chat("bob", f"b-{tick}-{number}", payload={"text": "x" * 300}))
+            await one.rest()
+            assert len(past.heard) <= 5
+            assert sum(heard.size for heard in past.heard) <= 2_000
+            assert past.bytes == sum(heard.size for heard in past.heard)
+        assert one.host.lanes.heard > 100
+
+
+@on_loop
+async def test_figures_count_both_ways(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (one, _alice, bob):
+        for number in range(10):
+            assert takes_the_lane(one, bob, chat("bob", f"c-{number}"))
+        shown = one.gateway.metrics()
+        assert 'moot_received_total{space="lab"} 12\n' in shown
+        assert 'moot_plain_total{space="lab"} 11\n' in shown
+        # Both hear every chat; alice her own presence, and both of them bob's.
+        assert 'moot_delivered_total{space="lab"} 27\n' in shown
+
+
+@pytest.mark.parametrize(("environ", "short"), [({}, 3), ({"MOOT_PURE_PYTHON": "1"}, 0)])
+@on_loop
+async def test_pure_python_can_be_had_by_a_variable(
+    tmp_path: Path, environ: dict[str, str], short: int
+) -> None:
+    async with served(write_config(tmp_path, settings()), environ=environ) as gateway:
+        bob = await gateway.join("bob")
+        for number in range(4):
+            await bob.send(chat("bob", f"c-{number}").decode())
+        await bob.fence()
+        assert [each["id"] for each in bob.heard if each["kind"] == "chat"] == [f"c-{n}" for n in range(4)]
+        shown = (await gateway.http.get("/metrics")).text
+        assert f'moot_plain_total{{space="lab"}} {short}\n' in shown

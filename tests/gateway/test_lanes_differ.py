@@ -1,0 +1,382 @@
+"""Two gateways, one with lanes and one without, live through the same stories and cannot be told apart.
+
+A story is a list of steps drawn from a seed, before anybody plays it. What is compared after each chapter is
+all that `House.seen` sees: what every session was written, the journal, the state, the past, the figures; and
+all of it once more after both gateways were started again from disk.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pytest
+
+from moot.errors import Refused
+from moot.gateway import lanes
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.space.effects import Answer
+from moot.space.roster import Options
+from tests.gateway.lab import CALL, gateway_settings, on_loop, participants, soon, space_settings
+from tests.gateway.lane_pairs import ODD, SECOND, House, Seat, check_alike, house, members, spelt
+
+pytestmark = pytest.mark.skipif(not lanes.COMPILED, reason="the compiled part is not built")
+
+NAMES: Final = ("alice", "bob", "carol", "dora")
+# The first ones are what busy spaces say; the others are let through the long way, or refused.
+PLAIN_KINDS: Final = ("chat", "chat", "chat", "reasoning/thought", "reasoning/start", "chat/cancel")
+OTHER_KINDS: Final = (
+    "x/vendor",
+    "",
+    "system/welcome",
+    "participant/status",
+    "chat/acknowledge",
+    "stream/open",
+)
+RIGHTS: Final = ("chat", "reasoning/*", "mcp/*", "x/*", "participant/*", "capability/*")
+PEOPLE: Final = {
+    "alice": ["*"],
+    "bob": ["chat", "chat/*", "reasoning/*", "mcp/*", "x/*", "stream/*", "participant/pause"],
+    "carol": ["chat", {"kind": "reasoning/*", "payload": {"text": "this*"}}, "capability/*", "space/*"],
+    "dora": [{"kind": "chat", "to": ["alice"]}, "reasoning/thought", "mcp/proposal"],
+}
+# Rates that nobody comes near.
+FREELY: Final[dict[str, Json]] = {"messages_per_second": 1e6, "bytes_per_second": 1e12, "shutdown_grace": 0.2}
+
+
+def settings(
+    rules: Json = None, limits: Json = None, rights: Json = None, **gateway: Json
+) -> dict[str, Json]:
+    people = participants(**(PEOPLE | (rights or {})))
+    people["bob"]["tokens"].append({"token": "t-bob-less", "capabilities": [{"kind": "chat"}]})
+    space = space_settings(people, limits=FREELY | (limits or {}), **(rules or {}))
+    common: dict[str, Json] = {"errors_per_second": 1e6, "snapshot_records": 40}
+    return gateway_settings({"lab": space}, **(common | gateway))
+
+
+# What a reload brings, in the words of `settings`.
+RULES: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"rights": {"bob": ["mcp/*"], "carol": ["chat", "reasoning/*"]}},
+    {"limits": {"max_bytes": 300}},
+    {"limits": {"max_recipients": 2}},
+    {"limits": {"id_chars": 16}},
+    {"limits": {"recent_ids": 7}},
+    {"limits": {"messages_per_second": 0, "bytes_per_second": 0}},
+    {"rules": {"unmapped": "drop", "ack_delivery": "author"}},
+    {"rules": {"reference_compat": True, "violation_notice": True}},
+)
+# Rates that are exceeded by the third message or the second, and then for half a second and more.
+PACES: Final[tuple[dict[str, Any], ...]] = ({"messages_per_second": 2}, {"bytes_per_second": 60})
+
+
+class Join(NamedTuple):
+    name: str
+    query: str = ""
+    token: str = ""
+
+
+class Leave(NamedTuple):
+    seat: int
+
+
+class Say(NamedTuple):
+    """`line` makes the message for whoever sits there: their own name is in it."""
+
+    seat: int
+    line: Callable[[str], bytes]
+    binary: bool = False
+    # Whether what comes of it is waited for; most of the time the next step comes in the same tick.
+    rest: bool = False
+
+
+class Frame(NamedTuple):
+    """A stream frame to the n-th stream that is open, or to none."""
+
+    seat: int
+    stream: int
+    binary: bool
+
+
+class Post(NamedTuple):
+    name: str
+    line: Callable[[str], bytes]
+
+
+class Operator(NamedTuple):
+    name: str
+    act: str
+    right: str
+
+
+class Reload(NamedTuple):
+    settings: Json
+
+
+class Hurry(NamedTuple):
+    """Some messages that come at once under one of `PACES`; nobody owes anything before or after."""
+
+    settings: Json
+    steps: tuple[Say, ...]
+
+
+class Time(NamedTuple):
+    """Until pauses and last words that have an end have ended, and whoever was made to go has gone."""
+
+
+Step: TypeAlias = Join | Leave | Say | Frame | Post | Operator | Reload | Hurry | Time
+
+
+class Author:
+    """Draws stories. Ids go on from one chapter to the next."""
+
+    def __init__(self, seed: int, ruled: Callable[..., dict[str, Json]], queries: Sequence[str]) -> None:
+        self._chance = random.Random(seed)
+        self.ruled = ruled
+        self._queries = queries
+        self._number = 0
+        # What later steps speak of: ids of requests, proposals, grants.
+        self._open: list[str] = ["nothing"]
+
+    def chapter(self, steps: int) -> list[Step]:
+        """Whatever happened before, all are let in again at its beginning."""
+        story: list[Step] = [Reload(self.ruled())]
+        for name in NAMES:
+            story += [Operator(name, "restore", "chat"), Join(name)]
+        while len(story) < steps:
+            story += self._scene()
+        return story
+
+    def _scene(self) -> list[Step]:
+        chance, seat = self._chance, self._chance.randrange(8)
+        match chance.choices(range(9), (24, 8, 6, 4, 2, 2, 1, 2, 1))[0]:
+            case 0:
+                # A run of plain ones by one member: the first opens the lane.
+                kind, rests = chance.choice(PLAIN_KINDS), chance.random() < 0.3
+                return [Say(seat, self._plain(kind), rest=rests) for _ in range(chance.randrange(2, 8))]
+            case 1:
+                odd = [Say(seat, self._odd(), binary=chance.random() < 0.1) for _ in range(3)]
+                return [Say(seat, self._plain("chat")), Say(seat, self._plain("chat")), *odd]
+            case 2:
+                act = self._act(seat)
+                return [act, *(Say(n, self._plain("chat")) for n in range(4)), Time()]
+            case 3:
+                name, token = chance.choice(NAMES), chance.choice(("", "", "t-bob-less"))
+                return [
+                    Join(name, chance.choice(self._queries), token) if chance.random() < 0.5 else Leave(seat)
+                ]
+            case 4:
+                # For a while somebody listens who reads another spelling.
+                said = [Say(seat, self._plain("chat")) for _ in range(4)]
+                return [Join("alice", "&dialect=mcpx"), *said[:2], Leave(-1), *said[2:]]
+            case 5:
+                opening = Say(0, self._line("stream/request", {"direction": "upload"}), rest=True)
+                return [opening, *(Frame(chance.randrange(8), n, chance.random() < 0.5) for n in range(3))]
+            case 6:
+                return [Reload(self.ruled(**chance.choice(RULES)))]
+            case 7:
+                name, what = chance.choice(NAMES), chance.choice(("add", "remove", "restore", "post"))
+                right = chance.choice(RIGHTS)
+                return [Post(name, self._odd()) if what == "post" else Operator(name, what, right)]
+            case _:
+                hurried = tuple(Say(seat, self._plain("chat")) for _ in range(5))
+                return [Hurry(self.ruled(limits=chance.choice(PACES)), hurried), Reload(self.ruled())]
+
+    # What is said
+
+    def _id(self) -> str:
+        self._number += 1
+        return f"e-{self._number}"
+
+    def _line(self, kind: str, payload: Json = None, **more: Json) -> Callable[[str], bytes]:
+        id = self._id()
+        return lambda name: spelt(members(name, id, kind, payload, **more))
+
+    def _plain(self, kind: str) -> Callable[[str], bytes]:
+        chance = self._chance
+        more: dict[str, Json] = {}
+        if chance.random() < 0.2:
+            more["to"] = chance.sample(NAMES, chance.randrange(3))
+        if chance.random() < 0.2:
+            more["correlation_id"] = [chance.choice(self._open)]
+        if chance.random() < 0.1:
+            more["ts"] = chance.choice(
+                (SECOND + "Z", SECOND + "+00:00", SECOND[:-1] + "1.5Z", SECOND + ".1Z")
+            )
+        return self._line(kind, **more)
+
+    def _odd(self) -> Callable[[str], bytes]:
+        """Something that a lane may hesitate at, and should where the long way would not just pass it on."""
+        id, taken, odd = self._id(), self._chance.choice(self._open), self._chance.choice(ODD)
+        return lambda name: odd(name, id, taken)
+
+    def _act(self, seat: int) -> Say:
+        """What members do besides talking."""
+        chance = self._chance
+        who, other = chance.choice(NAMES), chance.choice(NAMES)
+        about = [chance.choice(self._open)]
+        right: Json = [{"kind": chance.choice(RIGHTS)}]
+        kind, payload, more = chance.choice(
+            (
+                ("mcp/request", CALL, {"to": [who]}),
+                ("mcp/proposal", CALL, {}),
+                ("mcp/request", CALL, {"correlation_id": about}),
+                ("mcp/response", {"result": {}}, {"correlation_id": about}),
+                ("mcp/withdraw", {}, {"correlation_id": about}),
+                ("mcp/reject", {}, {"correlation_id": about}),
+                ("capability/grant", {"recipient": who, "capabilities": right}, {}),
+                ("capability/revoke", {"recipient": who, "capabilities": right}, {}),
+                ("capability/revoke", {"recipient": who, "grant_id": about[0]}, {}),
+                ("capability/grant-ack", {"status": "accepted"}, {"correlation_id": about}),
+                ("space/invite", {"participant_id": f"guest-{chance.randrange(3)}"}, {}),
+                ("space/kick", {"participant_id": who}, {}),
+                ("participant/pause", {}, {"to": [who]}),
+                ("participant/pause", {"timeout_seconds": 0.2}, {"to": [who]}),
+                ("participant/resume", {}, {"to": [who, other]}),
+                ("participant/request-status", {}, {"to": [who]}),
+                ("participant/status", {}, {"correlation_id": about}),
+                ("participant/shutdown", {}, {"to": [who]}),
+                ("reasoning/cancel", {}, {}),
+                ("moot/approve", {}, {"correlation_id": about}),
+            )
+        )
+        self._open.append(f"e-{self._number + 1}")
+        # What ends by itself is followed up within the tick: later might be too late, on a slow disk.
+        ends = kind == "participant/shutdown" or "timeout_seconds" in payload
+        rests = not ends and chance.random() < 0.5
+        return Say(seat, self._line(kind, payload, **more), rest=rests)
+
+
+async def _played(step: Step, home: House) -> str:
+    host = home.host
+    match step:
+        case Join():
+            came = home.try_join(*step[:2], token=step.token)
+            await home.rest()
+            return "" if isinstance(came, Seat) else f"{step} {came}"
+        case Leave():
+            if (seat := _seat(home, step.seat)) is not None:
+                seat.leave()
+                await home.rest()
+        case Say():
+            if (seat := _seat(home, step.seat)) is not None:
+                seat.say(step.line(seat.name), step.binary)
+                if step.rest:
+                    await home.rest()
+        case Frame():
+            if (seat := _seat(home, step.seat)) is not None:
+                streams = [*host.space.state.streams.open, "nobody"]
+                seat.say(b"#%b#data" % streams[step.stream % len(streams)].encode(), step.binary)
+        case Post():
+            try:
+                answer = await host.post(step.name, "mew", step.line(step.name), Options(injected=True))
+            except Refused as refusal:
+                return f"{step.name} {refusal.code}"
+            if isinstance(answer, Answer):
+                return str(DIALECTS["mew"].encode_notice(answer.notice))
+            return json.dumps([dict(each.fields) for each in answer])
+        case Operator():
+            rights = read_capabilities([{"kind": step.right}])
+            try:
+                if step.act == "restore":
+                    done = await host.restore_member(step.name, "root")
+                else:
+                    add, remove = (rights, ()) if step.act == "add" else ((), rights)
+                    done = await host.change_capabilities(step.name, add, remove, "root")
+            except Refused as refusal:
+                return f"{step} {refusal.code}"
+            if step.act == "restore":
+                home.tokens[step.name] = str(done[0].fields["token"])
+            return json.dumps([step, *(dict(each.fields) for each in done)], separators=(",", ":"))
+        case Reload():
+            home.reload(step.settings)
+            await home.rest()
+        case Hurry():
+            home.reload(step.settings)
+            await home.rest()
+            _forget_debts(home)
+            for said in step.steps:
+                await _played(said, home)
+            await home.rest()
+            _forget_debts(home)
+        case Time():
+            state = host.space.state
+            await soon(
+                lambda: not any(m.pause is not None and m.pause.until is not None for m in state.roster)
+            )
+            await soon(lambda: not any(s.closing_at is not None for s in state.roster.sessions.values()))
+            await home.rest()
+    return ""
+
+
+def _forget_debts(home: House) -> None:
+    for member in home.host.space.state.roster:
+        member.throttle.messages_drained = member.throttle.bytes_drained = 0.0
+
+
+def _seat(home: House, number: int) -> Seat | None:
+    here = [seat for seat in home.seats if seat.here]
+    return here[number % len(here)] if here else None
+
+
+async def lived(folder: Path, author: Author) -> tuple[int, int]:
+    """A story, a restart from disk, and another chapter; how many steps, and what took the short way."""
+    ruled = author.ruled()
+    received = heard = 0
+    async with (
+        house(folder / "short", ruled) as short,
+        house(folder / "long", ruled, with_lanes=False) as long,
+    ):
+        for steps in (120, 120, 120, 0, 60):
+            if not steps:
+                for home in (short, long):
+                    await home.close()
+                    await home.open()
+                await check_alike(short, long, "started again")
+                continue
+            story = author.chapter(steps)
+            before = short.host.lanes.heard
+            for home in (short, long):
+                for step in story:
+                    home.notes.append(await _played(step, home))
+            received += len(story)
+            heard += short.host.lanes.heard - before
+            await check_alike(short, long, f"after {received} steps")
+        assert long.host.lanes.heard == 0
+    return received, heard
+
+
+QUERIES: Final = ("", "", "&echo=0", "&echo=unanswered")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@on_loop
+async def test_a_gateway_with_lanes_does_what_one_without_does(tmp_path: Path, seed: int) -> None:
+    steps, heard = await lived(tmp_path, Author(seed, settings, QUERIES))
+    assert heard > steps / 20
+
+
+@on_loop
+async def test_so_it_does_where_no_journal_is_kept(tmp_path: Path) -> None:
+    steps, heard = await lived(tmp_path, Author(11, partial(settings, journal="off"), QUERIES))
+    assert heard > steps / 20
+
+
+@on_loop
+async def test_so_it_does_where_little_of_the_past_is_kept(tmp_path: Path) -> None:
+    """A tick brings more than the past holds, by count and by bytes."""
+    small = partial(settings, poll_window=5, poll_bytes=1_500)
+    steps, heard = await lived(tmp_path, Author(100, small, QUERIES))
+    assert heard > steps / 20
+
+
+@on_loop
+async def test_where_everything_waits_for_the_disk_nothing_takes_the_short_way(tmp_path: Path) -> None:
+    _, heard = await lived(tmp_path, Author(13, partial(settings, journal="strict"), QUERIES))
+    assert heard == 0

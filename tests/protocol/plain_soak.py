@@ -1,0 +1,198 @@
+"""Texts around the edge of what is plain: `make soak` runs millions of them, the tests some thousands.
+
+Each case takes plain envelopes apart. What must hold is in `check_case`: the compiled reader takes nothing
+that the decoder would not read in the same way. The first violation ends the walk with the bytes that
+caused it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from random import Random
+
+import orjson
+
+from moot.errors import InvalidEnvelope
+from moot.protocol import jsontext
+from moot.protocol._plain import plain
+from moot.protocol.dialects.mew import MEW, check_canonical_kind
+from moot.protocol.dialects.translation import check_sender
+from moot.protocol.envelope import DEFAULT_LIMITS, check_kind, check_timestamp
+from moot.protocol.operation import Json
+from tests.protocol.corpus import TS, call, text
+
+MEMBERS = frozenset({"protocol", "id", "ts", "from", "kind", "payload"})
+OPTIONAL = frozenset({"to", "correlation_id"})
+# What a timestamp begins with: 2026-01-31T12:00:00
+SECOND = 19
+
+
+def with_payload(payload: bytes) -> bytes:
+    """An envelope with this for its payload, byte for byte."""
+    return text("mew", "chat")[:-1] + b',"payload":' + payload + b"}"
+
+
+def in_payload(value: bytes) -> bytes:
+    """An envelope with this for a value in its payload, byte for byte."""
+    return with_payload(b'{"a":' + value + b"}")
+
+
+def said(**members: Json) -> bytes:
+    """A chat, with some members as given; `...` leaves one out."""
+    return text("mew", "chat", **({"payload": {"text": "hi"}} | members))
+
+
+# Plain ones, where mutations start.
+SEEDS: tuple[bytes, ...] = (
+    said(),
+    said(payload={}, to=["bob", "carol-2"], correlation_id=["e0"]),
+    said(payload={"text": "ünïcödé \u2028 😀", "format": "plain"}, from_="jürgen", to=[]),
+    said(payload=call(), ts="2026-02-28T23:59:59.999Z", kind="mcp/proposal"),
+    said(payload={"n": [0, -1, 2.5, 123456789012345, True, False, None, [], {}, [[{"a": [{}]}]]]}),
+    in_payload(rb'"\"\\\/\b\f\n\r\t\u00e9\u0000 \ud7ff\ue000"'),
+    in_payload(b'{"a":{"b":1,"c":[{"a":1,"b":2},{"a":1}]},"b":"a"}'),
+    said().replace(b",", b" ,\t").replace(b":{", b" : \r{ ") + b" \r",
+    b'{ "payload" : {"a" : 1, "aa" : 2, "ab" : 3} , "kind" : "chat" , "correlation_id" : [ "a" , "b" ] ,'
+    b' "from" : "a" , "ts" : "2026-01-31T12:00:00.000001+00:00" , "id" : "~ !" , "protocol" : "mew/v0.4" }',
+)
+
+# Pieces that have meaning somewhere: structure, escapes, members, numbers at the edges.
+_TOKENS: tuple[bytes, ...] = tuple(
+    token.encode() if isinstance(token, str) else token
+    for token in (
+        *'{}[]:,"\\/.# \r\t\n0-+eEZ', "\0", "\x7f", '""', "{}", "[]", "null", "true", "nul", "-0", "00", "1.",
+        "1e5", "0.1", "123456789012345", "1234567890123456", "NaN", "Infinity", ',"a":1', '"a":1,', '"a" :1,',
+        ',"b":{}', '"\\u0061":1,', ',"id":"e2"', '"kind":"chat",', ',"kind" :"chat"', ',"to":[]',
+        '"to":["a"],', ',"payload":{}', ',"context":"c"', '"correlation_id":"a",', "\\", "\\\\", '\\"',
+        "\\u0000", "\\ud800", "\\ud83d\\ude00", "\\uDFFF", "\\u00", "\\x", "\u0085", "\u2028", "é", "😀",
+        "\ufeff", "+00:00", ".5", ".1234567890123456", "mew/v0.3", "chat", TS, b"\xff", b"\xc0\xaf",
+        b"\xed\xa0\x80", b"\xc3", b"[" * 25, b'{"a":' * 25, b"," + b'"a",' * 33, b"x" * 257,
+    )
+)  # fmt: skip
+
+_VALUES: tuple[bytes, ...] = tuple(
+    value.encode()
+    for value in (
+        '""', '"a"', '"b"', '"id"', '"é"', '" "', '"\\n"', '"\\\\"', '"\\u00e9"', '"\\ud800"', '"\\uD7FF"',
+        '"\x7f"', "0", "-0", "-1", "0.5", "00", "1.", "-", "1e5", "9" * 15, "9" * 16, "-" + "9" * 15 + ".5",
+        "null", "true", "false", "nul", "[]", "{}", "[ ]", "{ }", '{"a":1}', '{"a":1,"b":2}', '{"a":1,"a":1}',
+        "[1,2]", "[1,]", '["a" , "b"]', "[[[]]]", "[" * 23 + "]" * 23, "[" * 22 + "]" * 22,
+        "{" + ",".join(f'"k{each}":{each}' for each in range(24)) + "}",
+        "{" + ",".join(f'"k{each}":{each}' for each in range(25)) + "}",
+    )
+)  # fmt: skip
+
+
+def run_plain_soak(cases: int, seed: int) -> str:
+    """Runs that many cases and says how they went; raises AssertionError on the first violation."""
+    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes(cases, seed).items()))
+    return f"plain soak: {cases} cases from seed {seed}: {told}"
+
+
+def outcomes(cases: int, seed: int) -> Counter[str]:
+    """What became of that many cases; raises AssertionError on the first violation."""
+    random = Random(seed)
+    counted: Counter[str] = Counter()
+    for _ in range(cases):
+        raw = mutated(random)
+        try:
+            counted[check_case(raw)] += 1
+        except BaseException as fault:
+            raise AssertionError(f"seed {seed}, {raw!r}: {fault!r}") from fault
+    return counted
+
+
+def mutated(random: Random) -> bytes:
+    """A plain envelope after one to three mishaps."""
+    raw = bytearray(random.choice(SEEDS))
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        at = random.randrange(len(raw) + 1)
+        length = random.randrange(1, 12)
+        match random.randrange(12):
+            case 0 if raw:
+                raw[at % len(raw)] ^= 1 << random.randrange(8)
+            case 1:
+                del raw[at : at + length]
+            case 2:
+                raw[at:at] = random.choice(_TOKENS)
+            case 3:
+                raw[at : at + length] = random.choice(_TOKENS)
+            case 4:
+                raw[at:at] = raw[at : at + 4 * length]
+            case 5:
+                other = random.choice(SEEDS)
+                raw[at:] = other[random.randrange(len(other) + 1) :]
+            case 6:
+                _double_a_member(random, raw)
+            case 7:
+                # Between two tokens more is taken than elsewhere, so that is where most edges are.
+                at = raw.find(random.choice((b'"', b",", b":", b"{", b"}", b"[", b"]")), at)
+                raw[at + 1 : at + 1] = random.choice(_TOKENS)
+            case 8 | 9:
+                # Harmless nearly everywhere.
+                raw[at:at] = random.choice((b" ", b"\r", b"\t", b"7", b"x", "é".encode()))
+            case _:
+                _change_a_value(random, raw)
+    return bytes(raw)
+
+
+def _double_a_member(random: Random, raw: bytearray) -> None:
+    """What stands between two commas stands somewhere else as well."""
+    commas = [at for at, byte in enumerate(raw) if byte == ord(",")]
+    if len(commas) > 1:
+        one = random.randrange(len(commas) - 1)
+        copy = raw[commas[one] : commas[one + 1]]
+        at = random.choice(commas)
+        raw[at:at] = copy
+
+
+def _change_a_value(random: Random, raw: bytearray) -> None:
+    """Behind a colon or a comma stands something else, mostly in the payload."""
+    start = raw.find(b'"payload"') if random.random() < 0.8 else -1
+    at = random.choice([place for place, byte in enumerate(raw) if byte in b":," and place > start] or [0])
+    rest = re.compile(rb'\s*("[^"]*"|[^",:{}\[\]]+)').match(raw, at + 1)
+    if rest is not None:
+        raw[rest.start() : rest.end()] = random.choice(_VALUES)
+
+
+def check_case(raw: bytes) -> str:
+    """Every rule for one text; answers what became of it."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        # The connection has closed by then: the reader is promised valid UTF-8.
+        return "no text"
+    found = plain(raw)
+    if found is None:
+        return "not plain"
+    # A lane has rows for no kind and no sender at all, so nothing must look like one.
+    assert all(found)
+    assert b"\n" not in raw, "a record of the journal is one line"
+    fields = jsontext.parse(raw)
+    assert fields == orjson.loads(raw)
+    assert fields.keys() - OPTIONAL == MEMBERS
+    assert (fields["id"], fields["ts"], fields["from"], fields["kind"]) == found
+    if len(raw) > DEFAULT_LIMITS.max_bytes or not _caller_would_take(*found):
+        return "left to the caller"
+    envelope = MEW.decode(raw, DEFAULT_LIMITS)
+    assert (envelope.id, envelope.ts, envelope.sender, envelope.kind) == found
+    assert envelope.missing == ()
+    assert envelope.raw == raw
+    assert envelope.payload == fields["payload"]
+    assert list(envelope.to) == fields.get("to", [])
+    assert list(envelope.correlation_id) == fields.get("correlation_id", [])
+    assert envelope.context is None
+    return "plain"
+
+
+def _caller_would_take(id: str, ts: str, sender: str, kind: str) -> bool:
+    """What the reader does not judge: a lane compares it with what the decoder has accepted before."""
+    try:
+        check_timestamp(ts[:SECOND] + "Z")
+        check_sender(sender, DEFAULT_LIMITS)
+        check_kind(kind, DEFAULT_LIMITS.kind_chars)
+        check_canonical_kind(kind)
+    except InvalidEnvelope:
+        return False
+    return len(id) <= DEFAULT_LIMITS.id_chars

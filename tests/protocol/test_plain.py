@@ -1,0 +1,339 @@
+"""The compiled reader of plain envelopes takes nothing that the decoder would not read alike (D-83)."""
+
+from __future__ import annotations
+
+import json
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moot.protocol._plain import MOST_NAME_BYTES, MOST_NAMES, plain
+from moot.protocol.dialects.mew import MEW
+from moot.protocol.operation import Json
+from tests.protocol.corpus import REFUSALS, TS, Refusal
+from tests.protocol.plain_soak import SEEDS, check_case, in_payload, outcomes, said, with_payload
+
+SOME = settings(max_examples=200, derandomize=True, deadline=None)
+
+# The reader's own bounds; wider or deeper is not wrong, only not plain.
+LEVELS = 24
+KEYS = 24
+DIGITS = 15
+
+CHAT = said()
+# Every character of it counts: no spaces, no free text.
+TIGHT = said(payload={"a": [1, {"b": None}]}, to=["bob"], correlation_id=["e0"])
+
+
+def swapped(old: bytes, new: bytes, *, within: bytes = CHAT) -> bytes:
+    """The text with one thing changed, which must be there."""
+    assert within.count(old) == 1
+    return within.replace(old, new)
+
+
+def keys(count: int) -> bytes:
+    return json.dumps({f"k{each}": each for each in range(count)}).encode()
+
+
+PLAIN: dict[str, bytes] = {
+    **{f"seed {number}": seed for number, seed in enumerate(SEEDS)},
+    "compact": CHAT,
+    "with spaces": json.dumps(json.loads(CHAT)).encode(),
+    "spaces wherever they may stand": swapped(b'"id":"e1",', b' \t\r"id" \t\r: \t\r"e1" \t\r, \t\r')
+    + b" \t\r",
+    "members in reverse": json.dumps(dict(reversed(json.loads(CHAT).items()))).encode(),
+    "an empty payload": with_payload(b"{}"),
+    "an empty payload with a space": with_payload(b"{ }"),
+    "an empty list with a space": in_payload(b"[ ]"),
+    "an empty key": with_payload(b'{"":1}'),
+    "keys that begin alike": with_payload(b'{"a":1,"aa":2,"":3,"A":4}'),
+    "one key on two levels": with_payload(b'{"a":{"a":{"a":[{"a":1},{"a":1}]}}}'),
+    "keys that look alike": with_payload('{"é":1,"e\u0301":2}'.encode()),
+    "members of an envelope as keys": with_payload(b'{"id":1,"kind":2,"payload":{"protocol":3}}'),
+    "all short escapes": in_payload(rb'"\"\\\/\b\f\n\r\t"'),
+    "an escaped quote at the end": in_payload(rb'"\""'),
+    "an escaped backslash at the end": in_payload(rb'"\\"'),
+    "a structure in a string": in_payload(rb'"}],{[:\",\"id\":\"e2\""'),
+    "UTF-8": in_payload('"é € 😀 \u2028 \u0085 \ufeff"'.encode()),
+    "escaped characters": in_payload(rb'"\u0000\u00e9\u20AC\uFFFF"'),
+    "the neighbours of surrogates": in_payload(rb'"\ud7ff\uD7FF\ue000\uE000"'),
+    "a delete in a string": in_payload(b'"\x7f"'),
+    "words": in_payload(b"[true,false,null]"),
+    "numbers": in_payload(b"[0,-0,1,-1,10,0.5,-0.25,1.10,999999999999999,0.123456789012345]"),
+    "as many digits as may be": in_payload(b"-" + b"9" * DIGITS + b"." + b"9" * DIGITS),
+    "as deep as may be": with_payload(b'{"a":' + b"[" * (LEVELS - 1) + b"]" * (LEVELS - 1) + b"}"),
+    "as wide as may be": with_payload(keys(KEYS)),
+    "a long list": in_payload(json.dumps(list(range(1000))).encode()),
+    "to nobody": said(to=[]),
+    "to somebody": said(to=["bob"]),
+    "to many": said(to=["bob"] * MOST_NAMES),
+    "to a long name": said(to=["b" * MOST_NAME_BYTES]),
+    "to a foreign name": said(to=["jürgen"]),
+    "correlated": said(correlation_id=["e0", "e-1"]),
+    "both lists, spaced": json.dumps(
+        {**json.loads(CHAT), "to": ["a", "b"], "correlation_id": ["c"]}
+    ).encode(),
+    "an id of all that is printable": said(
+        id="".join(map(chr, range(0x20, 0x7F))).translate({34: 33, 92: 33})
+    ),
+    "a foreign sender": said(from_="jürgen"),
+    "a vendor's kind": said(kind="acme/v1.2/run"),
+    "ts in milliseconds": said(ts="2026-01-31T12:00:00.123Z"),
+    "ts in nanoseconds": said(ts="2026-01-31T12:00:00.123456789Z"),
+    "ts as exact as may be": said(ts="2026-01-31T12:00:00." + "1" * DIGITS + "+00:00"),
+    "ts with UTC as a zone": said(ts="2026-01-31T12:00:00+00:00"),
+    "ts from isoformat": said(ts="2026-01-31T12:00:00.123456+00:00"),
+}
+
+NOT_PLAIN: dict[str, bytes] = {
+    "a doubled key": with_payload(b'{"a":1,"a":2}'),
+    "a doubled key with the same value": with_payload(b'{"a":1,"a":1}'),
+    "a doubled key, spaced": with_payload(b'{ "a" : 1 ,\t"a"\r: 1 }'),
+    "a doubled key, far apart": with_payload(b'{"a":1,"b":{"a":2,"c":[]},"c":"a","a":3}'),
+    "a doubled key inside": in_payload(b'{"b":{"c":1,"c":2}}'),
+    "a doubled key in a list": in_payload(b'[{"a":1},{"b":1,"b":2}]'),
+    "a doubled key at the bottom": in_payload(b"[" * 20 + b'{"b":1,"b" :2}' + b"]" * 20),
+    "a doubled empty key": with_payload(b'{"":1,"":2}'),
+    "a doubled foreign key": with_payload('{"é":1,"é":2}'.encode()),
+    "the last key doubled": with_payload(keys(KEYS - 1)[:-1] + b',"k22":0}'),
+    "a key doubled by an escape": with_payload(rb'{"a":1,"\u0061":2}'),
+    "an escaped key": with_payload(rb'{"\u0061":1}'),
+    "a key with an escaped quote": with_payload(rb'{"a\"":1}'),
+    "a member's name escaped": swapped(b'"kind"', rb'"\u006bind"'),
+    "a lone surrogate": in_payload(rb'"\ud800"'),
+    "a lone second half": in_payload(rb'"\uDFFF"'),
+    "surrogates in reverse": in_payload(rb'"\udc00\ud800"'),
+    "a lone surrogate as a key": with_payload(rb'{"\uDBFF":1}'),
+    "a pair of surrogates": in_payload(rb'"\ud83d\ude00"'),
+    "an unknown escape": in_payload(rb'"\x41"'),
+    "an escape in capitals": in_payload(rb'"\N"'),
+    "three hex digits": in_payload(rb'"\u00e"'),
+    "no hex digit": in_payload(rb'"\u00g0"'),
+    "NaN": in_payload(b"NaN"),
+    "Infinity": in_payload(b"Infinity"),
+    "minus Infinity": in_payload(b"-Infinity"),
+    "an exponent": in_payload(b"1e5"),
+    "an exponent in capitals": in_payload(b"1E5"),
+    "an exponent behind a fraction": in_payload(b"1.5e-5"),
+    "an exponent of zero": in_payload(b"0e1"),
+    "too many digits": in_payload(b"1" * (DIGITS + 1)),
+    "too many digits behind a sign": in_payload(b"-" + b"1" * (DIGITS + 1)),
+    "too many digits behind the point": in_payload(b"1." + b"1" * (DIGITS + 1)),
+    "a leading zero": in_payload(b"01"),
+    "a leading zero behind a sign": in_payload(b"-01"),
+    "a double zero": in_payload(b"00"),
+    "a plus": in_payload(b"+1"),
+    "only a sign": in_payload(b"-"),
+    "two signs": in_payload(b"--1"),
+    "no digit before the point": in_payload(b".5"),
+    "no digit behind the point": in_payload(b"1."),
+    "two points": in_payload(b"1.2.3"),
+    "a hexadecimal number": in_payload(b"0x10"),
+    "half a word": in_payload(b"tru"),
+    "more than a word": in_payload(b"nulll"),
+    "a word in capitals": in_payload(b"True"),
+    "no value": in_payload(b""),
+    "two values": in_payload(b"1 2"),
+    "a comma behind the last key": with_payload(b'{"a":1,}'),
+    "a comma behind the last element": in_payload(b"[1,]"),
+    "a comma behind the last member": CHAT[:-1] + b",}",
+    "a comma behind the last name": swapped(b'["bob"]', b'["bob",]', within=TIGHT),
+    "a comma before the first member": b"{," + CHAT[1:],
+    "only a comma": in_payload(b"[,]"),
+    "two commas": in_payload(b"[1,,2]"),
+    "two colons": swapped(b'"id":', b'"id"::'),
+    "no colon": swapped(b'"id":', b'"id"'),
+    "a bracket for a brace": in_payload(b"[1}"),
+    "a brace for a bracket": in_payload(b'{"a":1]'),
+    "a bare key": with_payload(b"{a:1}"),
+    "a number as a key": with_payload(b"{1:1}"),
+    "single quotes": swapped(b'"e1"', b"'e1'"),
+    "a comment": CHAT + b"/**/",
+    "a byte order mark": b"\xef\xbb\xbf" + CHAT,
+    "a space before it": b" " + CHAT,
+    "garbage behind it": CHAT + b"x",
+    "a brace behind it": CHAT + b"}",
+    "two of them": CHAT + CHAT,
+    "two of them in a list": b"[" + CHAT + b"," + CHAT + b"]",
+    "a list": b"[" + CHAT + b"]",
+    "a form feed for a space": swapped(b'"id":', b'"id":\x0c'),
+    "a wide space": swapped(b'"id":', '"id":\u00a0'.encode()),
+    "nothing": b"",
+    "an empty object": b"{}",
+    "an older protocol": said(protocol="mew/v0.3"),
+    "another protocol": said(protocol="mcpx/v0.1"),
+    "a longer protocol": said(protocol="mew/v0.40"),
+    "no protocol": said(protocol=""),
+    "an unknown member": said(x_vendor=1),
+    "a context": said(context="a/b"),
+    "an empty name of a member": CHAT[:-1] + b',"":1}',
+    "a member in capitals": swapped(b'"kind"', b'"Kind"'),
+    "too many levels": with_payload(b'{"a":' + b"[" * LEVELS + b"]" * LEVELS + b"}"),
+    "too many objects in each other": with_payload(b'{"a":' * (LEVELS + 1) + b"1" + b"}" * (LEVELS + 1)),
+    "levels without end": with_payload(b'{"a":' * 100_000),
+    "lists without end": in_payload(b"[" * 100_000),
+    "too many keys": with_payload(keys(KEYS + 1)),
+    "an id of nothing": said(id=""),
+    "an id outside of ASCII": said(id="é"),
+    "an id with a delete": said(id="a\x7f"),
+    "an id with an escape": said(id='"'),
+    "a sender of nothing": said(from_=""),
+    "a sender with an escape": said(from_="a\\b"),
+    "a kind of nothing": said(kind=""),
+    "a kind with an escape": said(kind="cha\t"),
+    "too many names": said(to=["bob"] * (MOST_NAMES + 1)),
+    "too many correlations": said(correlation_id=["e0"] * (MOST_NAMES + 1)),
+    "a name of nothing": said(to=["bob", ""]),
+    "a name too long": said(to=["b" * (MOST_NAME_BYTES + 1)]),
+    "a foreign name of too many bytes": said(to=["é" * (MOST_NAME_BYTES // 2 + 1)]),
+    "a name with an escape": said(correlation_id=["a\\"]),
+    "a list among names": said(to=[["bob"]]),
+    "a number among names": said(to=["bob", 1]),
+    "one name without its list": said(correlation_id="e0"),
+    "to null": said(to=None),
+    "a date": said(ts="2026-01-31"),
+    "ts of nothing": said(ts=""),
+    "ts without a zone": said(ts="2026-01-31T12:00:00"),
+    "ts with a small z": said(ts="2026-01-31T12:00:00z"),
+    "ts with an empty fraction": said(ts="2026-01-31T12:00:00.Z"),
+    "ts too exact": said(ts="2026-01-31T12:00:00." + "1" * (DIGITS + 1) + "Z"),
+    "ts with a comma": said(ts="2026-01-31T12:00:00,5Z"),
+    "ts in another zone": said(ts="2026-01-31T12:00:00+01:00"),
+    "ts west of nowhere": said(ts="2026-01-31T12:00:00-00:00"),
+    "ts with half a zone": said(ts="2026-01-31T12:00:00+00"),
+    "ts with two zones": said(ts="2026-01-31T12:00:00Z+00:00"),
+    "ts with more behind it": said(ts=TS + " "),
+    "a payload of null": with_payload(b"null"),
+    "a payload of a list": with_payload(b"[]"),
+    "a payload of a string": with_payload(b'"{}"'),
+}
+for _member in ("protocol", "id", "ts", "from_", "kind", "payload"):
+    _name = _member.removesuffix("_")
+    NOT_PLAIN[f"{_name} missing"] = said(**{_member: ...})
+    NOT_PLAIN[f"{_name} null"] = said(**{_member: None})
+    NOT_PLAIN[f"{_name} a number"] = said(**{_member: 1})
+    NOT_PLAIN[f"{_name} a list"] = said(**{_member: ["a"]})
+for _name, _value in json.loads(TIGHT).items():
+    _again = f'"{_name}":{json.dumps(_value)}'.encode()
+    NOT_PLAIN[f"{_name} twice"] = TIGHT[:-1] + b"," + _again + b"}"
+    NOT_PLAIN[f"{_name} twice, spaced"] = b"{\t" + _again.replace(b":", b" : ", 1) + b" ," + TIGHT[1:]
+
+
+@pytest.mark.parametrize("name", ["moot.protocol._plain", "moot.gateway._lane"])
+def test_the_compiled_part_is_there(name: str) -> None:
+    """It is optional for users, so a build that fails says nothing; here it has to be noticed."""
+    found = find_spec(name)
+    assert found is not None
+    assert found.origin is not None
+    assert found.origin.endswith(tuple(EXTENSION_SUFFIXES))
+
+
+@pytest.mark.parametrize("raw", PLAIN.values(), ids=PLAIN)
+def test_what_clients_send_is_plain_and_decoded_alike(raw: bytes) -> None:
+    assert check_case(raw) == "plain"
+
+
+@pytest.mark.parametrize("raw", NOT_PLAIN.values(), ids=NOT_PLAIN)
+def test_what_one_has_to_look_at_is_not_plain(raw: bytes) -> None:
+    assert plain(raw) is None
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
+def test_what_the_decoder_refuses_is_not_plain_or_left_to_the_caller(refusal: Refusal) -> None:
+    assert check_case(refusal.raw) != "plain"
+
+
+def test_members_are_found_wherever_they_stand() -> None:
+    payload = {"id": "x", "ts": "x", "from": "x", "kind": "x", "payload": {"id": "x"}}
+    for raw in (said(payload=payload), said(protocol=..., payload=payload)[:-1] + b',"protocol":"mew/v0.4"}'):
+        assert plain(raw) == ("e1", TS, "alice", "chat")
+
+
+def test_no_envelope_is_plain_before_its_last_byte() -> None:
+    for raw in (TIGHT, *(seed.rstrip() for seed in SEEDS)):
+        assert plain(raw) is not None
+        assert [end for end in range(len(raw)) if plain(raw[:end]) is not None] == []
+
+
+@pytest.mark.parametrize("byte", [0, *range(1, 9), *range(0x0B, 0x0D), *range(0x0E, 0x20)])
+def test_a_control_character_is_plain_nowhere(byte: int) -> None:
+    for at in range(len(TIGHT) + 1):
+        assert plain(TIGHT[:at] + bytes([byte]) + TIGHT[at:]) is None
+
+
+def test_a_line_feed_is_plain_nowhere() -> None:
+    """The decoder takes it between tokens, but a record of the journal is one line."""
+    raw = CHAT + b"\n"
+    assert MEW.decode(raw).raw == raw
+    for seed in SEEDS:
+        assert [at for at in range(len(seed) + 1) if plain(seed[:at] + b"\n" + seed[at:]) is not None] == []
+
+
+def test_a_second_that_does_not_exist_is_left_to_the_caller() -> None:
+    """It looks at 19 characters as a whole, and has seen the decoder accept them."""
+    for ts in ("2026-02-30T12:00:00Z", "2026-01-31 25:00:00Z", "x" * 19 + "Z", "é" * 9 + "-.5Z"):
+        assert check_case(said(ts=ts)) == "left to the caller"
+
+
+def test_a_kind_a_sender_and_a_length_are_left_to_the_caller() -> None:
+    for raw in (said(kind="mcp/request:tools/call"), said(kind="k" * 257), said(kind="a\x7f")):
+        assert check_case(raw) == "left to the caller"
+    assert check_case(said(from_="a" * 257)) == "left to the caller"
+    assert check_case(said(id="i" * 257)) == "left to the caller"
+
+
+def test_twenty_thousand_mishaps_make_nothing_plain_that_is_not() -> None:
+    counted = outcomes(20_000, seed=7)
+    # Were nearly all of them broken or all of them whole, the comparison would say little.
+    assert 2_000 < counted["plain"] < 10_000
+
+
+numbers = st.integers(-(10**DIGITS) + 1, 10**DIGITS - 1)
+wild_numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), max_size=12)
+
+
+def payloads(
+    leaves: st.SearchStrategy[Json], keys: st.SearchStrategy[str]
+) -> st.SearchStrategy[dict[str, Json]]:
+    values: st.SearchStrategy[Json] = st.recursive(
+        st.none() | st.booleans() | texts | leaves,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+        max_leaves=12,
+    )
+    return st.dictionaries(keys, values, max_size=6)
+
+
+def written(payload: Json, separators: tuple[str, str], ensure_ascii: bool) -> bytes:
+    return with_payload(json.dumps(payload, separators=separators, ensure_ascii=ensure_ascii).encode())
+
+
+separators = st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", "\r: ")])
+
+
+@SOME
+@given(payloads(wild_numbers, texts), separators, st.booleans())
+def test_any_payload_is_decoded_alike_if_it_is_plain(
+    payload: dict[str, Json], separators: tuple[str, str], ensure_ascii: bool
+) -> None:
+    raw = written(payload, separators, ensure_ascii)
+    if check_case(raw) == "plain":
+        assert MEW.decode(raw).payload == payload
+
+
+@SOME
+@given(payloads(numbers, names), separators)
+def test_a_payload_of_words_lists_and_short_numbers_is_plain(
+    payload: dict[str, Json], separators: tuple[str, str]
+) -> None:
+    assert check_case(written(payload, separators, ensure_ascii=False)) == "plain"
+
+
+@SOME
+@given(st.permutations(list(json.loads(TIGHT).items())), separators)
+def test_members_may_stand_in_any_order(members: list[tuple[str, Json]], separators: tuple[str, str]) -> None:
+    assert check_case(json.dumps(dict(members), separators=separators).encode()) == "plain"
