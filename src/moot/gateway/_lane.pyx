@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, cdivision=True
 """The compiled part of the short way; `lanes.py` says what that is and when it is open."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -123,16 +123,27 @@ cdef class Shared:
         """All lanes have to be opened anew."""
         self._epoch += 1
 
-    cdef Run run(self):
-        """Where the next record goes: behind those of this tick, or into a new run."""
+    cdef int write(
+        self,
+        long long number,
+        long long micros,
+        const unsigned char *text,
+        Py_ssize_t size,
+        Span id,
+        bytes common,
+    ) except -1:
+        """`Journal.append`: behind what this tick has brought already, or into a new run."""
         cdef Py_ssize_t waiting = len(self._pending)
-        if waiting and self._pending[waiting - 1] is self._run and self._run.is_open():
-            return self._run
+        cdef Run run = self._run
+        if waiting and self._pending[waiting - 1] is run and run.is_open():
+            return run.add(number, micros, text, size, id, common)
+        run = Run()
+        run.add(number, micros, text, size, id, common)
         if not waiting:
             self._journal.schedule()
-        self._run = Run()
-        self._pending.append(self._run)
-        return self._run
+        self._pending.append(run)
+        self._run = run
+        return 0
 
     cdef int send(self, list audience, bytes frame) except -1:
         """`Outgoing.append`."""
@@ -195,14 +206,14 @@ cdef class Lane:
     cdef double _per_byte
     cdef list _audience
 
-    def __init__(self, Shared shared, str sender):
+    def __init__(self, Shared shared not None, str sender not None):
         self._shared = shared
         self._sender = sender.encode()
         self._epoch = -1
         self._second = bytes(SECOND)
         self._kinds = []
 
-    def wants(self, str kind, str ts):
+    def wants(self, str kind not None, str ts not None):
         """Whether nothing is known of such an envelope yet."""
         cdef tuple row
         if self._epoch != self._shared._epoch:
@@ -212,22 +223,22 @@ cdef class Lane:
                 return row[2] is not None and ts[:SECOND].encode() != self._second
         return True
 
-    def pass_by(self, str kind):
+    def pass_by(self, str kind not None):
         """This kind has to go the long way."""
         self._begin()
         self._kinds.append((kind, b'', None, b''))
 
     def open(
         self,
-        str kind,
-        str ts,
+        str kind not None,
+        str ts not None,
         *,
         record,
-        bytes common,
+        bytes common not None,
         window,
         pace,
         throttle,
-        list audience,
+        list audience not None,
         long long before,
         Py_ssize_t most_bytes,
         Py_ssize_t id_chars,
@@ -259,7 +270,7 @@ cdef class Lane:
             self._kinds.clear()
         return 0
 
-    def hear(self, bytes data):
+    def hear(self, bytes data not None):
         """Take one message, whole and in valid UTF-8; False if it has to go the long way: nothing happened then."""
         cdef Shared shared = self._shared
         cdef const unsigned char *text = data
@@ -298,7 +309,7 @@ cdef class Lane:
             return False
         # It is accepted. The record comes first: whatever fails behind it, the journal is whole.
         if shared._writes:
-            shared.run().add(number, micros, text, size, found.id, <bytes> row[3])
+            shared.write(number, micros, text, size, found.id, <bytes> row[3])
         journal.next_number = number + 1
         shared.heard += 1
         self._recent[id] = row[2]

@@ -355,7 +355,7 @@ cdef bint read_plain(const unsigned char *text, Py_ssize_t size, Plain *found) n
     return _is_printable(text, found.id) and _ends_second(text, found.ts)
 
 
-def plain(bytes raw):
+def plain(bytes raw not None):
     """Id, timestamp, sender and kind of a plain envelope; None for what is not plain."""
     cdef Plain found
     cdef const unsigned char *text = raw
