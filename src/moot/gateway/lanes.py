@@ -93,7 +93,7 @@ class Lanes:
         """
         lane = self._lanes.get(id)
         kind = envelope.kind
-        if lane is None or not lane.wants(kind, envelope.ts):
+        if lane is None or envelope.missing or not lane.wants(kind, envelope.ts):
             return
         session = state.roster.sessions[id]
         everyone = state.everyone() if session.options.echo else state.all_but(session)
