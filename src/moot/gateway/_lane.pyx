@@ -17,7 +17,7 @@ cdef enum:
     # What a timestamp begins with: 2026-01-31T12:00:00
     SECOND = 19
     # Records that wait for the journal in one piece.
-    MOST_RUN = 1 << 18
+    MOST_RUN = 1 << 16
     # Messages that the past may hold beyond its bounds until they are counted.
     MOST_KEPT = 256
     MOST_KEPT_BYTES = 1 << 18
@@ -139,10 +139,9 @@ cdef class Shared:
             return run.add(number, micros, text, size, id, common)
         run = Run()
         run.add(number, micros, text, size, id, common)
-        if not waiting:
-            self._journal.schedule()
         self._pending.append(run)
         self._run = run
+        self._journal.schedule()
         return 0
 
     cdef int send(self, list audience, bytes frame) except -1:
@@ -302,6 +301,8 @@ cdef class Lane:
         if number >= self._before or not journal.able:
             return False
         clock_gettime(CLOCK_REALTIME, &time)
+        if time.tv_sec <= 0:
+            return False
         # Whole microseconds, rounded up, so that they are written quickly and read again as the same number.
         micros = <long long> time.tv_sec * 1_000_000 + time.tv_nsec // 1_000 + 1
         now = micros / 1e6

@@ -145,6 +145,7 @@ class SpaceHost(Order):
         attach: Callable[[], None],
     ) -> None:
         """Let somebody in; raises Refused. `attach` connects the line before anything is sent to it."""
+        self.lanes.close()
         now, mint = self._clock(), FreshMint()
         effects = self.space.join(session, who, dialect, options, now, mint)
         self._connected_at[session] = now
@@ -260,6 +261,7 @@ class SpaceHost(Order):
         self, who: str, dialect: DialectName, body: bytes, options: Options
     ) -> list[Result] | Answer:
         """An envelope over HTTP, up the same ladder (D-40). A refusal is the answer it would have been."""
+        self.lanes.close()
         now, mint, session = self._clock(), FreshMint(), self.new_session()
         space = self.space
         config = space.state.config

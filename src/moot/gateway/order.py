@@ -90,6 +90,7 @@ class Order:
 
     async def _settled(self, input: str, act: Act, **facts: Json) -> list[Result]:
         """An operator's act: carried out, and answered, once it is on disk."""
+        self.lanes.close()
         now, mint = self._clock(), FreshMint()
         effects = act(now, mint)
         number = self._record(input, now, mint, **facts)
@@ -98,6 +99,7 @@ class Order:
         return await done
 
     def _step(self, input: str, act: Act, *, waits: bool = False, **facts: Json) -> list[Result]:
+        self.lanes.close()
         now, mint = self._clock(), FreshMint()
         effects = act(now, mint)
         number = self._record(input, now, mint, **facts)

@@ -34,15 +34,13 @@ from moot.store.chain import Lines, line, number_in
 from moot.store.retention import Retention
 from moot.store.segments import find_tail
 from moot.store.syncing import Synced, Syncer
-from moot.store.writer import Writer
+from moot.store.writer import Writer, one_step
 
 log = logging.getLogger(__name__)
 
 # What is kept in memory while the disk does not take it: some minutes of a busy space.
 KEEP_RECORDS: Final = 100_000
 KEEP_BYTES: Final = 64 << 20
-# One step of writing a backlog, so that the loop is not held up for longer than some 5 ms.
-_STEP_RECORDS: Final = 2_048
 # `close` gives a disk that does not answer this long; a gateway has 5 s to end.
 _CLOSE_SECONDS: Final = 3.0
 
@@ -246,16 +244,19 @@ class _Written(Journal):
                 self._try()
                 self._plan_sync()
             return
-        batch = self.pending[:_STEP_RECORDS]
+        batch = self.pending[: one_step(self.pending)]
         try:
             if writer.size >= self.settings.segment_bytes:
                 if self._unsynced:
                     # A new segment begins when this one is on disk; `_synced` comes back for it.
+                    if state == "well" and sum(map(len, self.pending)) > KEEP_BYTES:
+                        self._stop_being_able("fsync takes too long")
+                        self._try()
                     self._plan_sync(now=True)
                     return
                 writer.begin_segment()
                 self._synced_size = 0
-            after = self.pending[_STEP_RECORDS : _STEP_RECORDS + 1]
+            after = self.pending[len(batch) : len(batch) + 1]
             lines = writer.write(batch, number_in(bytes(after[0])) if after else self.next_number)
         except OSError as fault:
             self._fail(fault)
@@ -289,6 +290,9 @@ class _Written(Journal):
         last = self._unsynced[-1][0]
         awaited = bool(self._waiting) and self._waiting[0][0] <= last
         self._syncer.tell = now or bool(self._waiting or self.pending) or self._state == "trying"
+        if self._syncer.tell and self._syncer.outcomes:
+            # An fsync ended just before: nobody will tell of that one.
+            self.schedule()
         if now or awaited or self._state == "trying":
             self._syncer.hurry(last)
         elif last - self.recorded >= self._crowd:

@@ -9,7 +9,9 @@ import errno
 import fcntl
 import mmap
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +23,11 @@ from moot.store.segments import find_tail, make_folder, segment_at, sweep, sync_
 _flush: Final = getattr(os, "fdatasync", os.fsync)
 # What stays in the kernel's memory behind the end: whoever follows the journal reads that far back.
 _CACHED_BYTES: Final = 4 << 20
+# One step of writing a backlog, so that the loop is not held up for longer than some 5 ms.
+STEP_TEXTS: Final = 2_048
+STEP_BYTES: Final = 2 << 20
+# What a tick brings is written without counting.
+_FEW_TEXTS: Final = 64
 
 
 class Writer:
@@ -101,6 +108,14 @@ class Writer:
         while written < size:
             written += os.write(self._file, memoryview(b"".join(lines))[written:])
         return size
+
+
+def one_step(pending: Sequence[bytes]) -> int:
+    """How many of these texts are written at once."""
+    if len(pending) <= _FEW_TEXTS:
+        return len(pending)
+    sizes = list(accumulate(map(len, pending[:STEP_TEXTS])))
+    return max(1, bisect_right(sizes, STEP_BYTES))
 
 
 def _locked(folder: Path) -> int:

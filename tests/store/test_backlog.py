@@ -1,0 +1,84 @@
+"""Records that have to wait: for an fsync before a new segment, and for their turn when there are many."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.store import journal as journals
+from moot.store.journal import Journal, JournalSettings
+from moot.store.records import verify
+from moot.store.writer import STEP_BYTES, STEP_TEXTS, Writer, one_step
+from tests.store.paper import PATIENCE, durable, folder_in, health_of, opened, texts, x
+
+
+def inner(journal: Journal) -> Any:
+    return journal
+
+
+def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_for_in_vain(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
+            plan = inner(journal)._plan_sync
+            late = 0
+
+            def plan_late(*, now: bool = False) -> None:
+                nonlocal late
+                end = time.monotonic() + PATIENCE
+                # As if this thread had been held up: the other is through before it is asked to tell.
+                while now and not inner(journal)._syncer.outcomes and time.monotonic() < end:
+                    time.sleep(0.001)
+                    late += 1
+                plan(now=now)
+
+            inner(journal)._plan_sync = plan_late
+            for number in range(12):
+                journal.append(x(number))
+                await asyncio.sleep(0)
+            async with asyncio.timeout(PATIENCE):
+                while journal.pending:
+                    await asyncio.sleep(0.001)
+            assert late
+
+    asyncio.run(story())
+    assert texts(folder_in(tmp_path)) == list(range(12))
+
+
+def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "KEEP_BYTES", 2_000)
+    hanging, sync = threading.Event(), Writer.sync
+
+    def slowly(writer: Writer) -> None:
+        hanging.wait(PATIENCE)
+        sync(writer)
+
+    async def story() -> None:
+        monkeypatch.setattr(Writer, "sync", slowly)
+        async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
+            told = health_of(journal)
+            for number in range(300):
+                journal.append(x(number))
+                await asyncio.sleep(0)
+            assert not await told.get()
+            hanging.set()
+            assert await told.get()
+            await durable(journal, journal.next_number - 1)
+
+    asyncio.run(story())
+    folder = folder_in(tmp_path)
+    verify(folder)
+    assert [each for each in texts(folder) if each is not None][:8] == list(range(8))
+
+
+def test_a_step_is_bounded_by_count_and_by_bytes() -> None:
+    assert one_step([b"x"] * 10) == 10
+    assert one_step([b"x"] * 5_000) == STEP_TEXTS
+    assert one_step([b"x" * (STEP_BYTES // 100)] * 150) == 100
+    assert one_step([b"x" * (STEP_BYTES + 1)] * 65) == 1
