@@ -200,10 +200,10 @@ def test_hostile_proposals_are_harmless_and_every_hidden_character_is_seen(
     page.locator("dialog").get_by_label("A pattern").check()
     expect(page.locator("dialog .capability-text")).to_have_value(re.compile(r"\\u202e"))
     page.keyboard.press("Escape")
-    for _ in range(2):
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    for words in ("agent proposes <script>", "⟨U+202E⟩<script>"):
         page.keyboard.press("j")
-        page.wait_for_timeout(100)
-    expect(detail(page).get_by_role("heading", level=2)).to_contain_text("⟨U+202E⟩<script>")
+        expect(detail(page).get_by_role("heading", level=2)).to_contain_text(words)
     assert page.evaluate("[window.owned, document.querySelectorAll('img, script:not([src])').length]") == [
         None,
         0,
