@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 
-from moot.gateway import lanes
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.store.records import read_records, verify
@@ -28,8 +27,6 @@ from tests.gateway.lab import (
 )
 from tests.gateway.lane_pairs import House, Seat, chat, house, members, spelt
 from tests.gateway.served import served
-
-pytestmark = pytest.mark.skipif(not lanes.COMPILED, reason="the compiled part is not built")
 
 PEOPLE: Final[dict[str, Any]] = {
     "alice": ["*"],

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pytest
 
 from moot.errors import Refused
-from moot.gateway import lanes
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
@@ -25,8 +24,6 @@ from moot.space.effects import Answer
 from moot.space.roster import Options
 from tests.gateway.lab import CALL, gateway_settings, on_loop, participants, soon, space_settings
 from tests.gateway.lane_pairs import ODD, SECOND, House, Seat, check_alike, house, members, spelt
-
-pytestmark = pytest.mark.skipif(not lanes.COMPILED, reason="the compiled part is not built")
 
 NAMES: Final = ("alice", "bob", "carol", "dora")
 # The first ones are what busy spaces say; the others are let through the long way, or refused.
