@@ -22,6 +22,7 @@ from moot.protocol.frames import is_frame, read_frame
 from moot.protocol.kinds import KINDS, OPERATION_KINDS, is_reserved
 from moot.protocol.operation import Json, Operation
 from tests.protocol.corpus import REFUSALS, SEEDS, TS
+from tests.protocol.mishaps import mishap
 
 _DIALECTS: tuple[Dialect, ...] = tuple(DIALECTS.values())
 _ASKED = Operation("resources/read", "file:///a:b.c")
@@ -153,23 +154,7 @@ def _written(random: Random, fields: dict[str, Json]) -> bytes:
 def _mutated(random: Random, dialect: Dialect) -> bytes:
     raw = bytearray(_seed_of(random, dialect))
     for _ in range(random.randrange(1, 4)):
-        at = random.randrange(len(raw) + 1)
-        length = random.randrange(1, 12)
-        match random.randrange(6):
-            case 0 if raw:
-                raw[at % len(raw)] ^= 1 << random.randrange(8)
-            case 1:
-                del raw[at : at + length]
-            case 2:
-                raw[at:at] = random.choice(_TOKENS)
-            case 3:
-                raw[at : at + length] = random.choice(_TOKENS)
-            case 4:
-                raw[at:at] = raw[at : at + 4 * length]
-            case _:
-                other = _seed_of(random, dialect)
-                cut = random.randrange(len(other) + 1)
-                raw[at:] = other[cut:]
+        mishap(random, raw, _TOKENS, _seed_of(random, dialect))
     return bytes(raw)
 
 
