@@ -15,7 +15,6 @@ import pytest
 from moot.participant import connect
 from moot.relay.server import running_relay
 from moot.relay.settings import RelaySettings
-from tests.gateway.lab import on_loop
 from tests.up.lifted import PATIENCE, Lifted, environment, lifted
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -48,7 +47,6 @@ def test_the_tool_member_has_ten_lines_of_code() -> None:
     assert len(code) <= 10
 
 
-@on_loop
 async def test_the_tool_member_adds(tmp_path: Path) -> None:
     async with running(tmp_path, "tool-member") as up:
         await up.stands("adder", "running", joined=True)
@@ -57,7 +55,6 @@ async def test_the_tool_member_adds(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-9.4-1")
-@on_loop
 async def test_delegated_fulfilment_plays_by_itself(tmp_path: Path) -> None:
     """MEW 9.4: proposer, human, orchestrator, worker; the last proposals are fulfilled by a rule."""
     async with running(tmp_path, "delegated-fulfilment") as up:
@@ -73,7 +70,6 @@ async def test_delegated_fulfilment_plays_by_itself(tmp_path: Path) -> None:
         assert "orchestrator had it done, worker said: 28 characters written for orchestrator" in said
 
 
-@on_loop
 async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
     """Approvals, a suggestion, a rule that decides, an objection; what was rejected never passes."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -97,7 +93,6 @@ async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-3.10.3-4")
-@on_loop
 async def test_the_aggregator_gets_every_frame_and_the_bystander_none(tmp_path: Path) -> None:
     async with running(tmp_path, "stream-aggregator") as up:
         for number in (1, 2, 3):
@@ -108,7 +103,6 @@ async def test_the_aggregator_gets_every_frame_and_the_bystander_none(tmp_path: 
                 await asyncio.sleep(0.05)
 
 
-@on_loop
 async def test_mew_and_mcpx_members_work_together(tmp_path: Path) -> None:
     async with running(tmp_path, "mixed-dialects") as up:
         await up.stands("apprentice", "ended", restarts=0)
@@ -122,7 +116,6 @@ async def test_mew_and_mcpx_members_work_together(tmp_path: Path) -> None:
         assert '"mew/v0.4"' in said
 
 
-@on_loop
 async def test_two_organisations_work_together_with_approval_on_both_sides(tmp_path: Path) -> None:
     """Signed, sealed events between two spaces; capabilities and people decide on either side."""
     folder = tmp_path / "two-orgs"

@@ -23,7 +23,7 @@ from moot.errors import MootError
 from moot.identity import keyfile
 from tests.adapter.commands import PATIENCE, Shell, run_program, started
 from tests.adapter.test_settings import MINIMAL, written
-from tests.adapter.worlds import Desk, desk, run, tool
+from tests.adapter.worlds import Desk, desk, tool
 from tests.relay.talk import relay_in
 from tests.xprotocol.people import ALICE
 
@@ -198,52 +198,47 @@ async def said_by(child: asyncio.subprocess.Process) -> tuple[str, str]:
 
 
 @pytest.mark.requirement("XP-A-7", "XP-A-3", "XP-3.1-2", "XP-3.2-1")
-def test_start_runs_until_it_is_told_to_stop_and_status_tells_which(shell: Shell, tmp_path: Path) -> None:
+async def test_start_runs_until_it_is_told_to_stop_and_status_tells_which(
+    shell: Shell, tmp_path: Path
+) -> None:
     """The smallest configuration; its key is made on the first start."""
-
-    async def story() -> None:
-        async with relay_in(tmp_path / "relay") as relay:
-            file = config(tmp_path, desk(tmp_path), relay={"urls": [relay.url]})
-            stopped = await asyncio.to_thread(shell, "status", "--config", file)
-            assert stopped.code == 1
-            assert stopped.out.startswith("stopped")
-            async with started("--config", file) as child:
-                status = await running(file)
-                assert child.stderr is not None
-                assert f"running: key {status['key']}" in (await child.stderr.readline()).decode()
-                key_file = tmp_path / "keys" / "adapter.key"
-                assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-                assert status["key"] == keyfile.load(key_file).key.text
-                up = await asyncio.to_thread(shell, "status", "--config", file, "--json")
-                assert up.code == 0
-                assert (up.json["running"], up.json["pid"]) == (True, child.pid)
-                assert [each["name"] for each in up.json["sources"]] == ["desk"]
-                words = await asyncio.to_thread(shell, "status", "--config", file)
-                assert words.out.startswith("running     ok, for ")
-                assert "source      desk up, 12 tools, com.acme.desk" in words.out
-                async with asyncio.timeout(PATIENCE):
-                    while (await running(file))["announced"] is None:
-                        await asyncio.sleep(0.05)
-                child.send_signal(signal.SIGTERM)
-                await said_by(child)
-                assert child.returncode == 0
-            gone = await asyncio.to_thread(shell, "status", "--config", file, "--json")
-            assert (gone.code, gone.json["running"]) == (1, False)
-
-    run(story())
+    async with relay_in(tmp_path / "relay") as relay:
+        file = config(tmp_path, desk(tmp_path), relay={"urls": [relay.url]})
+        stopped = await asyncio.to_thread(shell, "status", "--config", file)
+        assert stopped.code == 1
+        assert stopped.out.startswith("stopped")
+        async with started("--config", file) as child:
+            status = await running(file)
+            assert child.stderr is not None
+            assert f"running: key {status['key']}" in (await child.stderr.readline()).decode()
+            key_file = tmp_path / "keys" / "adapter.key"
+            assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+            assert status["key"] == keyfile.load(key_file).key.text
+            up = await asyncio.to_thread(shell, "status", "--config", file, "--json")
+            assert up.code == 0
+            assert (up.json["running"], up.json["pid"]) == (True, child.pid)
+            assert [each["name"] for each in up.json["sources"]] == ["desk"]
+            words = await asyncio.to_thread(shell, "status", "--config", file)
+            assert words.out.startswith("running     ok, for ")
+            assert "source      desk up, 12 tools, com.acme.desk" in words.out
+            async with asyncio.timeout(PATIENCE):
+                while (await running(file))["announced"] is None:
+                    await asyncio.sleep(0.05)
+            child.send_signal(signal.SIGTERM)
+            await said_by(child)
+            assert child.returncode == 0
+        gone = await asyncio.to_thread(shell, "status", "--config", file, "--json")
+        assert (gone.code, gone.json["running"]) == (1, False)
 
 
-def test_a_second_adapter_with_the_same_data_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
-        file = config(tmp_path, desk(tmp_path))
-        async with started("--config", file):
-            await running(file)
-            async with started("--config", file) as second:
-                _, err = await said_by(second)
-                assert second.returncode == 1
-                assert "runs already" in err
-
-    run(story())
+async def test_a_second_adapter_with_the_same_data_is_refused(tmp_path: Path) -> None:
+    file = config(tmp_path, desk(tmp_path))
+    async with started("--config", file):
+        await running(file)
+        async with started("--config", file) as second:
+            _, err = await said_by(second)
+            assert second.returncode == 1
+            assert "runs already" in err
 
 
 @pytest.mark.requirement("XP-3.1-47")
@@ -257,106 +252,94 @@ def test_start_refuses_a_file_with_a_problem_and_says_all_of_it(tmp_path: Path) 
 
 
 @pytest.mark.requirement("XP-A-3", "XP-3.1-38", "XP-3.1-39", "XP-3.1-40")
-def test_port_is_where_mcp_clients_connect_when_the_transport_is_sse(tmp_path: Path) -> None:
+async def test_port_is_where_mcp_clients_connect_when_the_transport_is_sse(tmp_path: Path) -> None:
     """D-72: it stands for sse_port; with stdio no port is opened."""
-
-    async def story() -> None:
-        port = free_port()
-        endpoints = [{"name": "far", "endpoint": "xp://far.invalid"}]
-        file = config(tmp_path, mcp_server={"transport": "sse", "sse_port": 1}, xprotocol_sources=endpoints)
-        async with started("--config", file, "--port", str(port)):
-            status = await running(file)
-            assert str(status["mcp"]).startswith(f"http://127.0.0.1:{port}")
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.close()
-            with pytest.raises(OSError, match=r"refused|Connect call failed"):
-                await asyncio.open_connection("127.0.0.2", port)
-        file = config(tmp_path, mcp_server={"transport": "stdio"}, xprotocol_sources=endpoints)
-        async with started("--config", file, "--port", str(port)) as child:
-            await running(file)
-            with pytest.raises(OSError, match=r"refused|Connect call failed"):
-                await asyncio.open_connection("127.0.0.1", port)
-            assert child.stdin is not None
-            child.stdin.close()
-            _, err = await said_by(child)
-            assert "--port is not used" in err
-            # MCP: a server over stdio ends when its client has gone.
-            assert child.returncode == 0
-
-    run(story())
+    port = free_port()
+    endpoints = [{"name": "far", "endpoint": "xp://far.invalid"}]
+    file = config(tmp_path, mcp_server={"transport": "sse", "sse_port": 1}, xprotocol_sources=endpoints)
+    async with started("--config", file, "--port", str(port)):
+        status = await running(file)
+        assert str(status["mcp"]).startswith(f"http://127.0.0.1:{port}")
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        with pytest.raises(OSError, match=r"refused|Connect call failed"):
+            await asyncio.open_connection("127.0.0.2", port)
+    file = config(tmp_path, mcp_server={"transport": "stdio"}, xprotocol_sources=endpoints)
+    async with started("--config", file, "--port", str(port)) as child:
+        await running(file)
+        with pytest.raises(OSError, match=r"refused|Connect call failed"):
+            await asyncio.open_connection("127.0.0.1", port)
+        assert child.stdin is not None
+        child.stdin.close()
+        _, err = await said_by(child)
+        assert "--port is not used" in err
+        # MCP: a server over stdio ends when its client has gone.
+        assert child.returncode == 0
 
 
 @pytest.mark.requirement("XP-3.1-41")
-def test_publish_dns_prints_the_record_at_the_start(tmp_path: Path) -> None:
-    async def story() -> None:
-        file = config(
-            tmp_path,
-            desk(tmp_path),
-            discovery={"well_known_port": 0, "publish_dns": True, "domain": "tools.acme.com"},
-        )
-        async with started("--config", file) as child:
-            status = await running(file)
-            child.send_signal(signal.SIGINT)
-            _, err = await said_by(child)
-            assert child.returncode == 0
-            (line,) = [line for line in err.split("\n") if line.startswith("_xprotocol.tools.acme.com. ")]
-            assert f"k={status['key']}" in line
-
-    run(story())
+async def test_publish_dns_prints_the_record_at_the_start(tmp_path: Path) -> None:
+    file = config(
+        tmp_path,
+        desk(tmp_path),
+        discovery={"well_known_port": 0, "publish_dns": True, "domain": "tools.acme.com"},
+    )
+    async with started("--config", file) as child:
+        status = await running(file)
+        child.send_signal(signal.SIGINT)
+        _, err = await said_by(child)
+        assert child.returncode == 0
+        (line,) = [line for line in err.split("\n") if line.startswith("_xprotocol.tools.acme.com. ")]
+        assert f"k={status['key']}" in line
 
 
-def test_sighup_has_the_configuration_read_again_and_a_wrong_one_changes_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
-        one, two = desk(tmp_path), desk(tmp_path, "two", "com.acme.two")
-        lines = {"output": "stderr", "format": "json"}
-        file = config(tmp_path, one, logging=lines)
-        control = load_settings(file, environ={}).control
-        async with started("--config", file) as child:
-            assert [each["name"] for each in (await running(file))["sources"]] == ["desk"]
-            file.write_text("surprise: 1\n")
-            child.send_signal(signal.SIGHUP)
-            assert child.stderr is not None
-            async with asyncio.timeout(PATIENCE):
-                # Of whoever heard the signal; the file is watched as well.
-                while b"moot.cli.adapter.start" not in (line := await child.stderr.readline()):
-                    assert line
-            assert b"surprise: unknown key" in line
-            assert len((await ask(control, "status"))["sources"]) == 1
-            refused = await asyncio.to_thread(run_program, "reload", "--control", control)
-            assert refused.code == 1
-            assert "surprise: unknown key" in refused.err
-            config(tmp_path, one, two, logging=lines)
-            told = await asyncio.to_thread(run_program, "reload", "--config", file)
-            assert told.code == 0
-            async with asyncio.timeout(PATIENCE):
-                while len((await ask(control, "status"))["sources"]) < 2:
-                    await asyncio.sleep(0.05)
-
-    run(story())
+async def test_sighup_has_the_configuration_read_again_and_a_wrong_one_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    one, two = desk(tmp_path), desk(tmp_path, "two", "com.acme.two")
+    lines = {"output": "stderr", "format": "json"}
+    file = config(tmp_path, one, logging=lines)
+    control = load_settings(file, environ={}).control
+    async with started("--config", file) as child:
+        assert [each["name"] for each in (await running(file))["sources"]] == ["desk"]
+        file.write_text("surprise: 1\n")
+        child.send_signal(signal.SIGHUP)
+        assert child.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            # Of whoever heard the signal; the file is watched as well.
+            while b"moot.cli.adapter.start" not in (line := await child.stderr.readline()):
+                assert line
+        assert b"surprise: unknown key" in line
+        assert len((await ask(control, "status"))["sources"]) == 1
+        refused = await asyncio.to_thread(run_program, "reload", "--control", control)
+        assert refused.code == 1
+        assert "surprise: unknown key" in refused.err
+        config(tmp_path, one, two, logging=lines)
+        told = await asyncio.to_thread(run_program, "reload", "--config", file)
+        assert told.code == 0
+        async with asyncio.timeout(PATIENCE):
+            while len((await ask(control, "status"))["sources"]) < 2:
+                await asyncio.sleep(0.05)
 
 
 # Logging
 
 
 @pytest.mark.requirement("XP-3.1-46")
-def test_no_log_line_gets_into_the_stdout_of_an_mcp_client(tmp_path: Path) -> None:
+async def test_no_log_line_gets_into_the_stdout_of_an_mcp_client(tmp_path: Path) -> None:
     """D-72: with a stdio listener they go to stderr, whatever `output` says."""
-
-    async def story() -> None:
-        file = config(
-            tmp_path,
-            desk(tmp_path),
-            logging={"format": "json", "output": "stdout"},
-            mcp_server={"transport": "stdio"},
-        )
-        async with started("--config", file) as child:
-            await running(file)
-            child.send_signal(signal.SIGTERM)
-            out, err = await said_by(child)
-            assert out == ""
-            assert "adapter up" in err
-
-    run(story())
+    file = config(
+        tmp_path,
+        desk(tmp_path),
+        logging={"format": "json", "output": "stdout"},
+        mcp_server={"transport": "stdio"},
+    )
+    async with started("--config", file) as child:
+        await running(file)
+        child.send_signal(signal.SIGTERM)
+        out, err = await said_by(child)
+        assert out == ""
+        assert "adapter up" in err
 
 
 @pytest.mark.requirement("XP-3.1-44", "XP-3.1-45", "XP-3.1-46")
@@ -393,32 +376,29 @@ def test_log_lines_have_the_level_the_form_and_the_place_that_were_configured(
 
 
 @pytest.mark.requirement("XP-3.1-42")
-def test_a_host_names_the_key_whose_chain_is_walked(shell: Shell, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_in(tmp_path / "relay") as relay:
-            port = free_port()
-            file = config(
-                tmp_path, desk(tmp_path), relay={"urls": [relay.url]}, discovery={"well_known_port": port}
+async def test_a_host_names_the_key_whose_chain_is_walked(shell: Shell, tmp_path: Path) -> None:
+    async with relay_in(tmp_path / "relay") as relay:
+        port = free_port()
+        file = config(
+            tmp_path, desk(tmp_path), relay={"urls": [relay.url]}, discovery={"well_known_port": port}
+        )
+        async with started("--config", file):
+            status = await running(file)
+            url = f"http://127.0.0.1:{port}/.well-known/xprotocol-endpoint"
+            served = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read())
+            assert json.loads(served)["public_key"] == status["key"]
+            words = ("trust-chain", "--host", f"xp://127.0.0.1:{port}", "--json")
+            said = await asyncio.to_thread(shell, *words, "--allow-private")
+            # The host names the key; nobody has delegated anything to it.
+            assert said.code == 1
+            assert said.json["key"] == status["key"]
+            assert said.json["channels"][0]["agrees"] is True
+            trusting = await asyncio.to_thread(shell, *words, "--allow-private", "--trust", status["key"])
+            assert trusting.code == 0
+            other = await asyncio.to_thread(
+                shell, "trust-chain", ALICE.key.text, *words[1:], "--allow-private"
             )
-            async with started("--config", file):
-                status = await running(file)
-                url = f"http://127.0.0.1:{port}/.well-known/xprotocol-endpoint"
-                served = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read())
-                assert json.loads(served)["public_key"] == status["key"]
-                words = ("trust-chain", "--host", f"xp://127.0.0.1:{port}", "--json")
-                said = await asyncio.to_thread(shell, *words, "--allow-private")
-                # The host names the key; nobody has delegated anything to it.
-                assert said.code == 1
-                assert said.json["key"] == status["key"]
-                assert said.json["channels"][0]["agrees"] is True
-                trusting = await asyncio.to_thread(shell, *words, "--allow-private", "--trust", status["key"])
-                assert trusting.code == 0
-                other = await asyncio.to_thread(
-                    shell, "trust-chain", ALICE.key.text, *words[1:], "--allow-private"
-                )
-                assert other.code == 1
-                assert other.json["channels"][0]["agrees"] is False
-                private = await asyncio.to_thread(shell, *words)
-                assert private.code == 1
-
-    run(story())
+            assert other.code == 1
+            assert other.json["channels"][0]["agrees"] is False
+            private = await asyncio.to_thread(shell, *words)
+            assert private.code == 1

@@ -17,133 +17,118 @@ from moot.adapter.standing import document_of
 from moot.errors import UsageError
 from moot.xprotocol.delegation import delegate, read_chain
 from moot.xprotocol.events import ANNOUNCE, SignedPublic, decode
-from tests.adapter.worlds import NAMESPACE, OBJECT, TOOLS, World, desk, empty_world, run, until, world
+from tests.adapter.worlds import NAMESPACE, OBJECT, TOOLS, World, desk, empty_world, until, world
 from tests.relay.talk import relay_in
 from tests.xprotocol.people import ALICE, EVE, person
 
 
 @pytest.mark.requirement("XP-6.3-4", "XP-3.2-1", "XP-1.2-1")
-def test_a_minimal_file_is_enough_and_the_announce_can_be_read_before_any_call(tmp_path: Path) -> None:
+async def test_a_minimal_file_is_enough_and_the_announce_can_be_read_before_any_call(tmp_path: Path) -> None:
     """XP 3.2: identity, one relay and a source of four lines."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with empty_world(tmp_path, notes) as here:
-            here.document = {
-                "identity": {
-                    "key_file": str(tmp_path / "keys" / "adapter.key"),
-                    "display_name": "My Adapter",
-                },
-                "relay": {"urls": [here.relay.url]},
-                "mcp_sources": [
-                    {
-                        "name": "desk",
-                        "transport": "stdio",
-                        "command": " ".join([notes.source["command"], *notes.source["args"]]),
-                        "xprotocol_namespace": NAMESPACE,
-                    }
-                ],
-                # The usual port may be taken on this machine.
-                "discovery": {"well_known_port": 0},
-            }
-            async with here.running() as adapter:
-                announce = await here.announce()
-                assert announce.sender == adapter.key
-                assert announce.sender_enc_key == adapter.identity.enc_key.text
-                assert announce.expires_at == announce.timestamp + 3_600
-                payload = announce.payload
-                assert payload["display_name"] == "My Adapter"
-                assert payload["mcp_sources"] == [
-                    {"name": "desk", "transport": "stdio", "namespace": NAMESPACE, "tool_count": len(TOOLS)}
-                ]
-                assert payload["xprotocol_sources"] == []
-                assert payload["schemas_digest"] == adapter.registry.digest
-                # It stays on the relay for whoever comes later.
-                stranger = await here.somebody("carol")
-                wanted = [{"kinds": [ANNOUNCE], "senders": [adapter.key]}]
-                async with stranger.relays.subscribe(wanted) as events:
-                    found = decode(await anext(events))
-                assert found.event.id == announce.id
-
-    run(story())
-
-
-def test_poor_descriptions_and_contradictions_are_disclosed(tmp_path: Path) -> None:
-    """XP 4.6, D-64."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        vague = {"name": "handle_thing", "description": "handles", "inputSchema": OBJECT}
-        sly = next(each for each in TOOLS if each["name"] == "read_note") | {
-            "name": "get_everything",
-            "annotations": {"destructiveHint": True},
+    notes = desk(tmp_path)
+    async with empty_world(tmp_path, notes) as here:
+        here.document = {
+            "identity": {
+                "key_file": str(tmp_path / "keys" / "adapter.key"),
+                "display_name": "My Adapter",
+            },
+            "relay": {"urls": [here.relay.url]},
+            "mcp_sources": [
+                {
+                    "name": "desk",
+                    "transport": "stdio",
+                    "command": " ".join([notes.source["command"], *notes.source["args"]]),
+                    "xprotocol_namespace": NAMESPACE,
+                }
+            ],
+            # The usual port may be taken on this machine.
+            "discovery": {"well_known_port": 0},
         }
-        notes.list_tools([*TOOLS, vague, sly])
-        async with world(tmp_path, notes) as here:
-            payload = (await here.announce()).payload
-            (flagged,) = payload["low_quality_schemas"]
-            assert flagged["kind"] == f"{NAMESPACE}.handle_thing"
-            assert flagged["description_quality_score"] < 0.4
-            assert flagged["issue"]
-            assert [each["kind"] for each in payload["warnings"]] == [f"{NAMESPACE}.get_everything"]
+        async with here.running() as adapter:
+            announce = await here.announce()
+            assert announce.sender == adapter.key
+            assert announce.sender_enc_key == adapter.identity.enc_key.text
+            assert announce.expires_at == announce.timestamp + 3_600
+            payload = announce.payload
+            assert payload["display_name"] == "My Adapter"
+            assert payload["mcp_sources"] == [
+                {"name": "desk", "transport": "stdio", "namespace": NAMESPACE, "tool_count": len(TOOLS)}
+            ]
+            assert payload["xprotocol_sources"] == []
+            assert payload["schemas_digest"] == adapter.registry.digest
+            # It stays on the relay for whoever comes later.
+            stranger = await here.somebody("carol")
+            wanted = [{"kinds": [ANNOUNCE], "senders": [adapter.key]}]
+            async with stranger.relays.subscribe(wanted) as events:
+                found = decode(await anext(events))
+            assert found.event.id == announce.id
 
-    run(story())
+
+async def test_poor_descriptions_and_contradictions_are_disclosed(tmp_path: Path) -> None:
+    """XP 4.6, D-64."""
+    notes = desk(tmp_path)
+    vague = {"name": "handle_thing", "description": "handles", "inputSchema": OBJECT}
+    sly = next(each for each in TOOLS if each["name"] == "read_note") | {
+        "name": "get_everything",
+        "annotations": {"destructiveHint": True},
+    }
+    notes.list_tools([*TOOLS, vague, sly])
+    async with world(tmp_path, notes) as here:
+        payload = (await here.announce()).payload
+        (flagged,) = payload["low_quality_schemas"]
+        assert flagged["kind"] == f"{NAMESPACE}.handle_thing"
+        assert flagged["description_quality_score"] < 0.4
+        assert flagged["issue"]
+        assert [each["kind"] for each in payload["warnings"]] == [f"{NAMESPACE}.get_everything"]
 
 
 @pytest.mark.requirement("XP-8.1-2")
-def test_the_chain_of_the_organisation_is_announced_and_can_be_walked_from_it(tmp_path: Path) -> None:
+async def test_the_chain_of_the_organisation_is_announced_and_can_be_walked_from_it(tmp_path: Path) -> None:
     """XP 6.1: hierarchy, DNS record, well-known document and announce name one key."""
-
-    async def story() -> None:
-        root, department = person("root"), person("department")
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            async with here.running() as adapter:
-                key = adapter.key
-            now, ends = time.time(), int(time.time()) + 3_600
-            first = delegate(root, department.key.text, ["com.acme.*"], ends=ends, now=now)
-            chain = read_chain(first.raw, holder=department.key.text)
-            second = delegate(department, key, [f"{NAMESPACE}.*"], ends=ends, now=now, by=chain)
-            file = tmp_path / "delegation.json"
-            file.write_bytes(orjson.dumps([orjson.loads(first.raw), orjson.loads(second.raw)]))
-            here.document["identity"] |= {
-                "parent_key": department.key.text,
-                "parent_delegation_event": str(file),
-            }
-            async with here.running() as adapter:
-                announce = await here.announce(lambda said: "delegations" in said)
-                assert announce.payload["parent_key"] == department.key.text
-                assert announce.delegation == second.event.id
-                walked = read_chain(orjson.dumps(announce.payload["delegations"]), holder=announce.sender)
-                assert walked.keys == (root.key.text, department.key.text, key)
-                # The delegations stand on the relay by themselves, too.
-                assert await here.relay.store.get(first.event.id) == first.raw
-                document: dict[str, Any] = document_of(adapter, adapter.address)
-                record = record_of(adapter.settings, adapter.identity)
-                assert document["public_key"] == record.key == announce.sender == key
-                assert document["encryption_key"] == record.encryption_key == announce.sender_enc_key
-                # Whoever stands above may give rights here, and whoever does not may not.
-                assert department.key.text in adapter.access.authorities(time.time())
-            file.write_bytes(second.raw.replace(b'"signature":"ed25519:', b'"signature":"ed25519:A', 1))
-            with pytest.raises(UsageError, match="parent_delegation_event"):
-                async with here.running():
-                    pass
-
-    run(story())
+    root, department = person("root"), person("department")
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        async with here.running() as adapter:
+            key = adapter.key
+        now, ends = time.time(), int(time.time()) + 3_600
+        first = delegate(root, department.key.text, ["com.acme.*"], ends=ends, now=now)
+        chain = read_chain(first.raw, holder=department.key.text)
+        second = delegate(department, key, [f"{NAMESPACE}.*"], ends=ends, now=now, by=chain)
+        file = tmp_path / "delegation.json"
+        file.write_bytes(orjson.dumps([orjson.loads(first.raw), orjson.loads(second.raw)]))
+        here.document["identity"] |= {
+            "parent_key": department.key.text,
+            "parent_delegation_event": str(file),
+        }
+        async with here.running() as adapter:
+            announce = await here.announce(lambda said: "delegations" in said)
+            assert announce.payload["parent_key"] == department.key.text
+            assert announce.delegation == second.event.id
+            walked = read_chain(orjson.dumps(announce.payload["delegations"]), holder=announce.sender)
+            assert walked.keys == (root.key.text, department.key.text, key)
+            # The delegations stand on the relay by themselves, too.
+            assert await here.relay.store.get(first.event.id) == first.raw
+            document: dict[str, Any] = document_of(adapter, adapter.address)
+            record = record_of(adapter.settings, adapter.identity)
+            assert document["public_key"] == record.key == announce.sender == key
+            assert document["encryption_key"] == record.encryption_key == announce.sender_enc_key
+            # Whoever stands above may give rights here, and whoever does not may not.
+            assert department.key.text in adapter.access.authorities(time.time())
+        file.write_bytes(second.raw.replace(b'"signature":"ed25519:', b'"signature":"ed25519:A', 1))
+        with pytest.raises(UsageError, match="parent_delegation_event"):
+            async with here.running():
+                pass
 
 
-def test_it_is_said_again_to_another_relay_and_before_it_expires(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            here.document["relay"] |= {"event_ttl_seconds": 2}
-            async with here.running() as adapter:
-                first = await here.announce()
-                await until(lambda: len(here.public) >= 2)
-                second = here.public[1]
-                assert second.timestamp > first.timestamp
-                assert second.payload == first.payload
-                assert adapter.announcer.count >= 2
-
-    run(story())
+async def test_it_is_said_again_to_another_relay_and_before_it_expires(tmp_path: Path) -> None:
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        here.document["relay"] |= {"event_ttl_seconds": 2}
+        async with here.running() as adapter:
+            first = await here.announce()
+            await until(lambda: len(here.public) >= 2)
+            second = here.public[1]
+            assert second.timestamp > first.timestamp
+            assert second.payload == first.payload
+            assert adapter.announcer.count >= 2
 
 
 async def announces_at(here: World, url: str) -> list[str]:
@@ -159,149 +144,129 @@ async def announces_at(here: World, url: str) -> list[str]:
 
 
 @pytest.mark.requirement("XP-3.1-6", "XP-2.2-11")
-def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_when_it_is_back(
+async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            here.document["relay"] = {
-                "urls": ["ws://127.0.0.1:9", here.relay.url],
-                "reconnect_interval_seconds": 0.1,
-            }
-            async with here.running() as adapter:
-                await here.announce()
-                assert adapter.relays.url == here.relay.url
-                assert len(here.relay.sockets) >= 2
-                answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-                assert answer.payload["content"] == "first words"
-
-    run(story())
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        here.document["relay"] = {
+            "urls": ["ws://127.0.0.1:9", here.relay.url],
+            "reconnect_interval_seconds": 0.1,
+        }
+        async with here.running() as adapter:
+            await here.announce()
+            assert adapter.relays.url == here.relay.url
+            assert len(here.relay.sockets) >= 2
+            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            assert answer.payload["content"] == "first words"
 
 
 @pytest.mark.requirement("XP-3.1-7")
-def test_relays_that_cannot_be_used_are_tried_again_after_the_interval(tmp_path: Path) -> None:
-    async def story() -> None:
-        tries: list[float] = []
+async def test_relays_that_cannot_be_used_are_tried_again_after_the_interval(tmp_path: Path) -> None:
+    tries: list[float] = []
 
-        def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            tries.append(asyncio.get_running_loop().time())
-            writer.close()
+    def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        writer.close()
 
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
-            urls = [f"ws://127.0.0.1:{port}"]
-            here.document["relay"] = {"urls": urls, "reconnect_interval_seconds": 0.4}
-            async with server, here.running():
-                await until(lambda: len(tries) >= 4)
-            pauses = [later - earlier for earlier, later in pairwise(tries)]
-            assert all(0.35 <= pause < 3 for pause in pauses)
-            here.document["relay"] = {"urls": urls}
-            assert here.settings().relay.reconnect_interval_seconds == 5
-
-    run(story())
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        urls = [f"ws://127.0.0.1:{port}"]
+        here.document["relay"] = {"urls": urls, "reconnect_interval_seconds": 0.4}
+        async with server, here.running():
+            await until(lambda: len(tries) >= 4)
+        pauses = [later - earlier for earlier, later in pairwise(tries)]
+        assert all(0.35 <= pause < 3 for pause in pauses)
+        here.document["relay"] = {"urls": urls}
+        assert here.settings().relay.reconnect_interval_seconds == 5
 
 
-def test_no_relay_at_all_is_no_reason_to_fall_over_and_one_that_comes_late_is_found(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            async with relay_in(tmp_path / "second") as second:
-                port = second.port
-            here.document["relay"] = {
-                "urls": [f"ws://127.0.0.1:{port}"],
-                "reconnect_interval_seconds": 0.1,
-            }
-            async with here.running() as adapter:
-                assert adapter.health()["problems"] == ["no relay can be reached"]
-                async with relay_in(tmp_path / "second", port=port) as second:
-                    await adapter.announced()
-                    assert adapter.health()["status"] == "ok"
-                    assert await announces_at(here, second.url) == [adapter.key]
-
-    run(story())
-
-
-def test_an_announce_that_cannot_be_sent_is_told_of_and_the_next_change_is_another_chance(
+async def test_no_relay_at_all_is_no_reason_to_fall_over_and_one_that_comes_late_is_found(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            here.document["identity"]["display_name"] = "x" * 200_000
-            async with here.running() as adapter:
-                await until(lambda: adapter.announcer.trouble)
-                assert "not announced" in str(adapter.health()["problems"])
-                # Nobody hears of it, but whoever knows it is answered.
-                assert (await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
-                here.document["identity"]["display_name"] = "Short"
-                await adapter.reload(here.settings())
-                assert (await here.announce()).payload["display_name"] == "Short"
-                await until(lambda: not adapter.announcer.trouble)
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        async with relay_in(tmp_path / "second") as second:
+            port = second.port
+        here.document["relay"] = {
+            "urls": [f"ws://127.0.0.1:{port}"],
+            "reconnect_interval_seconds": 0.1,
+        }
+        async with here.running() as adapter:
+            assert adapter.health()["problems"] == ["no relay can be reached"]
+            async with relay_in(tmp_path / "second", port=port) as second:
+                await adapter.announced()
+                assert adapter.health()["status"] == "ok"
+                assert await announces_at(here, second.url) == [adapter.key]
 
-    run(story())
+
+async def test_an_announce_that_cannot_be_sent_is_told_of_and_the_next_change_is_another_chance(
+    tmp_path: Path,
+) -> None:
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        here.document["identity"]["display_name"] = "x" * 200_000
+        async with here.running() as adapter:
+            await until(lambda: adapter.announcer.trouble)
+            assert "not announced" in str(adapter.health()["problems"])
+            # Nobody hears of it, but whoever knows it is answered.
+            assert (await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
+            here.document["identity"]["display_name"] = "Short"
+            await adapter.reload(here.settings())
+            assert (await here.announce()).payload["display_name"] == "Short"
+            await until(lambda: not adapter.announcer.trouble)
 
 
 def has_digest(digest: str) -> Callable[[dict[str, Any]], bool]:
     return lambda said: bool(said["schemas_digest"] == digest)
 
 
-def test_announces_of_one_second_do_not_depend_on_chance(tmp_path: Path) -> None:
+async def test_announces_of_one_second_do_not_depend_on_chance(tmp_path: Path) -> None:
     """A relay keeps the later one by whole seconds; of two within one, the smaller id."""
-
-    async def story() -> None:
-        notes = desk(tmp_path, flags=["--quiet"])
-        async with world(tmp_path, notes) as here:
-            await here.adapter.announced()
-            for number in range(4):
-                notes.list_tools(TOOLS[: 5 + number])
-                await here.alice.ask("xp.schema.refresh", {})
-                digest = here.adapter.registry.digest
-                await here.announce(has_digest(digest))
-            times = [event.timestamp for event in here.public]
-            assert times == sorted(set(times))
-
-    run(story())
+    notes = desk(tmp_path, flags=["--quiet"])
+    async with world(tmp_path, notes) as here:
+        await here.adapter.announced()
+        for number in range(4):
+            notes.list_tools(TOOLS[: 5 + number])
+            await here.alice.ask("xp.schema.refresh", {})
+            digest = here.adapter.registry.digest
+            await here.announce(has_digest(digest))
+        times = [event.timestamp for event in here.public]
+        assert times == sorted(set(times))
 
 
-def test_an_announce_after_a_restart_is_later_than_the_last_one_before_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            times = []
-            for number in range(4):
-                here.document["identity"]["display_name"] = f"Adapter {number}"
-                async with here.running():
-                    said = await here.announce(is_called(f"Adapter {number}"))
-                    times.append(said.timestamp)
-            assert times == sorted(set(times))
-            assert times[-1] - times[0] < 60
-
+async def test_an_announce_after_a_restart_is_later_than_the_last_one_before_it(tmp_path: Path) -> None:
     def is_called(name: str) -> Callable[[dict[str, Any]], bool]:
         return lambda said: bool(said["display_name"] == name)
 
-    run(story())
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        times = []
+        for number in range(4):
+            here.document["identity"]["display_name"] = f"Adapter {number}"
+            async with here.running():
+                said = await here.announce(is_called(f"Adapter {number}"))
+                times.append(said.timestamp)
+        assert times == sorted(set(times))
+        assert times[-1] - times[0] < 60
 
 
-def test_nothing_of_a_sources_address_that_is_secret_is_announced(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with empty_world(tmp_path, notes) as here:
-            here.document["mcp_sources"].append(
-                {
-                    "name": "remote",
-                    "transport": "sse",
-                    "url": "http://127.0.0.1:9/mcp?api_key=sk-very-secret-123",
-                    "xprotocol_namespace": "com.acme.remote",
-                }
-            )
-            async with here.running() as adapter:
-                announce = await here.announce()
-                assert "sk-very-secret" not in str(announce.payload)
-                assert "sk-very-secret" not in str(adapter.status())
-                assert "sk-very-secret" not in str(adapter.health())
-                # A source that never answered is no reason to hold back the others, and is disclosed.
-                counts = [(each["name"], each["tool_count"]) for each in announce.payload["mcp_sources"]]
-                assert counts == [("desk", len(TOOLS)), ("remote", 0)]
-
-    run(story())
+async def test_nothing_of_a_sources_address_that_is_secret_is_announced(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with empty_world(tmp_path, notes) as here:
+        here.document["mcp_sources"].append(
+            {
+                "name": "remote",
+                "transport": "sse",
+                "url": "http://127.0.0.1:9/mcp?api_key=sk-very-secret-123",
+                "xprotocol_namespace": "com.acme.remote",
+            }
+        )
+        async with here.running() as adapter:
+            announce = await here.announce()
+            assert "sk-very-secret" not in str(announce.payload)
+            assert "sk-very-secret" not in str(adapter.status())
+            assert "sk-very-secret" not in str(adapter.health())
+            # A source that never answered is no reason to hold back the others, and is disclosed.
+            counts = [(each["name"], each["tool_count"]) for each in announce.payload["mcp_sources"]]
+            assert counts == [("desk", len(TOOLS)), ("remote", 0)]
 
 
 def names(source: str) -> Callable[[dict[str, Any]], bool]:
@@ -309,25 +274,22 @@ def names(source: str) -> Callable[[dict[str, Any]], bool]:
 
 
 @pytest.mark.requirement("XP-2.3-2")
-def test_two_sidecars_are_two_identities(tmp_path: Path) -> None:
-    async def story() -> None:
-        one, other = desk(tmp_path, "one", "com.acme.one"), desk(tmp_path, "other", "com.acme.other")
-        async with empty_world(tmp_path, one) as here, here.running() as first:
-            second_file = dict(here.document) | {
-                "identity": {"key_file": str(tmp_path / "other-keys" / "adapter.key")},
-                "mcp_sources": [other.source],
-                "access": {ALICE.key.text: ["com.acme.other.*"]},
-            }
-            first_file, here.document = here.document, second_file
-            async with here.running() as second:
-                found = [await here.announce(names("one")), await here.announce(names("other"))]
-                keys = {announce.sender for announce in found}
-                assert keys == {first.key, second.key}
-                assert len(keys) == 2
-                answer = await here.alice.ask("com.acme.other.read_note", {"name": "one"})
-                assert answer.event.sender == second.key
-                refused = await here.alice.ask("com.acme.one.read_note", {"name": "one"})
-                assert refused.code == "NOT_FOUND"
-            here.document = first_file
-
-    run(story())
+async def test_two_sidecars_are_two_identities(tmp_path: Path) -> None:
+    one, other = desk(tmp_path, "one", "com.acme.one"), desk(tmp_path, "other", "com.acme.other")
+    async with empty_world(tmp_path, one) as here, here.running() as first:
+        second_file = dict(here.document) | {
+            "identity": {"key_file": str(tmp_path / "other-keys" / "adapter.key")},
+            "mcp_sources": [other.source],
+            "access": {ALICE.key.text: ["com.acme.other.*"]},
+        }
+        first_file, here.document = here.document, second_file
+        async with here.running() as second:
+            found = [await here.announce(names("one")), await here.announce(names("other"))]
+            keys = {announce.sender for announce in found}
+            assert keys == {first.key, second.key}
+            assert len(keys) == 2
+            answer = await here.alice.ask("com.acme.other.read_note", {"name": "one"})
+            assert answer.event.sender == second.key
+            refused = await here.alice.ask("com.acme.one.read_note", {"name": "one"})
+            assert refused.code == "NOT_FOUND"
+        here.document = first_file

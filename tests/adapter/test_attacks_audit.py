@@ -21,39 +21,36 @@ from tests.adapter.worlds import NAMESPACE, desk, empty_world, run, until, world
 KIND, WRITE = f"{NAMESPACE}.read_note", f"{NAMESPACE}.write_note"
 
 
-def test_a_line_that_a_full_disk_cut_off_is_neither_left_torn_nor_written_twice(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        file = tmp_path / "keys" / "adapter.data" / "audit.jsonl"
-        async with empty_world(tmp_path, notes) as here:
-            async with here.running():
-                events = [here.alice.event(WRITE, {"name": f"{n}", "text": "x"}) for n in range(6)]
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True
-            )
-            try:
-                await here.alice.send(events[0])
-                await here.alice.answer(events[0])
-                await until(lambda: file.exists() and file.read_bytes().endswith(b"\n"))
-                # Room for half a line more.
-                size = file.stat().st_size + 100
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-                for each in events[1:]:
-                    await here.alice.send(each)
-                for each in events[1:]:
-                    await here.alice.answer(each)
-                await asyncio.sleep(1.2)
-                unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
-                wanted = {each.event.id for each in events}
-                await until(lambda: all(each.encode() in file.read_bytes() for each in wanted))
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-            lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]
-            assert Counter(line["event"] for line in lines) == dict.fromkeys(wanted, 1)
-
-    run(story())
+async def test_a_line_that_a_full_disk_cut_off_is_neither_left_torn_nor_written_twice(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    file = tmp_path / "keys" / "adapter.data" / "audit.jsonl"
+    async with empty_world(tmp_path, notes) as here:
+        async with here.running():
+            events = [here.alice.event(WRITE, {"name": f"{n}", "text": "x"}) for n in range(6)]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True
+        )
+        try:
+            await here.alice.send(events[0])
+            await here.alice.answer(events[0])
+            await until(lambda: file.exists() and file.read_bytes().endswith(b"\n"))
+            # Room for half a line more.
+            size = file.stat().st_size + 100
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+            for each in events[1:]:
+                await here.alice.send(each)
+            for each in events[1:]:
+                await here.alice.answer(each)
+            await asyncio.sleep(1.2)
+            unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
+            wanted = {each.event.id for each in events}
+            await until(lambda: all(each.encode() in file.read_bytes() for each in wanted))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+        assert Counter(line["event"] for line in lines) == dict.fromkeys(wanted, 1)
 
 
 SECRETS = ("pear-tree-token-5512", "cellar-password-8840")
@@ -110,20 +107,16 @@ def test_neither_words_nor_secrets_stand_in_any_file_or_line_beside_the_server_s
         assert hidden not in told
 
 
-def test_whatever_is_noted_of_a_hostile_kind_or_conversation_stays_one_line(tmp_path: Path) -> None:
+async def test_whatever_is_noted_of_a_hostile_kind_or_conversation_stays_one_line(tmp_path: Path) -> None:
     """Kinds and conversations are a stranger's words: they must not look like another entry."""
-
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            eve = await here.somebody("eve")
-            forged = '"}\n{"outcome":"ok","principal":"me'
-            await eve.ask(f"{NAMESPACE}.x\u2028\u00a0"[:-2] + "y", {}, correlation_id=forged)
-            await eve.ask('x","outcome":"ok', {}, correlation_id="\x1b[2J" + forged)
-            await here.adapter.audit.written()
-            file = here.adapter.settings.audit_file
-            assert file is not None
-            lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]
-            assert [line["outcome"] for line in lines] == ["NOT_FOUND", "NOT_FOUND"]
-            assert b"\x1b" not in file.read_bytes()
-
-    run(story())
+    async with world(tmp_path, desk(tmp_path)) as here:
+        eve = await here.somebody("eve")
+        forged = '"}\n{"outcome":"ok","principal":"me'
+        await eve.ask(f"{NAMESPACE}.x\u2028\u00a0"[:-2] + "y", {}, correlation_id=forged)
+        await eve.ask('x","outcome":"ok', {}, correlation_id="\x1b[2J" + forged)
+        await here.adapter.audit.written()
+        file = here.adapter.settings.audit_file
+        assert file is not None
+        lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+        assert [line["outcome"] for line in lines] == ["NOT_FOUND", "NOT_FOUND"]
+        assert b"\x1b" not in file.read_bytes()

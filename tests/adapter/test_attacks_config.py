@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from moot.adapter.loading import Loaded, read_settings
-from tests.adapter.worlds import desk, run, world
+from tests.adapter.worlds import desk, world
 
 BASE = """
 identity: {key_file: %s/keys/adapter.key}
@@ -71,35 +71,31 @@ NAMES = (
 )  # fmt: skip
 
 
-def test_names_and_namespaces_lead_to_no_file_and_no_other_namespace(tmp_path: Path) -> None:
+async def test_names_and_namespaces_lead_to_no_file_and_no_other_namespace(tmp_path: Path) -> None:
     """Whatever may be a name is only ever a name; the folder holds what it always holds."""
-
-    async def story() -> None:
-        usable: dict[str, dict[str, Any]] = {}
-        for name in NAMES:
-            for namespace in ("com.acme.x", name):
-                one = {
-                    "name": name,
-                    "transport": "stdio",
-                    "command": "/nowhere",
-                    "xprotocol_namespace": namespace,
-                }
-                if not loaded(tmp_path, yaml.safe_dump({"mcp_sources": [one]})).problems:
-                    usable[name] = one | {"xprotocol_namespace": f"com.acme.n{len(usable)}", "pin": True}
-        assert not any(set(name) & set("/\x00\n\x1b\u202e") for name in usable)
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes, mcp_sources=[notes.source, *usable.values()]) as here:
-            assert (await here.alice.ask(f"{notes.namespace}.read_note", {"name": "one"})).code is None
-            store = here.adapter.settings.store
-        assert {each.name for each in tmp_path.iterdir()} == {
-            "adapter.yml",
-            "desk.folder",
-            "keys",
-            "relay",
-        }
-        assert all(each.is_file() for each in store.iterdir())
-
-    run(story())
+    usable: dict[str, dict[str, Any]] = {}
+    for name in NAMES:
+        for namespace in ("com.acme.x", name):
+            one = {
+                "name": name,
+                "transport": "stdio",
+                "command": "/nowhere",
+                "xprotocol_namespace": namespace,
+            }
+            if not loaded(tmp_path, yaml.safe_dump({"mcp_sources": [one]})).problems:
+                usable[name] = one | {"xprotocol_namespace": f"com.acme.n{len(usable)}", "pin": True}
+    assert not any(set(name) & set("/\x00\n\x1b\u202e") for name in usable)
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes, mcp_sources=[notes.source, *usable.values()]) as here:
+        assert (await here.alice.ask(f"{notes.namespace}.read_note", {"name": "one"})).code is None
+        store = here.adapter.settings.store
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "adapter.yml",
+        "desk.folder",
+        "keys",
+        "relay",
+    }
+    assert all(each.is_file() for each in store.iterdir())
 
 
 def test_only_variables_that_the_file_names_are_read_and_none_is_shown(tmp_path: Path) -> None:
@@ -141,22 +137,18 @@ def test_only_variables_that_the_file_names_are_read_and_none_is_shown(tmp_path:
             assert header.replace("-", "").isalnum()
 
 
-def test_a_command_is_never_a_shell_s(tmp_path: Path) -> None:
+async def test_a_command_is_never_a_shell_s(tmp_path: Path) -> None:
     """D-72, D-87: whatever looks like a shell's syntax is an argument."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        harm = tmp_path / "harm"
-        notes.options["flags"] = [f"; touch {harm}", f"$(touch {harm})", f"`touch {harm}`", f"| touch {harm}"]
-        notes.options["env"] = {"PATH": "/usr/bin:/bin", "X": f"$(touch {harm})"}
-        async with world(tmp_path, notes) as here:
-            answer = await here.alice.ask(f"{notes.namespace}.get_environment", {})
-            told = yaml.safe_load(answer.payload["content"])
-            assert told["argv"] == notes.options["flags"]
-            assert told["env"]["X"] == f"$(touch {harm})"
-        assert not harm.exists()
-
-    run(story())
+    notes = desk(tmp_path)
+    harm = tmp_path / "harm"
+    notes.options["flags"] = [f"; touch {harm}", f"$(touch {harm})", f"`touch {harm}`", f"| touch {harm}"]
+    notes.options["env"] = {"PATH": "/usr/bin:/bin", "X": f"$(touch {harm})"}
+    async with world(tmp_path, notes) as here:
+        answer = await here.alice.ask(f"{notes.namespace}.get_environment", {})
+        told = yaml.safe_load(answer.payload["content"])
+        assert told["argv"] == notes.options["flags"]
+        assert told["env"]["X"] == f"$(touch {harm})"
+    assert not harm.exists()
 
 
 def test_a_file_that_never_ends_and_one_that_is_no_file_are_refused_soon(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from moot.adapter.control import ask
 from moot.errors import MootError, UsageError
-from tests.adapter.worlds import NAMESPACE, desk, run, world
+from tests.adapter.worlds import NAMESPACE, desk, world
 
 # A user who is nobody here.
 NOBODY = 65_534
@@ -57,129 +57,111 @@ def open_folder() -> Iterator[Path]:
 
 
 @ROOT_ONLY
-def test_another_user_is_refused_even_where_the_modes_let_him_in(open_folder: Path) -> None:
-    async def story() -> None:
-        async with world(open_folder, desk(open_folder)) as here:
-            control = here.adapter.settings.control
-            for each in (control.parent, control.parent.parent):
-                each.chmod(0o755)
-            control.chmod(0o666)
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", ASKS, str(control), stdout=subprocess.PIPE
-            )
-            told, _ = await process.communicate()
-            assert b'"ok": false' in told
-            assert b"only the user who runs the adapter" in told
-            assert here.adapter.key.encode() not in told
-
-    run(story())
-
-
-@ROOT_ONLY
-def test_whoever_asks_does_not_believe_another_user_s_socket(open_folder: Path) -> None:
-    """Somebody puts a socket where ours would be: its answers are not our adapter's."""
-
-    async def story() -> None:
-        open_folder.chmod(0o777)
-        path = open_folder / "control.sock"
+async def test_another_user_is_refused_even_where_the_modes_let_him_in(open_folder: Path) -> None:
+    async with world(open_folder, desk(open_folder)) as here:
+        control = here.adapter.settings.control
+        for each in (control.parent, control.parent.parent):
+            each.chmod(0o755)
+        control.chmod(0o666)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", SERVES, str(path), stdout=subprocess.PIPE
+            sys.executable, "-c", ASKS, str(control), stdout=subprocess.PIPE
         )
-        try:
-            assert process.stdout is not None
-            await process.stdout.readline()
-            with pytest.raises(MootError, match="another user"):
-                await ask(path, "status")
-        finally:
-            process.kill()
-            await process.wait()
-
-    run(story())
+        told, _ = await process.communicate()
+        assert b'"ok": false' in told
+        assert b"only the user who runs the adapter" in told
+        assert here.adapter.key.encode() not in told
 
 
 @ROOT_ONLY
-def test_no_adapter_puts_its_socket_into_a_folder_that_another_user_owns(open_folder: Path) -> None:
+async def test_whoever_asks_does_not_believe_another_user_s_socket(open_folder: Path) -> None:
+    """Somebody puts a socket where ours would be: its answers are not our adapter's."""
+    open_folder.chmod(0o777)
+    path = open_folder / "control.sock"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVES, str(path), stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        with pytest.raises(MootError, match="another user"):
+            await ask(path, "status")
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@ROOT_ONLY
+async def test_no_adapter_puts_its_socket_into_a_folder_that_another_user_owns(open_folder: Path) -> None:
     """The folder for long names is under /tmp, where anybody may have made it before us."""
+    taken = open_folder / "taken"
+    taken.mkdir()
+    os.chown(taken, NOBODY, NOBODY)
+    long_name = {"control": str(taken / "control.sock")}
+    with pytest.raises(UsageError, match="another user"):
+        async with world(open_folder, desk(open_folder), **long_name):
+            pass
 
-    async def story() -> None:
-        taken = open_folder / "taken"
-        taken.mkdir()
-        os.chown(taken, NOBODY, NOBODY)
-        long_name = {"control": str(taken / "control.sock")}
-        with pytest.raises(UsageError, match="another user"):
-            async with world(open_folder, desk(open_folder), **long_name):
+
+async def test_a_flood_of_garbage_stops_neither_calls_nor_the_next_honest_question(tmp_path: Path) -> None:
+    random = Random(3)
+    async with world(tmp_path, desk(tmp_path)) as here:
+        control = here.adapter.settings.control
+        garbage = [
+            b"",
+            b"\n",
+            b"\x00" * 10_000 + b"\n",
+            b"[" * 100_000 + b"\n",
+            b'{"ask": ["status"]}\n',
+            b'{"ask": "status", "params": null}\n',
+            b'{"ask": "__class__"}\n',
+            b'{"ask": "attach", "params": {}}\n',
+            b'{"ask": "' + b"x" * (5 << 20) + b'"}\n',
+            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+            random.randbytes(5_000) + b"\n",
+        ]
+
+        async def one(data: bytes) -> None:
+            reader, writer = await asyncio.open_unix_connection(control)
+            try:
+                writer.write(data)
+                writer.write_eof()
+                answer = await asyncio.wait_for(reader.read(), 15)
+                assert b'"ok": true' not in answer
+            except OSError:
                 pass
+            finally:
+                writer.close()
 
-    run(story())
-
-
-def test_a_flood_of_garbage_stops_neither_calls_nor_the_next_honest_question(tmp_path: Path) -> None:
-    async def story() -> None:
-        random = Random(3)
-        async with world(tmp_path, desk(tmp_path)) as here:
-            control = here.adapter.settings.control
-            garbage = [
-                b"",
-                b"\n",
-                b"\x00" * 10_000 + b"\n",
-                b"[" * 100_000 + b"\n",
-                b'{"ask": ["status"]}\n',
-                b'{"ask": "status", "params": null}\n',
-                b'{"ask": "__class__"}\n',
-                b'{"ask": "attach", "params": {}}\n',
-                b'{"ask": "' + b"x" * (5 << 20) + b'"}\n',
-                b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-                random.randbytes(5_000) + b"\n",
-            ]
-
-            async def one(data: bytes) -> None:
-                reader, writer = await asyncio.open_unix_connection(control)
-                try:
-                    writer.write(data)
-                    writer.write_eof()
-                    answer = await asyncio.wait_for(reader.read(), 15)
-                    assert b'"ok": true' not in answer
-                except OSError:
-                    pass
-                finally:
-                    writer.close()
-
-            flood = asyncio.gather(*(one(each) for each in garbage * 10))
-            for _ in range(5):
-                answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-                assert answer.code is None
-            await flood
-            assert (await ask(control, "status"))["key"] == here.adapter.key
-
-    run(story())
+        flood = asyncio.gather(*(one(each) for each in garbage * 10))
+        for _ in range(5):
+            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            assert answer.code is None
+        await flood
+        assert (await ask(control, "status"))["key"] == here.adapter.key
 
 
-def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> None:
+async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> None:
     """Two hundred silent connections: whoever comes next is told so, and the calls go on."""
-
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            control = here.adapter.settings.control
-            silent = []
-            for _ in range(200):
-                one = socket.socket(socket.AF_UNIX)
-                one.setblocking(False)
+    async with world(tmp_path, desk(tmp_path)) as here:
+        control = here.adapter.settings.control
+        silent = []
+        for _ in range(200):
+            one = socket.socket(socket.AF_UNIX)
+            one.setblocking(False)
+            try:
+                await asyncio.get_running_loop().sock_connect(one, str(control))
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+            silent.append(one)
+        assert (await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
+        with pytest.raises(MootError):
+            await ask(control, "status")
+        for one in silent:
+            one.close()
+        async with asyncio.timeout(10):
+            while True:
                 try:
-                    await asyncio.get_running_loop().sock_connect(one, str(control))
-                except BlockingIOError:
-                    await asyncio.sleep(0.01)
-                silent.append(one)
-            assert (await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
-            with pytest.raises(MootError):
-                await ask(control, "status")
-            for one in silent:
-                one.close()
-            async with asyncio.timeout(10):
-                while True:
-                    try:
-                        assert (await ask(control, "status"))["key"] == here.adapter.key
-                        break
-                    except MootError:
-                        await asyncio.sleep(0.05)
-
-    run(story())
+                    assert (await ask(control, "status"))["key"] == here.adapter.key
+                    break
+                except MootError:
+                    await asyncio.sleep(0.05)

@@ -15,7 +15,7 @@ from random import Random
 from moot.xprotocol.composing import compose
 from moot.xprotocol.events import SignedDirected
 from tests.adapter.test_inbound_relays import ADAPTER
-from tests.adapter.worlds import NAMESPACE, Desk, World, desk, empty_world, run, until
+from tests.adapter.worlds import NAMESPACE, Desk, World, desk, empty_world, until
 
 WRITE, SLOW = f"{NAMESPACE}.write_note", f"{NAMESPACE}.run_slow"
 
@@ -25,34 +25,32 @@ def ran(notes: Desk) -> Counter[str]:
     return Counter(each["arguments"]["name"] for each in notes.requests())
 
 
-def test_killed_again_and_again_no_event_runs_twice_and_those_it_never_saw_still_run(tmp_path: Path) -> None:
+async def test_killed_again_and_again_no_event_runs_twice_and_those_it_never_saw_still_run(
+    tmp_path: Path,
+) -> None:
     """Four lives end by SIGKILL in the middle of calls; what the relay took meanwhile waits for the fifth."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        random = Random(5)
-        async with empty_world(tmp_path, notes) as here:
-            async with here.running():
-                # Every other one takes a while, so that there is a middle to be killed in.
-                sent = [here.alice.event(SLOW, {"name": f"{n}", "seconds": n % 2 * 0.4}) for n in range(40)]
-            for life in range(4):
-                await one_life(here, notes, sent[8 * life : 8 * life + 8], calls=random.randrange(1, 8))
+    notes = desk(tmp_path)
+    random = Random(5)
+    async with empty_world(tmp_path, notes) as here:
+        async with here.running():
+            # Every other one takes a while, so that there is a middle to be killed in.
+            sent = [here.alice.event(SLOW, {"name": f"{n}", "seconds": n % 2 * 0.4}) for n in range(40)]
+        for life in range(4):
+            await one_life(here, notes, sent[8 * life : 8 * life + 8], calls=random.randrange(1, 8))
+        for each in sent[32:]:
+            await here.alice.send(each)
+        answered_before = len(here.alice.heard)
+        async with here.running():
             for each in sent[32:]:
-                await here.alice.send(each)
-            answered_before = len(here.alice.heard)
-            async with here.running():
-                for each in sent[32:]:
-                    assert (await here.alice.answer(each)).code is None
-                assert answered_before < 32
-                # The relay has told of all forty once more by now.
-                counts = ran(notes)
-                assert set(counts.values()) == {1}
-                for n, each in enumerate(sent):
-                    told = [heard for heard in here.alice.heard if heard.event.in_reply_to == each.event.id]
-                    assert len(told) <= 1
-                    assert not told or (told[0].code is None and counts[f"{n}"] == 1)
-
-    run(story())
+                assert (await here.alice.answer(each)).code is None
+            assert answered_before < 32
+            # The relay has told of all forty once more by now.
+            counts = ran(notes)
+            assert set(counts.values()) == {1}
+            for n, each in enumerate(sent):
+                told = [heard for heard in here.alice.heard if heard.event.in_reply_to == each.event.id]
+                assert len(told) <= 1
+                assert not told or (told[0].code is None and counts[f"{n}"] == 1)
 
 
 async def one_life(here: World, notes: Desk, events: list[SignedDirected], *, calls: int) -> None:
@@ -70,32 +68,8 @@ async def one_life(here: World, notes: Desk, events: list[SignedDirected], *, ca
     await sending
 
 
-def test_a_disk_that_takes_no_more_ids_lets_nothing_run_until_it_does(tmp_path: Path) -> None:
+async def test_a_disk_that_takes_no_more_ids_lets_nothing_run_until_it_does(tmp_path: Path) -> None:
     """What cannot be remembered could run twice: it is refused with words, and later calls run again."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with empty_world(tmp_path, notes) as here:
-            async with here.running():
-                events = [here.alice.event(WRITE, {"name": f"{n}", "text": "x"}) for n in range(3)]
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True
-            )
-            try:
-                await here.alice.send(events[0])
-                assert (await here.alice.answer(events[0])).code is None
-                # No file of that process may grow from here on: what a full disk looks like.
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
-                await here.alice.send(events[1])
-                assert (await here.alice.answer(events[1])).code == "ENDPOINT_UNAVAILABLE"
-                assert ran(notes) == {"0": 1}
-                unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
-                await until_taken(here, events[2])
-                assert ran(notes)["1"] == 0
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
 
     async def until_taken(here: World, last: SignedDirected) -> None:
         """The audit log is tried again after a second; until then calls are refused."""
@@ -117,4 +91,25 @@ def test_a_disk_that_takes_no_more_ids_lets_nothing_run_until_it_does(tmp_path: 
                     now=time.time(),
                 )
 
-    run(story())
+    notes = desk(tmp_path)
+    async with empty_world(tmp_path, notes) as here:
+        async with here.running():
+            events = [here.alice.event(WRITE, {"name": f"{n}", "text": "x"}) for n in range(3)]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True
+        )
+        try:
+            await here.alice.send(events[0])
+            assert (await here.alice.answer(events[0])).code is None
+            # No file of that process may grow from here on: what a full disk looks like.
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+            await here.alice.send(events[1])
+            assert (await here.alice.answer(events[1])).code == "ENDPOINT_UNAVAILABLE"
+            assert ran(notes) == {"0": 1}
+            unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
+            await until_taken(here, events[2])
+            assert ran(notes)["1"] == 0
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()

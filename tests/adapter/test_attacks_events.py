@@ -193,29 +193,25 @@ def test_what_is_sealed_inside_may_be_anything_and_ends_in_an_answer(
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-def test_an_event_for_one_adapter_is_nothing_to_another(tmp_path: Path) -> None:
+async def test_an_event_for_one_adapter_is_nothing_to_another(tmp_path: Path) -> None:
     """Re-addressed as it is, re-signed by who may call both, and sealed for the wrong one of two."""
-
-    async def story() -> None:
-        first, second = tmp_path / "first", tmp_path / "second"
-        notes, other = desk(first), desk(second)
-        async with world(first, notes) as here, empty_world(second, other) as there:
-            async with there.running():
-                event = here.alice.event(KIND, ONE)
-                there.adapter.inbound.receive(event.raw)
-                moved = event.covered | {"recipient": there.adapter.key}
-                there.adapter.inbound.receive(signed_by(EVE, moved | {"sender": EVE.key.text}))
-                there.adapter.inbound.receive(signed_by(here.alice.identity, moved))
-                sealed_for = there.adapter.identity.enc_key.text
-                there.adapter.inbound.receive(
-                    signed_by(here.alice.identity, moved | {"enc_key": sealed_for, "nonce": "A" * 22})
-                )
-                await still_works(there, other, 0)
-                codes = [each.code for each in there.alice.heard]
-                assert codes.count("SCHEMA_VIOLATION") == 2
-            assert notes.requests() == []
-
-    run(story())
+    first, second = tmp_path / "first", tmp_path / "second"
+    notes, other = desk(first), desk(second)
+    async with world(first, notes) as here, empty_world(second, other) as there:
+        async with there.running():
+            event = here.alice.event(KIND, ONE)
+            there.adapter.inbound.receive(event.raw)
+            moved = event.covered | {"recipient": there.adapter.key}
+            there.adapter.inbound.receive(signed_by(EVE, moved | {"sender": EVE.key.text}))
+            there.adapter.inbound.receive(signed_by(here.alice.identity, moved))
+            sealed_for = there.adapter.identity.enc_key.text
+            there.adapter.inbound.receive(
+                signed_by(here.alice.identity, moved | {"enc_key": sealed_for, "nonce": "A" * 22})
+            )
+            await still_works(there, other, 0)
+            codes = [each.code for each in there.alice.heard]
+            assert codes.count("SCHEMA_VIOLATION") == 2
+        assert notes.requests() == []
 
 
 def link(signer: Identity, to: str, capabilities: list[str], by: Chain | None) -> SignedPublic:
@@ -223,46 +219,43 @@ def link(signer: Identity, to: str, capabilities: list[str], by: Chain | None) -
     return delegate(signer, to, capabilities, ends=int(now + 3_600), now=now, by=by)
 
 
-def test_chains_that_are_too_long_circular_grown_or_cut_open_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes, trust=[CAROL.key.text]) as here:
-            here.document["access"][CAROL.key.text] = [READ]
-            await here.adapter.reload(here.settings())
-            bob = await here.somebody("bob")
-            chain: Chain | None = None
-            signer = CAROL
-            links: list[SignedPublic] = []
-            for place in range(8):
-                last = place == 7
-                after = bob.identity if last else person(f"deputy {place}")
-                links.append(link(signer, after.key.text, [READ], chain))
-                chain = Chain(tuple(read_delegation(each) for each in links))
-                signer = after
-            proofs: list[Json] = [orjson.loads(each.raw) for each in links]
-            whole: dict[str, Any] = {"delegation": links[-1].event.id}
-            assert (await bob.ask(KIND, ONE | {"proofs": proofs}, **whole)).code is None
-            # One more than eight: our own `delegate` would not make it, so it is made by hand.
-            nine = by_hand(signer, EVE.key.text, [READ], links[-1])
-            eve = await here.somebody("eve")
-            too_long: list[Json] = [*proofs, orjson.loads(nine.raw)]
-            grown = by_hand(signer, EVE.key.text, [f"{NAMESPACE}.*"], links[6])
-            circle = by_hand(signer, bob.key, [READ], links[-1])
-            attempts: list[tuple[Any, list[Json], str]] = [
-                (eve, too_long, nine.event.id),
-                (eve, [*proofs, orjson.loads(grown.raw)], grown.event.id),
-                (bob, [*proofs, orjson.loads(circle.raw)], circle.event.id),
-                # A link is missing; the middle of a chain; somebody else's chain.
-                (bob, proofs[1:], links[-1].event.id),
-                (bob, proofs, links[3].event.id),
-                (eve, proofs, links[-1].event.id),
-            ]
-            for who, sent, named in attempts:
-                refused = await who.ask(KIND, ONE | {"proofs": sent}, delegation=named)
-                assert refused.code == "AUTHORIZATION_INSUFFICIENT"
-            assert len(notes.requests()) == 1
-
-    run(story())
+async def test_chains_that_are_too_long_circular_grown_or_cut_open_nothing(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes, trust=[CAROL.key.text]) as here:
+        here.document["access"][CAROL.key.text] = [READ]
+        await here.adapter.reload(here.settings())
+        bob = await here.somebody("bob")
+        chain: Chain | None = None
+        signer = CAROL
+        links: list[SignedPublic] = []
+        for place in range(8):
+            last = place == 7
+            after = bob.identity if last else person(f"deputy {place}")
+            links.append(link(signer, after.key.text, [READ], chain))
+            chain = Chain(tuple(read_delegation(each) for each in links))
+            signer = after
+        proofs: list[Json] = [orjson.loads(each.raw) for each in links]
+        whole: dict[str, Any] = {"delegation": links[-1].event.id}
+        assert (await bob.ask(KIND, ONE | {"proofs": proofs}, **whole)).code is None
+        # One more than eight: our own `delegate` would not make it, so it is made by hand.
+        nine = by_hand(signer, EVE.key.text, [READ], links[-1])
+        eve = await here.somebody("eve")
+        too_long: list[Json] = [*proofs, orjson.loads(nine.raw)]
+        grown = by_hand(signer, EVE.key.text, [f"{NAMESPACE}.*"], links[6])
+        circle = by_hand(signer, bob.key, [READ], links[-1])
+        attempts: list[tuple[Any, list[Json], str]] = [
+            (eve, too_long, nine.event.id),
+            (eve, [*proofs, orjson.loads(grown.raw)], grown.event.id),
+            (bob, [*proofs, orjson.loads(circle.raw)], circle.event.id),
+            # A link is missing; the middle of a chain; somebody else's chain.
+            (bob, proofs[1:], links[-1].event.id),
+            (bob, proofs, links[3].event.id),
+            (eve, proofs, links[-1].event.id),
+        ]
+        for who, sent, named in attempts:
+            refused = await who.ask(KIND, ONE | {"proofs": sent}, delegation=named)
+            assert refused.code == "AUTHORIZATION_INSUFFICIENT"
+        assert len(notes.requests()) == 1
 
 
 def by_hand(signer: Identity, to: str, capabilities: list[str], above: SignedPublic) -> SignedPublic:
@@ -277,41 +270,36 @@ def by_hand(signer: Identity, to: str, capabilities: list[str], above: SignedPub
     return publish(signer, "xp.key.delegate", payload, now=now, delegation=above.event.id)
 
 
-def test_an_event_larger_than_the_limit_is_dropped_and_one_at_it_is_not(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            event = here.alice.event(f"{NAMESPACE}.write_note", {"name": "big", "text": "x" * 700_000})
-            assert len(event.raw) < MAX_EVENT_BYTES
-            await here.alice.send(event)
-            assert (await here.alice.answer(event)).code is None
-            padded = here.alice.event(KIND, ONE)
-            room = MAX_EVENT_BYTES - len(padded.raw)
-            here.adapter.inbound.receive(padded.raw + b" " * (room + 1))
-            assert here.adapter.measures.events["dropped"] == 1
-            here.adapter.inbound.receive(padded.raw + b" " * room)
-            assert (await here.alice.answer(padded)).payload["content"] == "first words"
-
-    run(story())
+async def test_an_event_larger_than_the_limit_is_dropped_and_one_at_it_is_not(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        event = here.alice.event(f"{NAMESPACE}.write_note", {"name": "big", "text": "x" * 700_000})
+        assert len(event.raw) < MAX_EVENT_BYTES
+        await here.alice.send(event)
+        assert (await here.alice.answer(event)).code is None
+        padded = here.alice.event(KIND, ONE)
+        room = MAX_EVENT_BYTES - len(padded.raw)
+        here.adapter.inbound.receive(padded.raw + b" " * (room + 1))
+        assert here.adapter.measures.events["dropped"] == 1
+        here.adapter.inbound.receive(padded.raw + b" " * room)
+        assert (await here.alice.answer(padded)).payload["content"] == "first words"
 
 
-def test_clocks_that_differ_by_minutes_work_and_a_replay_in_that_window_does_not(tmp_path: Path) -> None:
+async def test_clocks_that_differ_by_minutes_work_and_a_replay_in_that_window_does_not(
+    tmp_path: Path,
+) -> None:
     """xp1: 300 s either way; the id is remembered for longer than any clock lets the event live."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            now = time.time()
-            ahead = here.alice.event(KIND, ONE, now=now + 280, ttl=60)
-            behind = here.alice.event(KIND, ONE, now=now - 340, ttl=60)
-            for each in (ahead, behind):
-                here.adapter.inbound.receive(each.raw)
-                assert (await here.alice.answer(each)).payload["content"] == "first words"
-            until = behind.event.expires_at + 600
-            assert here.adapter.store.seen_ids.seen(behind.event.id, until)
-            for each in (ahead, behind):
-                here.adapter.inbound.receive(each.raw)
-            await still_works(here, notes, 2)
-            assert len(here.alice.heard) == 3
-
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        now = time.time()
+        ahead = here.alice.event(KIND, ONE, now=now + 280, ttl=60)
+        behind = here.alice.event(KIND, ONE, now=now - 340, ttl=60)
+        for each in (ahead, behind):
+            here.adapter.inbound.receive(each.raw)
+            assert (await here.alice.answer(each)).payload["content"] == "first words"
+        until = behind.event.expires_at + 600
+        assert here.adapter.store.seen_ids.seen(behind.event.id, until)
+        for each in (ahead, behind):
+            here.adapter.inbound.receive(each.raw)
+        await still_works(here, notes, 2)
+        assert len(here.alice.heard) == 3

@@ -36,42 +36,38 @@ PLACES = (
 )  # fmt: skip
 
 
-def test_no_spelling_of_a_private_address_is_ever_connected_to(tmp_path: Path) -> None:
+async def test_no_spelling_of_a_private_address_is_ever_connected_to(tmp_path: Path) -> None:
     """A whole adapter whose sources lead home by name; somebody listens there, and hears nothing."""
+    heard: list[bytes] = []
 
-    async def story() -> None:
-        heard: list[bytes] = []
+    async def canary(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(1_000))
+        writer.close()
 
-        async def canary(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            heard.append(await reader.read(1_000))
-            writer.close()
-
-        homes = [await asyncio.start_server(canary, "127.0.0.1", 0)]
-        port = homes[0].sockets[0].getsockname()[1]
-        if socket.has_ipv6:
-            with suppress(OSError):
-                homes.append(await asyncio.start_server(canary, "::1", port))
-        async with relay_in(tmp_path / "relay") as relay:
-            refused, sources = 0, []
-            for n, place in enumerate(PLACES):
-                one: dict[str, Json] = {"name": f"s{n}", "endpoint": f"xp://{place.format(port=port)}"}
-                if read_settings(written(tmp_path, relay.url, [one]), environ={}).problems:
-                    refused += 1
-                else:
-                    sources.append(one)
-            loaded = read_settings(written(tmp_path, relay.url, sources), environ={})
-            assert loaded.settings is not None
-            assert refused >= 5
-            async with Adapter(loaded.settings, environ={}) as adapter:
-                await adapter.outward.settled(30)
-                for each in adapter.outward.health():
-                    assert each["state"] != "up", each
-                    assert each.get("fault") or each.get("trouble") or each.get("reason"), each
-        for home in homes:
-            home.close()
-        assert heard == []
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    homes = [await asyncio.start_server(canary, "127.0.0.1", 0)]
+    port = homes[0].sockets[0].getsockname()[1]
+    if socket.has_ipv6:
+        with suppress(OSError):
+            homes.append(await asyncio.start_server(canary, "::1", port))
+    async with relay_in(tmp_path / "relay") as relay:
+        refused, sources = 0, []
+        for n, place in enumerate(PLACES):
+            one: dict[str, Json] = {"name": f"s{n}", "endpoint": f"xp://{place.format(port=port)}"}
+            if read_settings(written(tmp_path, relay.url, [one]), environ={}).problems:
+                refused += 1
+            else:
+                sources.append(one)
+        loaded = read_settings(written(tmp_path, relay.url, sources), environ={})
+        assert loaded.settings is not None
+        assert refused >= 5
+        async with Adapter(loaded.settings, environ={}) as adapter:
+            await adapter.outward.settled(30)
+            for each in adapter.outward.health():
+                assert each["state"] != "up", each
+                assert each.get("fault") or each.get("trouble") or each.get("reason"), each
+    for home in homes:
+        home.close()
+    assert heard == []
 
 
 def written(folder: Path, relay: str, sources: list[dict[str, Json]]) -> Path:
@@ -88,39 +84,36 @@ def written(folder: Path, relay: str, sources: list[dict[str, Json]]) -> Path:
     return file
 
 
-def test_a_relay_between_that_repeats_reorders_and_forges_mixes_up_no_answers(tmp_path: Path) -> None:
-    async def story() -> None:
-        random = Random(11)
-        held: list[bytes] = []
+async def test_a_relay_between_that_repeats_reorders_and_forges_mixes_up_no_answers(tmp_path: Path) -> None:
+    random = Random(11)
+    held: list[bytes] = []
 
-        def mangled(from_relay: bool, message: bytes) -> list[bytes]:
-            if not from_relay or not message.startswith(b'["EVENT"'):
-                return [message]
-            out = [message.replace(b'"kind":"weather', b'"kind":"leather', 1), message]
-            out += [message] * random.randrange(3)
-            if random.random() < 0.3:
-                held.append(out.pop())
-            elif held:
-                out.append(held.pop(0))
-            return out
+    def mangled(from_relay: bool, message: bytes) -> list[bytes]:
+        if not from_relay or not message.startswith(b'["EVENT"'):
+            return [message]
+        out = [message.replace(b'"kind":"weather', b'"kind":"leather', 1), message]
+        out += [message] * random.randrange(3)
+        if random.random() < 0.3:
+            held.append(out.pop())
+        elif held:
+            out.append(held.pop(0))
+        return out
 
-        async with (
-            hostile_relay(tmp_path / "relay") as (relay, proxy),
-            far_endpoint(relay.url, BOB, caller=ALICE) as far,
-            opened(proxy.url, source(proxy.url)) as outward,
-        ):
-            await outward.settled(15)
-            proxy.mangle = mangled
-            here = Outside(relay, far, outward, [])
-            before = len(far.served)
-            places = [f"Place {n}" for n in range(20)]
-            results = await asyncio.gather(
-                *(here.call("weather_current_get", location=place) for place in places)
-            )
-            assert [each["content"][0]["text"] for each in results] == [f"{p}: 17°C" for p in places]
-            assert len(far.served) == before + 20
-
-    run(story())
+    async with (
+        hostile_relay(tmp_path / "relay") as (relay, proxy),
+        far_endpoint(relay.url, BOB, caller=ALICE) as far,
+        opened(proxy.url, source(proxy.url)) as outward,
+    ):
+        await outward.settled(15)
+        proxy.mangle = mangled
+        here = Outside(relay, far, outward, [])
+        before = len(far.served)
+        places = [f"Place {n}" for n in range(20)]
+        results = await asyncio.gather(
+            *(here.call("weather_current_get", location=place) for place in places)
+        )
+        assert [each["content"][0]["text"] for each in results] == [f"{p}: 17°C" for p in places]
+        assert len(far.served) == before + 20
 
 
 def test_answers_of_others_and_to_others_are_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -175,56 +168,51 @@ def test_answers_of_others_and_to_others_are_none(tmp_path: Path, caplog: pytest
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-def test_following_all_that_can_be_followed_leaves_room_for_calls(tmp_path: Path) -> None:
+async def test_following_all_that_can_be_followed_leaves_room_for_calls(tmp_path: Path) -> None:
     """A template stands for any number of resources; a client that follows them must not stop the others."""
-
-    async def story() -> None:
-        limits = AdapterLimits(outward_calls=8)
-        async with (
-            relay_in(tmp_path / "relay") as relay,
-            far_endpoint(relay.url, BOB, *ALL, caller=ALICE) as far,
-            opened(relay.url, source(relay.url), limits=limits) as outward,
-        ):
-            await outward.settled(15)
-            here = Outside(relay, far, outward, [])
-            for n in range(20):
-                await outward.backend.subscribe(f"weather://stations/s{n}")
-            result = await here.call("weather_current_get", location="Bern")
-            assert result["content"][0]["text"] == "Bern: 17°C"
-            for n in range(20):
-                await outward.backend.unsubscribe(f"weather://stations/s{n}")
-            assert outward.caller.waiting == 0
-
-    run(story())
+    limits = AdapterLimits(outward_calls=8)
+    async with (
+        relay_in(tmp_path / "relay") as relay,
+        far_endpoint(relay.url, BOB, *ALL, caller=ALICE) as far,
+        opened(relay.url, source(relay.url), limits=limits) as outward,
+    ):
+        await outward.settled(15)
+        here = Outside(relay, far, outward, [])
+        for n in range(20):
+            await outward.backend.subscribe(f"weather://stations/s{n}")
+        result = await here.call("weather_current_get", location="Bern")
+        assert result["content"][0]["text"] == "Bern: 17°C"
+        for n in range(20):
+            await outward.backend.unsubscribe(f"weather://stations/s{n}")
+        assert outward.caller.waiting == 0
 
 
-def test_an_endpoint_that_answers_with_anything_at_all_ends_in_a_result_or_an_error(tmp_path: Path) -> None:
-    async def story() -> None:
-        deep: Json = "x"
-        for _ in range(50):
-            deep = {"a": deep}
-        answers: list[Json] = [
-            None, 1, "x", [], {}, deep, {"content": None}, {"content": [1]}, {"content": {"a": 1}},
-            {"content": "x", "encoding": "base64"}, {"content": "%%", "encoding": "base64"},
-            {"content": "x" * 600_000}, {"isError": "yes"}, {"content": "\x1b[2J", "mimeType": 7},
-            {"structuredContent": [1]}, {"content": "x", "isError": True, "extra": deep},
-        ]  # fmt: skip
-        async with outside(tmp_path) as out:
-            told: Json = None
+async def test_an_endpoint_that_answers_with_anything_at_all_ends_in_a_result_or_an_error(
+    tmp_path: Path,
+) -> None:
+    deep: Json = "x"
+    for _ in range(50):
+        deep = {"a": deep}
+    answers: list[Json] = [
+        None, 1, "x", [], {}, deep, {"content": None}, {"content": [1]}, {"content": {"a": 1}},
+        {"content": "x", "encoding": "base64"}, {"content": "%%", "encoding": "base64"},
+        {"content": "x" * 600_000}, {"isError": "yes"}, {"content": "\x1b[2J", "mimeType": 7},
+        {"structuredContent": [1]}, {"content": "x", "isError": True, "extra": deep},
+    ]  # fmt: skip
+    async with outside(tmp_path) as out:
+        told: Json = None
 
-            async def lying(_event: DirectedEvent, _payload: dict[str, Json]) -> Json:
-                return told
+        async def lying(_event: DirectedEvent, _payload: dict[str, Json]) -> Json:
+            return told
 
-            out.far.handlers["weather.current.get"] = lying
-            for told in answers:
-                result: Json = {"content": []}
-                fault: McpError | None = None
-                try:
-                    result = await out.call("weather_current_get", location="Bern")
-                except McpError as refusal:
-                    fault = refusal
-                assert all(item["type"] for item in result["content"]), told
-                assert fault is None or fault.code in (-32600, -32602, -32603), told
-                assert len(str(fault)) < 1_000
-
-    run(story())
+        out.far.handlers["weather.current.get"] = lying
+        for told in answers:
+            result: Json = {"content": []}
+            fault: McpError | None = None
+            try:
+                result = await out.call("weather_current_get", location="Bern")
+            except McpError as refusal:
+                fault = refusal
+            assert all(item["type"] for item in result["content"]), told
+            assert fault is None or fault.code in (-32600, -32602, -32603), told
+            assert len(str(fault)) < 1_000

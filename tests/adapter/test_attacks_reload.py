@@ -11,133 +11,114 @@ import pytest
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from tests.adapter.test_attacks_upstream import SPACE, beside, called
-from tests.adapter.worlds import NAMESPACE, READ, desk, run, tool, world
+from tests.adapter.worlds import NAMESPACE, READ, desk, tool, world
 
 KIND, WRITE = f"{NAMESPACE}.read_note", f"{NAMESPACE}.write_note"
 ONE: dict[str, Json] = {"name": "one"}
 
 
-def test_a_denied_tool_is_gone_at_once_even_if_its_server_will_not_list(tmp_path: Path) -> None:
+async def test_a_denied_tool_is_gone_at_once_even_if_its_server_will_not_list(tmp_path: Path) -> None:
     """A server that stops answering tools/list must not keep alive what the operator has taken away."""
-
-    async def story() -> None:
-        async with world(tmp_path, **beside(tmp_path), limits={"upstream_call_seconds": 3}) as here:
-            kind = f"{SPACE}.run_twice"
-            assert (await here.alice.ask(kind, {})).code is None
-            (tmp_path / "liar" / "list.hangs").touch()
-            here.document["mcp_sources"][0]["tool_denylist"] = ["run_twice"]
-            await here.adapter.reload(here.settings())
-            assert (await here.alice.ask(kind, {})).code == "NOT_FOUND"
-            # The same for a tool that asks for more than before, and for an allow-list.
-            overrides: Json = {"get_text": {"required_capability": f"{SPACE}.admin"}}
-            here.document["mcp_sources"][0] |= {"schema_overrides": overrides}
-            here.document["access"][here.alice.key] = [f"{SPACE}.read"]
-            await here.adapter.reload(here.settings())
-            assert (await here.alice.ask(f"{SPACE}.get_text", {})).code == "AUTHORIZATION_INSUFFICIENT"
-            here.document["mcp_sources"][0] |= {"tool_allowlist": ["get_null"], "schema_overrides": {}}
-            await here.adapter.reload(here.settings())
-            assert (await here.alice.ask(f"{SPACE}.get_text", {})).code == "NOT_FOUND"
-            assert (await here.alice.ask(f"{SPACE}.get_null", {})).code == "UPSTREAM_ERROR"
-            assert called(tmp_path) == ["run_twice", "get_null"]
-
-    run(story())
+    async with world(tmp_path, **beside(tmp_path), limits={"upstream_call_seconds": 3}) as here:
+        kind = f"{SPACE}.run_twice"
+        assert (await here.alice.ask(kind, {})).code is None
+        (tmp_path / "liar" / "list.hangs").touch()
+        here.document["mcp_sources"][0]["tool_denylist"] = ["run_twice"]
+        await here.adapter.reload(here.settings())
+        assert (await here.alice.ask(kind, {})).code == "NOT_FOUND"
+        # The same for a tool that asks for more than before, and for an allow-list.
+        overrides: Json = {"get_text": {"required_capability": f"{SPACE}.admin"}}
+        here.document["mcp_sources"][0] |= {"schema_overrides": overrides}
+        here.document["access"][here.alice.key] = [f"{SPACE}.read"]
+        await here.adapter.reload(here.settings())
+        assert (await here.alice.ask(f"{SPACE}.get_text", {})).code == "AUTHORIZATION_INSUFFICIENT"
+        here.document["mcp_sources"][0] |= {"tool_allowlist": ["get_null"], "schema_overrides": {}}
+        await here.adapter.reload(here.settings())
+        assert (await here.alice.ask(f"{SPACE}.get_text", {})).code == "NOT_FOUND"
+        assert (await here.alice.ask(f"{SPACE}.get_null", {})).code == "UPSTREAM_ERROR"
+        assert called(tmp_path) == ["run_twice", "get_null"]
 
 
-def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path) -> None:
+async def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path) -> None:
     """Forty calls, twenty reloads that add and remove another source and change limits and rights."""
+    notes, other = desk(tmp_path), desk(tmp_path, "other", "com.acme.other")
+    limits: dict[str, Json] = {"calls_per_sender": 64}
+    async with world(tmp_path, notes, limits=limits) as here:
+        bob = await here.somebody("bob")
 
-    async def story() -> None:
-        notes, other = desk(tmp_path), desk(tmp_path, "other", "com.acme.other")
-        limits: dict[str, Json] = {"calls_per_sender": 64}
-        async with world(tmp_path, notes, limits=limits) as here:
-            bob = await here.somebody("bob")
+        async def reloading() -> None:
+            for n in range(20):
+                here.document["mcp_sources"] = [notes.source, other.source] if n % 2 else [notes.source]
+                here.document["limits"] |= {"calls": 300 + n}
+                if n % 3:
+                    here.document["access"] |= {bob.key: [READ]}
+                else:
+                    here.document["access"].pop(bob.key, None)
+                await here.adapter.reload(here.settings())
 
-            async def reloading() -> None:
-                for n in range(20):
-                    here.document["mcp_sources"] = [notes.source, other.source] if n % 2 else [notes.source]
-                    here.document["limits"] |= {"calls": 300 + n}
-                    if n % 3:
-                        here.document["access"] |= {bob.key: [READ]}
-                    else:
-                        here.document["access"].pop(bob.key, None)
-                    await here.adapter.reload(here.settings())
+        async def calling(n: int) -> str | None:
+            await asyncio.sleep(n * 0.02)
+            return (await here.alice.ask(WRITE, {"name": f"{n}", "text": "x"})).code
 
-            async def calling(n: int) -> str | None:
-                await asyncio.sleep(n * 0.02)
-                return (await here.alice.ask(WRITE, {"name": f"{n}", "text": "x"})).code
-
-            codes, _ = await asyncio.gather(asyncio.gather(*map(calling, range(40))), reloading())
-            assert codes == [None] * 40
-            counts = Counter(each["arguments"]["name"] for each in notes.requests())
-            assert counts == {f"{n}": 1 for n in range(40)}
-            # The last word counts: n = 19 gave Bob the right, and the next file takes it.
-            assert (await bob.ask(KIND, ONE)).code is None
-            here.document["access"].pop(bob.key)
-            await here.adapter.reload(here.settings())
-            assert (await bob.ask(KIND, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
-
-    run(story())
+        codes, _ = await asyncio.gather(asyncio.gather(*map(calling, range(40))), reloading())
+        assert codes == [None] * 40
+        counts = Counter(each["arguments"]["name"] for each in notes.requests())
+        assert counts == {f"{n}": 1 for n in range(40)}
+        # The last word counts: n = 19 gave Bob the right, and the next file takes it.
+        assert (await bob.ask(KIND, ONE)).code is None
+        here.document["access"].pop(bob.key)
+        await here.adapter.reload(here.settings())
+        assert (await bob.ask(KIND, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
 
 
-def test_reloads_at_once_end_in_the_last_one_and_a_bad_file_changes_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            files = []
-            for n in range(8):
-                here.document["limits"] |= {"calls": 100 + n}
-                files.append(here.settings())
-            await asyncio.gather(*(here.adapter.reload(each) for each in files))
-            assert here.adapter.settings.limits.calls == 107
-            for damage in ("access: [", "access: {x: y}", "", "\x00", "!!python/object/apply:os.getpid []"):
-                here.file.write_text(damage)
-                with pytest.raises(UsageError):
-                    await here.adapter.reload_file()
-                assert (await here.alice.ask(KIND, ONE)).code is None
-            assert here.adapter.settings.limits.calls == 107
-
-    run(story())
+async def test_reloads_at_once_end_in_the_last_one_and_a_bad_file_changes_nothing(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        files = []
+        for n in range(8):
+            here.document["limits"] |= {"calls": 100 + n}
+            files.append(here.settings())
+        await asyncio.gather(*(here.adapter.reload(each) for each in files))
+        assert here.adapter.settings.limits.calls == 107
+        for damage in ("access: [", "access: {x: y}", "", "\x00", "!!python/object/apply:os.getpid []"):
+            here.file.write_text(damage)
+            with pytest.raises(UsageError):
+                await here.adapter.reload_file()
+            assert (await here.alice.ask(KIND, ONE)).code is None
+        assert here.adapter.settings.limits.calls == 107
 
 
-def test_a_source_that_takes_another_s_kinds_by_reload_does_not_get_its_calls(tmp_path: Path) -> None:
+async def test_a_source_that_takes_another_s_kinds_by_reload_does_not_get_its_calls(tmp_path: Path) -> None:
     """Two sources of one namespace: a kind belongs to the one that had it first, reload or not."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        thief = desk(tmp_path, "thief")
-        thief.list_tools([tool("read_note"), tool("read_more")])
-        async with world(tmp_path, notes) as here:
-            here.document["mcp_sources"] = [thief.source, notes.source]
-            await here.adapter.reload(here.settings())
-            await here.alice.ask("xp.schema.refresh", {"source": "thief"})
-            assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"
-            assert (await here.alice.ask(f"{NAMESPACE}.read_more", {})).code is None
-            assert [each["name"] for each in thief.requests()] == ["read_more"]
-
-    run(story())
+    notes = desk(tmp_path)
+    thief = desk(tmp_path, "thief")
+    thief.list_tools([tool("read_note"), tool("read_more")])
+    async with world(tmp_path, notes) as here:
+        here.document["mcp_sources"] = [thief.source, notes.source]
+        await here.adapter.reload(here.settings())
+        await here.alice.ask("xp.schema.refresh", {"source": "thief"})
+        assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"
+        assert (await here.alice.ask(f"{NAMESPACE}.read_more", {})).code is None
+        assert [each["name"] for each in thief.requests()] == ["read_more"]
 
 
-def test_a_tool_whose_name_reaches_into_another_source_s_namespace_is_not_that_source_s(
+async def test_a_tool_whose_name_reaches_into_another_source_s_namespace_is_not_that_source_s(
     tmp_path: Path,
 ) -> None:
     """`desk.read_note` in `com.acme` must not pass for `read_note` in `com.acme.desk` while that is away."""
-
-    async def story() -> None:
-        notes, thief = desk(tmp_path), desk(tmp_path, "thief", "com.acme")
-        thief.list_tools([tool("desk.read_note"), tool("desk.run_away"), tool("read_shelf")])
-        away = {**notes.source, "command": "/nowhere/to/be/found", "args": []}
-        async with world(tmp_path, thief) as here:
-            # While there is no such source, the name is as good as any.
-            assert (await here.alice.ask(KIND, ONE)).code is None
-            here.document["mcp_sources"] = [thief.source, away]
-            await here.adapter.reload(here.settings())
-            assert (await here.alice.ask(KIND, ONE)).code == "ENDPOINT_UNAVAILABLE"
-            here.document["mcp_sources"] = [thief.source, notes.source]
-            await here.adapter.reload(here.settings())
-            await here.alice.ask("xp.schema.refresh", {})
-            assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"
-            assert (await here.alice.ask(f"{NAMESPACE}.run_away", {})).code == "NOT_FOUND"
-            assert (await here.alice.ask("com.acme.read_shelf", {})).code is None
-            assert [each["name"] for each in thief.requests()] == ["desk.read_note", "read_shelf"]
-
-    run(story())
+    notes, thief = desk(tmp_path), desk(tmp_path, "thief", "com.acme")
+    thief.list_tools([tool("desk.read_note"), tool("desk.run_away"), tool("read_shelf")])
+    away = {**notes.source, "command": "/nowhere/to/be/found", "args": []}
+    async with world(tmp_path, thief) as here:
+        # While there is no such source, the name is as good as any.
+        assert (await here.alice.ask(KIND, ONE)).code is None
+        here.document["mcp_sources"] = [thief.source, away]
+        await here.adapter.reload(here.settings())
+        assert (await here.alice.ask(KIND, ONE)).code == "ENDPOINT_UNAVAILABLE"
+        here.document["mcp_sources"] = [thief.source, notes.source]
+        await here.adapter.reload(here.settings())
+        await here.alice.ask("xp.schema.refresh", {})
+        assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"
+        assert (await here.alice.ask(f"{NAMESPACE}.run_away", {})).code == "NOT_FOUND"
+        assert (await here.alice.ask("com.acme.read_shelf", {})).code is None
+        assert [each["name"] for each in thief.requests()] == ["desk.read_note", "read_shelf"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from moot.xprotocol.grants import grant
 from tests.adapter.test_inbound_refusals import proofs
-from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, run, until, world
+from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, until, world
 
 SUBSCRIBE = f"{NAMESPACE}.resource.subscribe"
 ONE = {"uri": "note:///one"}
@@ -23,120 +23,103 @@ async def a_reader(here: World) -> Person:
     return bob
 
 
-def test_followers_of_what_is_no_longer_exposed_hear_nothing_more(tmp_path: Path) -> None:
+async def test_followers_of_what_is_no_longer_exposed_hear_nothing_more(tmp_path: Path) -> None:
     """Hot reload: the operator takes the resources away, and with them every stream of them."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
-            here.document["mcp_sources"][0]["expose"] = ["tools"]
-            await here.adapter.reload(here.settings())
-            await until(lambda: here.adapter.registry.route(SUBSCRIBE) is None)
-            heard = len(here.alice.heard)
-            notes.note("one", "not for anybody any more")
-            await asyncio.sleep(0.5)
-            assert (await here.alice.ask(SUBSCRIBE, ONE)).code == "NOT_FOUND"
-            assert len(here.alice.heard) == heard + 1
-            assert len(here.adapter.subscriptions) == 0
-
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
+        here.document["mcp_sources"][0]["expose"] = ["tools"]
+        await here.adapter.reload(here.settings())
+        await until(lambda: here.adapter.registry.route(SUBSCRIBE) is None)
+        heard = len(here.alice.heard)
+        notes.note("one", "not for anybody any more")
+        await asyncio.sleep(0.5)
+        assert (await here.alice.ask(SUBSCRIBE, ONE)).code == "NOT_FOUND"
+        assert len(here.alice.heard) == heard + 1
+        assert len(here.adapter.subscriptions) == 0
 
 
-def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(tmp_path: Path) -> None:
+async def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(tmp_path: Path) -> None:
     """A right from the configuration, and one that came as a proof with an end."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            bob = await a_reader(here)
-            assert (await bob.ask(SUBSCRIBE, ONE)).code is None
-            del here.document["access"][bob.key]
-            await here.adapter.reload(here.settings())
-            assert len(here.adapter.subscriptions) == 0
-            # And a right that came as a proof ends when the proof does.
-            given = grant(here.adapter.identity, bob.key, [READ], ends=int(time.time() + 2), now=time.time())
-            assert (await bob.ask(SUBSCRIBE, {**ONE, "proofs": proofs(given)})).code is None
-            await asyncio.sleep(2.1)
-            heard = len(bob.heard)
-            notes.note("one", "after the end")
-            await until(lambda: len(here.adapter.subscriptions) == 0)
-            assert len(bob.heard) == heard
-
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        bob = await a_reader(here)
+        assert (await bob.ask(SUBSCRIBE, ONE)).code is None
+        del here.document["access"][bob.key]
+        await here.adapter.reload(here.settings())
+        assert len(here.adapter.subscriptions) == 0
+        # And a right that came as a proof ends when the proof does.
+        given = grant(here.adapter.identity, bob.key, [READ], ends=int(time.time() + 2), now=time.time())
+        assert (await bob.ask(SUBSCRIBE, {**ONE, "proofs": proofs(given)})).code is None
+        await asyncio.sleep(2.1)
+        heard = len(bob.heard)
+        notes.note("one", "after the end")
+        await until(lambda: len(here.adapter.subscriptions) == 0)
+        assert len(bob.heard) == heard
 
 
-def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_have_less(tmp_path: Path) -> None:
+async def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_have_less(
+    tmp_path: Path,
+) -> None:
     """The right that counts is the one that the contract asks for now, not the one it asked for then."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            bob = await a_reader(here)
-            for who in (here.alice, bob):
-                assert (await who.ask(SUBSCRIBE, ONE)).code is None
-            route = here.adapter.registry.route(SUBSCRIBE)
-            assert route is not None
-            stricter = replace(route, terms=replace(route.terms, capability=f"{NAMESPACE}.admin"))
-            here.adapter.subscriptions.published("desk", lambda _kind: stricter)
-            # Alice has everything there, Bob has not.
-            assert len(here.adapter.subscriptions) == 1
-            here.adapter.subscriptions.published("desk", lambda _kind: None)
-            assert len(here.adapter.subscriptions) == 0
-
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        bob = await a_reader(here)
+        for who in (here.alice, bob):
+            assert (await who.ask(SUBSCRIBE, ONE)).code is None
+        route = here.adapter.registry.route(SUBSCRIBE)
+        assert route is not None
+        stricter = replace(route, terms=replace(route.terms, capability=f"{NAMESPACE}.admin"))
+        here.adapter.subscriptions.published("desk", lambda _kind: stricter)
+        # Alice has everything there, Bob has not.
+        assert len(here.adapter.subscriptions) == 1
+        here.adapter.subscriptions.published("desk", lambda _kind: None)
+        assert len(here.adapter.subscriptions) == 0
 
 
-def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(tmp_path: Path) -> None:
+async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(tmp_path: Path) -> None:
     """Thirty requests at once for one place, then for many: the bounds hold while they race."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        for n in range(12):
-            notes.note(f"n{n}", "x")
-        limits = {"subscriptions": 8, "subscriptions_per_sender": 5, "calls_per_sender": 200, "calls": 300}
-        async with world(tmp_path, notes, limits=limits) as here:
-            bob = await a_reader(here)
-            same = await asyncio.gather(*(here.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))
-            assert all(each.code is None for each in same)
-            assert len(here.adapter.subscriptions) == 1
-            mine, theirs = (
-                [await_one.code for await_one in each]
-                for each in await asyncio.gather(
-                    *(
-                        asyncio.gather(*(who.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(30)))
-                        for who in (here.alice, bob)
-                    )
+    notes = desk(tmp_path)
+    for n in range(12):
+        notes.note(f"n{n}", "x")
+    limits = {"subscriptions": 8, "subscriptions_per_sender": 5, "calls_per_sender": 200, "calls": 300}
+    async with world(tmp_path, notes, limits=limits) as here:
+        bob = await a_reader(here)
+        same = await asyncio.gather(*(here.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))
+        assert all(each.code is None for each in same)
+        assert len(here.adapter.subscriptions) == 1
+        mine, theirs = (
+            [await_one.code for await_one in each]
+            for each in await asyncio.gather(
+                *(
+                    asyncio.gather(*(who.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(30)))
+                    for who in (here.alice, bob)
                 )
             )
-            assert mine.count(None) == 4
-            assert theirs.count(None) in (3, 4)
-            assert {*mine, *theirs} <= {None, "RATE_LIMITED", "ENDPOINT_UNAVAILABLE"}
-            assert len(here.adapter.subscriptions) <= 8
-            # Giving up what one never had gives back nothing.
-            for n in range(30):
-                await bob.ask(SUBSCRIBE, {"uri": f"note:///n{n}", "updates": False})
-            assert len(here.adapter.subscriptions) == 5
+        )
+        assert mine.count(None) == 4
+        assert theirs.count(None) in (3, 4)
+        assert {*mine, *theirs} <= {None, "RATE_LIMITED", "ENDPOINT_UNAVAILABLE"}
+        assert len(here.adapter.subscriptions) <= 8
+        # Giving up what one never had gives back nothing.
+        for n in range(30):
+            await bob.ask(SUBSCRIBE, {"uri": f"note:///n{n}", "updates": False})
+        assert len(here.adapter.subscriptions) == 5
 
-    run(story())
 
-
-def test_a_resource_that_changes_all_the_time_is_told_a_few_times_a_second(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
-            end = time.monotonic() + 1.5
-            count = 0
-            while time.monotonic() < end:
-                count += 1
-                notes.note("one", f"words {count}")
-                await asyncio.sleep(0.005)
-            # Ten a second at most, whatever the server says; and the last one is not missed.
-            await here.alice.until(
-                lambda heard: next((each for each in heard if f"words {count}" in str(each.payload)), None)
-            )
-            assert len(here.alice.heard) <= 2 + 1 + 20
-            assert here.adapter.subscriptions.updates <= 23
-
-    run(story())
+async def test_a_resource_that_changes_all_the_time_is_told_a_few_times_a_second(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
+        end = time.monotonic() + 1.5
+        count = 0
+        while time.monotonic() < end:
+            count += 1
+            notes.note("one", f"words {count}")
+            await asyncio.sleep(0.005)
+        # Ten a second at most, whatever the server says; and the last one is not missed.
+        await here.alice.until(
+            lambda heard: next((each for each in heard if f"words {count}" in str(each.payload)), None)
+        )
+        assert len(here.alice.heard) <= 2 + 1 + 20
+        assert here.adapter.subscriptions.updates <= 23

@@ -107,61 +107,53 @@ def test_floods_and_strange_answers_cost_their_own_call_at_most(
     assert MARK not in (tmp_path / "keys" / "adapter.data" / "audit.jsonl").read_text()
 
 
-def test_a_server_that_ends_in_the_middle_of_calls_is_not_asked_them_again(tmp_path: Path) -> None:
+async def test_a_server_that_ends_in_the_middle_of_calls_is_not_asked_them_again(tmp_path: Path) -> None:
     """Whether a call was carried out is unknown, so it is never repeated: that is the caller's to decide."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        limits: dict[str, Json] = {"upstream_call_seconds": 3}
-        async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
-            for name in ("run_exit", "run_half_a_line", "run_close_stdout"):
-                gone, fine = await asyncio.gather(
-                    here.alice.ask(f"{SPACE}.{name}", {}), here.alice.ask(KIND, ONE)
-                )
-                assert gone.code == "ENDPOINT_UNAVAILABLE", name
-                assert fine.code is None
-                # It is started again, and answers the next one.
-                again = await here.alice.ask(f"{SPACE}.run_twice", {})
-                assert again.payload.get("content") == "first", name
-            assert [name for name in called(tmp_path) if name != "run_twice"] == [
-                "run_exit",
-                "run_half_a_line",
-                "run_close_stdout",
-            ]
-            assert len(notes.requests()) == 3
-
-    run(story())
+    notes = desk(tmp_path)
+    limits: dict[str, Json] = {"upstream_call_seconds": 3}
+    async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
+        for name in ("run_exit", "run_half_a_line", "run_close_stdout"):
+            gone, fine = await asyncio.gather(
+                here.alice.ask(f"{SPACE}.{name}", {}), here.alice.ask(KIND, ONE)
+            )
+            assert gone.code == "ENDPOINT_UNAVAILABLE", name
+            assert fine.code is None
+            # It is started again, and answers the next one.
+            again = await here.alice.ask(f"{SPACE}.run_twice", {})
+            assert again.payload.get("content") == "first", name
+        assert [name for name in called(tmp_path) if name != "run_twice"] == [
+            "run_exit",
+            "run_half_a_line",
+            "run_close_stdout",
+        ]
+        assert len(notes.requests()) == 3
 
 
-def test_a_tool_that_changes_or_goes_under_a_call_is_called_as_it_was_allowed(tmp_path: Path) -> None:
+async def test_a_tool_that_changes_or_goes_under_a_call_is_called_as_it_was_allowed(tmp_path: Path) -> None:
     """The capability that was checked belongs to the tool that runs, whatever the list says meanwhile."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        before = [tool("read_note", schema=named("name")), tool("run_slow")]
-        notes.list_tools(before)
-        async with world(tmp_path, notes) as here:
-            bob = await here.somebody("bob")
-            here.document["access"][bob.key] = [f"{NAMESPACE}.read"]
-            await here.adapter.reload(here.settings())
-            slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.6})
-            await here.alice.send(slow)
-            await until(lambda: here.adapter.inbound.in_progress == 1)
-            # The tool that runs is gone, and another one asks for more than before.
-            notes.list_tools([tool("read_note", schema=named("name", "why"))])
-            await until(lambda: here.adapter.registry.route(f"{NAMESPACE}.run_slow") is None)
-            assert (await here.alice.answer(slow)).payload["content"] == "done"
-            assert (await here.alice.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})).code == "NOT_FOUND"
-            assert (await bob.ask(KIND, ONE)).code == "SCHEMA_VIOLATION"
-            # A read that becomes a write asks for another right at once.
-            notes.list_tools([tool("write_note", schema=named("name", "text"))])
-            await until(lambda: here.adapter.registry.route(KIND) is None)
-            assert (await bob.ask(KIND, ONE)).code == "NOT_FOUND"
-            write = await bob.ask(f"{NAMESPACE}.write_note", {"name": "one", "text": "mine"})
-            assert write.code == "AUTHORIZATION_INSUFFICIENT"
-            assert [each["name"] for each in notes.requests()] == ["run_slow"]
-
-    run(story())
+    notes = desk(tmp_path)
+    before = [tool("read_note", schema=named("name")), tool("run_slow")]
+    notes.list_tools(before)
+    async with world(tmp_path, notes) as here:
+        bob = await here.somebody("bob")
+        here.document["access"][bob.key] = [f"{NAMESPACE}.read"]
+        await here.adapter.reload(here.settings())
+        slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.6})
+        await here.alice.send(slow)
+        await until(lambda: here.adapter.inbound.in_progress == 1)
+        # The tool that runs is gone, and another one asks for more than before.
+        notes.list_tools([tool("read_note", schema=named("name", "why"))])
+        await until(lambda: here.adapter.registry.route(f"{NAMESPACE}.run_slow") is None)
+        assert (await here.alice.answer(slow)).payload["content"] == "done"
+        assert (await here.alice.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})).code == "NOT_FOUND"
+        assert (await bob.ask(KIND, ONE)).code == "SCHEMA_VIOLATION"
+        # A read that becomes a write asks for another right at once.
+        notes.list_tools([tool("write_note", schema=named("name", "text"))])
+        await until(lambda: here.adapter.registry.route(KIND) is None)
+        assert (await bob.ask(KIND, ONE)).code == "NOT_FOUND"
+        write = await bob.ask(f"{NAMESPACE}.write_note", {"name": "one", "text": "mine"})
+        assert write.code == "AUTHORIZATION_INSUFFICIENT"
+        assert [each["name"] for each in notes.requests()] == ["run_slow"]
 
 
 LISTS: tuple[Json, ...] = (
@@ -214,46 +206,38 @@ def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> None:
+async def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> None:
     """Each takes milliseconds to translate, and everybody fetches all of them."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
-            honest = len(here.adapter.registry.contracts())
-            many = [{"name": f"get_{n}", "inputSchema": {"type": "object"}} for n in range(30_000)]
-            (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": many}))
-            refreshing = asyncio.create_task(here.alice.ask("xp.schema.refresh", {"source": "liar"}))
-            await asyncio.sleep(0.05)
-            assert (await here.alice.ask(KIND, ONE)).code is None
-            assert (await refreshing).code is None
-            assert (await here.alice.ask(KIND, ONE)).code is None
-            assert len(here.adapter.registry.contracts()) <= honest + MAX_LISTED
-
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
+        honest = len(here.adapter.registry.contracts())
+        many = [{"name": f"get_{n}", "inputSchema": {"type": "object"}} for n in range(30_000)]
+        (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": many}))
+        refreshing = asyncio.create_task(here.alice.ask("xp.schema.refresh", {"source": "liar"}))
+        await asyncio.sleep(0.05)
+        assert (await here.alice.ask(KIND, ONE)).code is None
+        assert (await refreshing).code is None
+        assert (await here.alice.ask(KIND, ONE)).code is None
+        assert len(here.adapter.registry.contracts()) <= honest + MAX_LISTED
 
 
-def test_a_server_that_lists_ever_new_tools_fills_no_disk(
+async def test_a_server_that_lists_ever_new_tools_fills_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kind is remembered for good (D-71): beyond a number of them, the last list that was taken stays."""
     monkeypatch.setattr("moot.adapter.registry.KINDS_KEPT", 60)
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
-            for turn in range(5):
-                listed = [tool(f"get_{turn}_{n}") for n in range(20)]
-                (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": listed}))
-                assert (await here.alice.ask("xp.schema.refresh", {"source": "liar"})).code is None
-            kinds = {each.kind for each in here.adapter.registry.contracts()}
-            assert f"{SPACE}.get_0_0" in kinds
-            assert f"{SPACE}.get_4_0" not in kinds
-            assert "tool_allowlist" in here.adapter.wrapping.refresher.troubles["liar"]
-            saved = json.loads((tmp_path / "keys" / "adapter.data" / "versions.json").read_text())
-            assert sum(kind.startswith(f"{SPACE}.") for kind in saved["entries"]) <= 60
-            # Others are not held up by it.
-            notes.list_tools([tool("read_note", schema=named("name")), tool("read_more")])
-            await until(lambda: here.adapter.registry.route(f"{NAMESPACE}.read_more") is not None)
-
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
+        for turn in range(5):
+            listed = [tool(f"get_{turn}_{n}") for n in range(20)]
+            (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": listed}))
+            assert (await here.alice.ask("xp.schema.refresh", {"source": "liar"})).code is None
+        kinds = {each.kind for each in here.adapter.registry.contracts()}
+        assert f"{SPACE}.get_0_0" in kinds
+        assert f"{SPACE}.get_4_0" not in kinds
+        assert "tool_allowlist" in here.adapter.wrapping.refresher.troubles["liar"]
+        saved = json.loads((tmp_path / "keys" / "adapter.data" / "versions.json").read_text())
+        assert sum(kind.startswith(f"{SPACE}.") for kind in saved["entries"]) <= 60
+        # Others are not held up by it.
+        notes.list_tools([tool("read_note", schema=named("name")), tool("read_more")])
+        await until(lambda: here.adapter.registry.route(f"{NAMESPACE}.read_more") is not None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moot.protocol.operation import Json
-from tests.adapter.worlds import NAMESPACE, desk, empty_world, run
+from tests.adapter.worlds import NAMESPACE, desk, empty_world
 from tests.xprotocol.people import ALICE
 
 TOKEN = "pear-tree-token-5512"
@@ -91,53 +91,47 @@ def web(port: int, transport: str, auth: dict[str, Json]) -> dict[str, Json]:
 
 
 @pytest.mark.parametrize("status", [302, 307, 308])
-def test_a_credential_never_follows_a_redirect(tmp_path: Path, status: int) -> None:
+async def test_a_credential_never_follows_a_redirect(tmp_path: Path, status: int) -> None:
     """The operator named one address; where that one points is a stranger's wish."""
 
-    async def story() -> None:
-        async def caught() -> AsyncIterator[bytes]:
-            yield b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    async def caught() -> AsyncIterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-        async with site(caught) as elsewhere:
+    async with site(caught) as elsewhere:
 
-            async def away() -> AsyncIterator[bytes]:
-                place = f"http://127.0.0.1:{elsewhere.port}/mcp"
-                yield f"HTTP/1.1 {status} Away\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
+        async def away() -> AsyncIterator[bytes]:
+            place = f"http://127.0.0.1:{elsewhere.port}/mcp"
+            yield f"HTTP/1.1 {status} Away\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
 
-            async with site(away) as named:
-                auth: dict[str, Json] = {"type": "bearer", "token_env": "WEB_TOKEN"}
-                notes = desk(tmp_path)
-                async with empty_world(tmp_path, notes) as here:
-                    here.environ["WEB_TOKEN"] = TOKEN
-                    here.document["mcp_sources"].append(web(named.port, "sse", auth))
-                    here.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
-                    here.document["limits"] |= {"upstream_start_seconds": 20}
-                    async with here.running():
-                        assert (await here.alice.ask(KIND, ONE)).code is None
-                        status_of = here.adapter.status()
-                        assert TOKEN not in str(status_of)
-                assert any(TOKEN.encode() in each for each in named.heard)
-            assert elsewhere.heard == []
-
-    run(story())
+        async with site(away) as named:
+            auth: dict[str, Json] = {"type": "bearer", "token_env": "WEB_TOKEN"}
+            notes = desk(tmp_path)
+            async with empty_world(tmp_path, notes) as here:
+                here.environ["WEB_TOKEN"] = TOKEN
+                here.document["mcp_sources"].append(web(named.port, "sse", auth))
+                here.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
+                here.document["limits"] |= {"upstream_start_seconds": 20}
+                async with here.running():
+                    assert (await here.alice.ask(KIND, ONE)).code is None
+                    status_of = here.adapter.status()
+                    assert TOKEN not in str(status_of)
+            assert any(TOKEN.encode() in each for each in named.heard)
+        assert elsewhere.heard == []
 
 
 @pytest.mark.parametrize("says", [nothing, header_for_ever, body_for_ever, events_for_ever, rubbish])
-def test_a_site_that_hangs_or_never_ends_holds_up_nobody(tmp_path: Path, says: Says) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with site(says) as named, empty_world(tmp_path, notes) as here:
-            here.environ["WEB_TOKEN"] = TOKEN
-            auth: dict[str, Json] = {"type": "api_key", "header": "X-Key", "token_env": "WEB_TOKEN"}
-            here.document["mcp_sources"].append(web(named.port, "http", auth))
-            here.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
-            here.document["limits"] |= {"upstream_start_seconds": 4}
-            async with here.running():
-                assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"
-                away = await here.alice.ask(f"{SPACE}.read_anything", {})
-                assert away.code in ("ENDPOINT_UNAVAILABLE", "NOT_FOUND")
-                assert TOKEN not in str(away.payload)
-                assert here.adapter.sources["desk"].state == "up"
-                assert here.adapter.sources["web"].state != "up"
-
-    run(story())
+async def test_a_site_that_hangs_or_never_ends_holds_up_nobody(tmp_path: Path, says: Says) -> None:
+    notes = desk(tmp_path)
+    async with site(says) as named, empty_world(tmp_path, notes) as here:
+        here.environ["WEB_TOKEN"] = TOKEN
+        auth: dict[str, Json] = {"type": "api_key", "header": "X-Key", "token_env": "WEB_TOKEN"}
+        here.document["mcp_sources"].append(web(named.port, "http", auth))
+        here.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
+        here.document["limits"] |= {"upstream_start_seconds": 4}
+        async with here.running():
+            assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"
+            away = await here.alice.ask(f"{SPACE}.read_anything", {})
+            assert away.code in ("ENDPOINT_UNAVAILABLE", "NOT_FOUND")
+            assert TOKEN not in str(away.payload)
+            assert here.adapter.sources["desk"].state == "up"
+            assert here.adapter.sources["web"].state != "up"

@@ -12,7 +12,7 @@ import pytest
 from moot.adapter.audit import Audit
 from moot.adapter.settings import AuditSettings
 from moot.errors import UsageError
-from tests.adapter.worlds import NAMESPACE, World, desk, run, until, world
+from tests.adapter.worlds import NAMESPACE, World, desk, until, world
 
 KIND = f"{NAMESPACE}.write_note"
 CALL = {"name": "one", "text": "a very private text"}
@@ -30,119 +30,98 @@ async def audited(here: World) -> tuple[Path, list[dict[str, Any]]]:
 
 
 @pytest.mark.requirement("XP-8.6-4")
-def test_calls_and_refusals_are_noted_without_a_word_of_what_was_said(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            answer = await here.alice.ask(KIND, CALL, correlation_id="c-1")
-            await here.alice.ask(f"{NAMESPACE}.run_failing", {})
-            carol = await here.somebody("carol")
-            await carol.ask(KIND, CALL)
-            await until(lambda: here.adapter.inbound.in_progress == 0)
-            file, (first, second, third) = await audited(here)
-            assert first | {"time": "", "milliseconds": 0, "bytes_in": 0, "bytes_out": 0} == {
-                "time": "",
-                "event": answer.event.in_reply_to,
-                "kind": KIND,
-                "sender": here.alice.key,
-                "principal": here.alice.key,
-                "correlation_id": "c-1",
-                "source": "desk",
-                "tool": "write_note",
-                "outcome": "ok",
-                "milliseconds": 0,
-                "bytes_in": 0,
-                "bytes_out": 0,
-                "answer": answer.event.id,
-            }
-            assert second["outcome"] == "tool_error"
-            assert third["outcome"] == "AUTHORIZATION_INSUFFICIENT"
-            assert third["sender"] == carol.key
-            assert b"private" not in file.read_bytes()
-            assert stat.S_IMODE(file.stat().st_mode) == 0o600
-
-    run(story())
+async def test_calls_and_refusals_are_noted_without_a_word_of_what_was_said(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here:
+        answer = await here.alice.ask(KIND, CALL, correlation_id="c-1")
+        await here.alice.ask(f"{NAMESPACE}.run_failing", {})
+        carol = await here.somebody("carol")
+        await carol.ask(KIND, CALL)
+        await until(lambda: here.adapter.inbound.in_progress == 0)
+        file, (first, second, third) = await audited(here)
+        assert first | {"time": "", "milliseconds": 0, "bytes_in": 0, "bytes_out": 0} == {
+            "time": "",
+            "event": answer.event.in_reply_to,
+            "kind": KIND,
+            "sender": here.alice.key,
+            "principal": here.alice.key,
+            "correlation_id": "c-1",
+            "source": "desk",
+            "tool": "write_note",
+            "outcome": "ok",
+            "milliseconds": 0,
+            "bytes_in": 0,
+            "bytes_out": 0,
+            "answer": answer.event.id,
+        }
+        assert second["outcome"] == "tool_error"
+        assert third["outcome"] == "AUTHORIZATION_INSUFFICIENT"
+        assert third["sender"] == carol.key
+        assert b"private" not in file.read_bytes()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_plaintext_stands_there_when_it_is_asked_for(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path), audit={"plaintext": True}) as here:
-            await here.alice.ask(KIND, CALL)
-            await until(lambda: here.adapter.inbound.in_progress == 0)
-            _, (entry,) = await audited(here)
-            assert entry["arguments"] == CALL
-            assert entry["result"]["content"] == "written"
-
-    run(story())
+async def test_plaintext_stands_there_when_it_is_asked_for(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path), audit={"plaintext": True}) as here:
+        await here.alice.ask(KIND, CALL)
+        await until(lambda: here.adapter.inbound.in_progress == 0)
+        _, (entry,) = await audited(here)
+        assert entry["arguments"] == CALL
+        assert entry["result"]["content"] == "written"
 
 
-def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Path) -> None:
+async def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Path) -> None:
     """As D-85: an action without a trace is worse than one refused."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            file, _ = await audited(here)
-            # As if the disk were gone: root may write everywhere, but not into a folder as if it were a file.
-            file.unlink()
-            file.mkdir()
-            await here.alice.ask(KIND, CALL)
-            await until(lambda: not here.adapter.audit.able)
-            refused = await here.alice.ask(KIND, CALL)
-            assert refused.code == "ENDPOINT_UNAVAILABLE"
-            assert len(notes.requests()) == 1
-            assert here.adapter.health()["status"] == "degraded"
-            file.rmdir()
-            await until(lambda: here.adapter.audit.able)
-            assert (await here.alice.ask(KIND, CALL)).code is None
-            await until(lambda: here.adapter.inbound.in_progress == 0)
-            _, found = await audited(here)
-            assert [each["outcome"] for each in found] == ["ok", "ENDPOINT_UNAVAILABLE", "ok"]
-
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        file, _ = await audited(here)
+        # As if the disk were gone: root may write everywhere, but not into a folder as if it were a file.
+        file.unlink()
+        file.mkdir()
+        await here.alice.ask(KIND, CALL)
+        await until(lambda: not here.adapter.audit.able)
+        refused = await here.alice.ask(KIND, CALL)
+        assert refused.code == "ENDPOINT_UNAVAILABLE"
+        assert len(notes.requests()) == 1
+        assert here.adapter.health()["status"] == "degraded"
+        file.rmdir()
+        await until(lambda: here.adapter.audit.able)
+        assert (await here.alice.ask(KIND, CALL)).code is None
+        await until(lambda: here.adapter.inbound.in_progress == 0)
+        _, found = await audited(here)
+        assert [each["outcome"] for each in found] == ["ok", "ENDPOINT_UNAVAILABLE", "ok"]
 
 
-def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
-    async def story() -> None:
-        file = tmp_path / "audit.jsonl"
-        audit = Audit(file, AuditSettings(file_bytes=200, files_kept=2))
-        for number in range(12):
-            audit.note({"number": number, "nothing": None, "words": "x" * 60})
-            await audit.written()
-        await audit.close()
-        assert sorted(each.name for each in tmp_path.iterdir()) == [
-            "audit.jsonl",
-            "audit.jsonl.1",
-            "audit.jsonl.2",
-        ]
-        assert all(each.stat().st_size <= 200 for each in tmp_path.iterdir())
-        kept = [
-            entry["number"] for name in (".2", ".1", "") for entry in lines(tmp_path / f"audit.jsonl{name}")
-        ]
-        assert kept == list(range(12 - len(kept), 12))
-        assert "nothing" not in lines(file)[0]
-
-    run(story())
+async def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    audit = Audit(file, AuditSettings(file_bytes=200, files_kept=2))
+    for number in range(12):
+        audit.note({"number": number, "nothing": None, "words": "x" * 60})
+        await audit.written()
+    await audit.close()
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "audit.jsonl",
+        "audit.jsonl.1",
+        "audit.jsonl.2",
+    ]
+    assert all(each.stat().st_size <= 200 for each in tmp_path.iterdir())
+    kept = [entry["number"] for name in (".2", ".1", "") for entry in lines(tmp_path / f"audit.jsonl{name}")]
+    assert kept == list(range(12 - len(kept), 12))
+    assert "nothing" not in lines(file)[0]
 
 
-def test_a_file_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
-    async def story() -> None:
-        (tmp_path / "taken").write_text("")
-        with pytest.raises(UsageError, match=r"audit\.enabled"):
-            Audit(tmp_path / "taken" / "audit.jsonl")
-
-    run(story())
+async def test_a_file_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UsageError, match=r"audit\.enabled"):
+        Audit(tmp_path / "taken" / "audit.jsonl")
 
 
-def test_what_was_noted_is_written_before_the_end(tmp_path: Path) -> None:
-    async def story() -> None:
-        audit = Audit(tmp_path / "audit.jsonl")
-        for number in range(1_000):
-            audit.note({"number": number})
-        await audit.close()
-        assert [entry["number"] for entry in lines(tmp_path / "audit.jsonl")] == list(range(1_000))
-        audit.note({"number": -1})
-        nowhere = Audit(None)
-        nowhere.note({"number": 1})
-        await nowhere.close()
-
-    run(story())
+async def test_what_was_noted_is_written_before_the_end(tmp_path: Path) -> None:
+    audit = Audit(tmp_path / "audit.jsonl")
+    for number in range(1_000):
+        audit.note({"number": number})
+    await audit.close()
+    assert [entry["number"] for entry in lines(tmp_path / "audit.jsonl")] == list(range(1_000))
+    audit.note({"number": -1})
+    nowhere = Audit(None)
+    nowhere.note({"number": 1})
+    await nowhere.close()

@@ -24,7 +24,6 @@ from moot.xprotocol.revocation import revoke
 from moot.xprotocol.statements import read_delegation
 from tests.adapter.commands import Said, Shell, run_program
 from tests.adapter.test_settings import MINIMAL, settings_of, written
-from tests.adapter.worlds import run
 from tests.relay.talk import relay_in
 from tests.xprotocol.people import EVE, person
 
@@ -163,50 +162,43 @@ def test_files_of_one_event_of_several_and_of_one_a_line_are_read(shell: Shell, 
     assert nothing.code == 2
 
 
-def test_a_relay_is_asked_for_what_a_key_announces_and_for_what_is_missing(
+async def test_a_relay_is_asked_for_what_a_key_announces_and_for_what_is_missing(
     shell: Shell, tmp_path: Path
 ) -> None:
     """The announce names the last link; the relay has the rest, and every revocation."""
     whole = chain_of(ROOT, DEPARTMENT, ADAPTER)
     now = time.time()
     announce = publish(ADAPTER, ANNOUNCE, {"display_name": "Files"}, now=now, delegation=whole[-1].event.id)
-
-    async def story() -> None:
-        async with relay_in(tmp_path / "relay") as relay:
-            words = (ADAPTER.key.text, "--relay", relay.url, "--trust", ROOT.key.text)
-            said = await asyncio.to_thread(walked, shell, *words)
-            assert (said.code, said.json["links"]) == (1, [])
-            await publish_events([relay.url], ROOT, [*whole, announce])
-            said = await asyncio.to_thread(walked, shell, *words)
-            assert said.code == 0
-            assert len(said.json["links"]) == 2
-            assert said.json["channels"][0]["agrees"] is True
-            # An announce that brings the last link along: those above it are asked for by their ids.
-            brought = {"display_name": "Files", "delegations": [json.loads(whole[-1].raw)]}
-            newer = publish(ADAPTER, ANNOUNCE, brought, now=now + 1, delegation=whole[-1].event.id)
-            await publish_events([relay.url], ROOT, [newer])
-            said = await asyncio.to_thread(walked, shell, *words)
-            assert (said.code, len(said.json["links"])) == (0, 2)
-            # The department never announced anything; its delegation is found all the same.
-            said = await asyncio.to_thread(walked, shell, DEPARTMENT.key.text, *words[1:])
-            assert said.code == 0
-            await publish_events([relay.url], ROOT, [revoke(ROOT, DEPARTMENT.key.text, now=time.time())])
-            said = await asyncio.to_thread(walked, shell, *words)
-            assert said.code == 1
-            assert "revoked" in said.json["reason"]
-
-    run(story())
+    async with relay_in(tmp_path / "relay") as relay:
+        words = (ADAPTER.key.text, "--relay", relay.url, "--trust", ROOT.key.text)
+        said = await asyncio.to_thread(walked, shell, *words)
+        assert (said.code, said.json["links"]) == (1, [])
+        await publish_events([relay.url], ROOT, [*whole, announce])
+        said = await asyncio.to_thread(walked, shell, *words)
+        assert said.code == 0
+        assert len(said.json["links"]) == 2
+        assert said.json["channels"][0]["agrees"] is True
+        # An announce that brings the last link along: those above it are asked for by their ids.
+        brought = {"display_name": "Files", "delegations": [json.loads(whole[-1].raw)]}
+        newer = publish(ADAPTER, ANNOUNCE, brought, now=now + 1, delegation=whole[-1].event.id)
+        await publish_events([relay.url], ROOT, [newer])
+        said = await asyncio.to_thread(walked, shell, *words)
+        assert (said.code, len(said.json["links"])) == (0, 2)
+        # The department never announced anything; its delegation is found all the same.
+        said = await asyncio.to_thread(walked, shell, DEPARTMENT.key.text, *words[1:])
+        assert said.code == 0
+        await publish_events([relay.url], ROOT, [revoke(ROOT, DEPARTMENT.key.text, now=time.time())])
+        said = await asyncio.to_thread(walked, shell, *words)
+        assert said.code == 1
+        assert "revoked" in said.json["reason"]
 
 
-def test_a_relay_that_cannot_be_reached_is_told_and_proves_nothing() -> None:
-    async def story() -> None:
-        evidence = Evidence()
-        with pytest.raises(MootError, match=r"ws://127\.0\.0\.1:1 can be used"):
-            # Nothing listens on port 1.
-            await gather(evidence, ADAPTER.key.text, ["ws://127.0.0.1:1"], within=0.5)
-        assert not walk(ADAPTER.key.text, evidence, anchors=(), now=time.time()).holds
-
-    run(story())
+async def test_a_relay_that_cannot_be_reached_is_told_and_proves_nothing() -> None:
+    evidence = Evidence()
+    with pytest.raises(MootError, match=r"ws://127\.0\.0\.1:1 can be used"):
+        # Nothing listens on port 1.
+        await gather(evidence, ADAPTER.key.text, ["ws://127.0.0.1:1"], within=0.5)
+    assert not walk(ADAPTER.key.text, evidence, anchors=(), now=time.time()).holds
 
 
 def test_the_adapter_s_own_chain_is_the_configured_one(shell: Shell, tmp_path: Path) -> None:
@@ -249,50 +241,39 @@ def test_the_root_above_a_configured_parent_counts_as_proven_by_the_file(tmp_pat
         own_chain(void, ADAPTER, now=time.time())
 
 
-def test_a_configuration_says_whom_to_ask_and_whom_to_trust(shell: Shell, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_in(tmp_path / "relay") as relay:
-            await publish_events([relay.url], ROOT, chain_of(ROOT, ADAPTER))
-            config = written(tmp_path, MINIMAL | {"relay": {"urls": [relay.url]}, "trust": [ROOT.key.text]})
-            words = (ADAPTER.key.text, "--config", config)
-            said = await asyncio.to_thread(walked, shell, *words)
-            assert (said.code, said.json["trusted"]) == (0, True)
-            # What is said outright wins.
-            said = await asyncio.to_thread(walked, shell, *words, "--trust", EVE.key.text)
-            assert (said.code, said.json["trusted"]) == (1, False)
-
-    run(story())
+async def test_a_configuration_says_whom_to_ask_and_whom_to_trust(shell: Shell, tmp_path: Path) -> None:
+    async with relay_in(tmp_path / "relay") as relay:
+        await publish_events([relay.url], ROOT, chain_of(ROOT, ADAPTER))
+        config = written(tmp_path, MINIMAL | {"relay": {"urls": [relay.url]}, "trust": [ROOT.key.text]})
+        words = (ADAPTER.key.text, "--config", config)
+        said = await asyncio.to_thread(walked, shell, *words)
+        assert (said.code, said.json["trusted"]) == (0, True)
+        # What is said outright wins.
+        said = await asyncio.to_thread(walked, shell, *words, "--trust", EVE.key.text)
+        assert (said.code, said.json["trusted"]) == (1, False)
 
 
 @pytest.mark.requirement("XP-9-3", "XP-6.2-2")
-def test_week_1_an_outsider_verifies_who_authorised_the_adapter(tmp_path: Path) -> None:
+async def test_week_1_an_outsider_verifies_who_authorised_the_adapter(tmp_path: Path) -> None:
     """XP 9: the organisation registers its adapter; who has nothing but its key and a relay checks it."""
+    async with relay_in(tmp_path / "relay") as relay:
+        inside, outside = tmp_path / "inside", tmp_path / "outside"
+        for folder in (inside, outside):
+            folder.mkdir()
 
-    async def story() -> None:
-        async with relay_in(tmp_path / "relay") as relay:
-            inside, outside = tmp_path / "inside", tmp_path / "outside"
-            for folder in (inside, outside):
-                folder.mkdir()
+        async def said(home: Path, *words: str) -> Said:
+            return await asyncio.to_thread(run_program, *words, "--json", env={"HOME": str(home)}, cwd=home)
 
-            async def said(home: Path, *words: str) -> Said:
-                return await asyncio.to_thread(
-                    run_program, *words, "--json", env={"HOME": str(home)}, cwd=home
-                )
-
-            org = (await said(inside, "keygen", "--output", "org.key")).json["public_key"]
-            adapter = (await said(inside, "keygen")).json["public_key"]
-            written(inside, MINIMAL | {"relay": {"urls": [relay.url]}}).rename(
-                inside / "xprotocol-mcp-adapter.yml"
-            )
-            registered = await said(inside, "register", "--parent-key", "org.key", "--publish")
-            assert registered.code == 0
-            assert registered.json["capabilities"] == ["com.mine.server.*"]
-            verified = await said(outside, "trust-chain", adapter, "--relay", relay.url, "--trust", org)
-            assert verified.code == 0
-            assert (verified.json["root"], verified.json["trusted"]) == (org, True)
-            stranger = await said(
-                outside, "trust-chain", adapter, "--relay", relay.url, "--trust", EVE.key.text
-            )
-            assert stranger.code == 1
-
-    run(story())
+        org = (await said(inside, "keygen", "--output", "org.key")).json["public_key"]
+        adapter = (await said(inside, "keygen")).json["public_key"]
+        written(inside, MINIMAL | {"relay": {"urls": [relay.url]}}).rename(
+            inside / "xprotocol-mcp-adapter.yml"
+        )
+        registered = await said(inside, "register", "--parent-key", "org.key", "--publish")
+        assert registered.code == 0
+        assert registered.json["capabilities"] == ["com.mine.server.*"]
+        verified = await said(outside, "trust-chain", adapter, "--relay", relay.url, "--trust", org)
+        assert verified.code == 0
+        assert (verified.json["root"], verified.json["trusted"]) == (org, True)
+        stranger = await said(outside, "trust-chain", adapter, "--relay", relay.url, "--trust", EVE.key.text)
+        assert stranger.code == 1

@@ -25,7 +25,6 @@ from moot.mcp.downstream.http import HttpFace
 from moot.mcp.downstream.limits import FaceLimits
 from moot.net.port import bound, served
 from tests.adapter.test_settings_sources import source
-from tests.adapter.worlds import run
 from tests.mcp.shop import Shop
 
 PASSWORD = "open-sesame-for-the-key"
@@ -108,42 +107,39 @@ async def shop_behind_tls(authority: Authority) -> AsyncIterator[str]:
 
 
 @pytest.mark.requirement("XP-8.2-1")
-def test_a_client_certificate_opens_a_server_that_asks_for_one(tmp_path: Path) -> None:
-    async def story() -> None:
-        authority = Authority(tmp_path, "authority")
-        other = Authority(tmp_path, "other")
-        certificate, key = authority.issue("adapter", PASSWORD)
-        stranger, stranger_key = other.issue("stranger")
-        async with shop_behind_tls(authority) as url:
+async def test_a_client_certificate_opens_a_server_that_asks_for_one(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    other = Authority(tmp_path, "other")
+    certificate, key = authority.issue("adapter", PASSWORD)
+    stranger, stranger_key = other.issue("stranger")
+    async with shop_behind_tls(authority) as url:
 
-            async def outcome(auth: dict[str, Any] | None, ca_file: Path | None = authority.file) -> Any:
-                entry: dict[str, Any] = {
-                    "name": "shop",
-                    "transport": "http",
-                    "url": url,
-                    "xprotocol_namespace": "com.acme.shop",
-                }
-                entry |= {"auth": auth} if auth is not None else {}
-                entry |= {"ca_file": str(ca_file)} if ca_file is not None else {}
-                found = source(tmp_path, entry, {"KEY_PASSWORD": PASSWORD})
-                limits = AdapterLimits(upstream_start_seconds=10)
-                (seen,) = await inspect([found], limits=limits, environ={})
-                return seen
-
-            ours: dict[str, Any] = {
-                "type": "client_certificate",
-                "cert_file": str(certificate),
-                "key_file": str(key),
-                "password_env": "KEY_PASSWORD",
+        async def outcome(auth: dict[str, Any] | None, ca_file: Path | None = authority.file) -> Any:
+            entry: dict[str, Any] = {
+                "name": "shop",
+                "transport": "http",
+                "url": url,
+                "xprotocol_namespace": "com.acme.shop",
             }
-            good = await outcome(ours)
-            assert good.fault is None
-            assert good.tools > 0
-            theirs = ours | {"cert_file": str(stranger), "key_file": str(stranger_key)}
-            del theirs["password_env"]
-            for auth, ca_file in ((None, authority.file), (theirs, authority.file), (ours, None)):
-                bad = await outcome(auth, ca_file)
-                assert bad.fault is not None
-                assert PASSWORD not in bad.fault
+            entry |= {"auth": auth} if auth is not None else {}
+            entry |= {"ca_file": str(ca_file)} if ca_file is not None else {}
+            found = source(tmp_path, entry, {"KEY_PASSWORD": PASSWORD})
+            limits = AdapterLimits(upstream_start_seconds=10)
+            (seen,) = await inspect([found], limits=limits, environ={})
+            return seen
 
-    run(story())
+        ours: dict[str, Any] = {
+            "type": "client_certificate",
+            "cert_file": str(certificate),
+            "key_file": str(key),
+            "password_env": "KEY_PASSWORD",
+        }
+        good = await outcome(ours)
+        assert good.fault is None
+        assert good.tools > 0
+        theirs = ours | {"cert_file": str(stranger), "key_file": str(stranger_key)}
+        del theirs["password_env"]
+        for auth, ca_file in ((None, authority.file), (theirs, authority.file), (ours, None)):
+            bad = await outcome(auth, ca_file)
+            assert bad.fault is not None
+            assert PASSWORD not in bad.fault

@@ -42,50 +42,38 @@ async def break_down(_params: dict[str, Any]) -> dict[str, Any]:
 HANDLERS = {"echo": echo, "refuse": refuse, "break": break_down}
 
 
-def test_a_question_is_answered_refused_or_not_understood(tmp_path: Path) -> None:
+async def test_a_question_is_answered_refused_or_not_understood(tmp_path: Path) -> None:
     path = tmp_path / "run" / "control.sock"
-
-    async def story() -> None:
-        async with control_socket(path, HANDLERS):
-            assert await ask(path, "echo", {"a": [1, "ü"]}) == {"said": {"a": [1, "ü"]}}
-            with pytest.raises(AskFailed, match="not today"):
-                await ask(path, "refuse")
-            with pytest.raises(AskFailed, match="no such question; there is break, echo, refuse"):
-                await ask(path, "dance")
-            with pytest.raises(AskFailed, match="internal error") as told:
-                await ask(path, "break")
-            assert "secret" not in str(told.value)
-
-    run(story())
+    async with control_socket(path, HANDLERS):
+        assert await ask(path, "echo", {"a": [1, "ü"]}) == {"said": {"a": [1, "ü"]}}
+        with pytest.raises(AskFailed, match="not today"):
+            await ask(path, "refuse")
+        with pytest.raises(AskFailed, match="no such question; there is break, echo, refuse"):
+            await ask(path, "dance")
+        with pytest.raises(AskFailed, match="internal error") as told:
+            await ask(path, "break")
+        assert "secret" not in str(told.value)
 
 
-def test_only_its_owner_may_open_the_socket(tmp_path: Path) -> None:
+async def test_only_its_owner_may_open_the_socket(tmp_path: Path) -> None:
     path = tmp_path / "run" / "control.sock"
-
-    async def story() -> None:
-        async with control_socket(path, HANDLERS):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-    run(story())
+    async with control_socket(path, HANDLERS):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_nobody_at_home_is_not_running(tmp_path: Path) -> None:
+async def test_nobody_at_home_is_not_running(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
-
-    async def story() -> None:
-        with pytest.raises(NotRunning, match="No such file"):
-            await ask(path, "echo")
-        async with control_socket(path, HANDLERS):
-            pass
-        assert not path.exists()
-        with pytest.raises(NotRunning):
-            await ask(path, "echo")
-
-    run(story())
+    with pytest.raises(NotRunning, match="No such file"):
+        await ask(path, "echo")
+    async with control_socket(path, HANDLERS):
+        pass
+    assert not path.exists()
+    with pytest.raises(NotRunning):
+        await ask(path, "echo")
 
 
-def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock(tmp_path: Path) -> None:
+async def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom moot.adapter.control import control_socket\n"
@@ -109,12 +97,8 @@ def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock(tmp_p
         os.kill(other.pid, signal.SIGKILL)
         other.communicate()
     assert path.exists()
-
-    async def after_the_crash() -> None:
-        async with control_socket(path, HANDLERS):
-            assert await ask(path, "echo") == {"said": {}}
-
-    run(after_the_crash())
+    async with control_socket(path, HANDLERS):
+        assert await ask(path, "echo") == {"said": {}}
 
 
 @pytest.mark.parametrize(
@@ -128,22 +112,18 @@ def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock(tmp_p
         b"[" * 5000 + b"\n",
     ],
 )
-def test_what_is_no_question_is_told_how_to_ask(tmp_path: Path, line: bytes) -> None:
+async def test_what_is_no_question_is_told_how_to_ask(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "control.sock"
-
-    async def story() -> None:
-        async with control_socket(path, HANDLERS):
-            reader, writer = await asyncio.open_unix_connection(path)
-            writer.write(line)
-            answer = json.loads(await reader.readline())
-            assert answer == {"ok": False, "error": 'ask with one line: {"ask": "status"}'}
-            writer.close()
-            await writer.wait_closed()
-
-    run(story())
+    async with control_socket(path, HANDLERS):
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(line)
+        answer = json.loads(await reader.readline())
+        assert answer == {"ok": False, "error": 'ask with one line: {"ask": "status"}'}
+        writer.close()
+        await writer.wait_closed()
 
 
-def test_a_stream_is_handed_over_and_ends_with_the_adapter(tmp_path: Path) -> None:
+async def test_a_stream_is_handed_over_and_ends_with_the_adapter(tmp_path: Path) -> None:
     """How a proxy attaches to a running adapter."""
     path = tmp_path / "control.sock"
 
@@ -154,30 +134,23 @@ def test_a_stream_is_handed_over_and_ends_with_the_adapter(tmp_path: Path) -> No
             writer.write(params["prefix"].encode() + line.upper())
             await writer.drain()
 
-    async def story() -> None:
-        async with control_socket(path, {}, {"attach": shout}):
-            reader, writer = await open_ask(path, "attach", {"prefix": "> "})
-            assert await answered(reader) == {}
-            for word in (b"one\n", b"two\n"):
-                writer.write(word)
-                assert await reader.readline() == b"> " + word.upper()
-        # The adapter stopped: the stream ends, and nobody hangs.
-        assert await reader.read() == b""
-        writer.close()
-
-    run(story())
+    async with control_socket(path, {}, {"attach": shout}):
+        reader, writer = await open_ask(path, "attach", {"prefix": "> "})
+        assert await answered(reader) == {}
+        for word in (b"one\n", b"two\n"):
+            writer.write(word)
+            assert await reader.readline() == b"> " + word.upper()
+    # The adapter stopped: the stream ends, and nobody hangs.
+    assert await reader.read() == b""
+    writer.close()
 
 
-def test_no_more_than_so_many_ask_at_once(tmp_path: Path) -> None:
+async def test_no_more_than_so_many_ask_at_once(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
-
-    async def story() -> None:
-        async with control_socket(path, HANDLERS):
-            idle = [await asyncio.open_unix_connection(path) for _ in range(CONNECTIONS)]
-            # The server takes connections in their order, so this one comes after all the idle ones.
-            with pytest.raises(AskFailed, match=f"{CONNECTIONS} are asking already"):
-                await ask(path, "echo")
-            for _, writer in idle:
-                writer.close()
-
-    run(story())
+    async with control_socket(path, HANDLERS):
+        idle = [await asyncio.open_unix_connection(path) for _ in range(CONNECTIONS)]
+        # The server takes connections in their order, so this one comes after all the idle ones.
+        with pytest.raises(AskFailed, match=f"{CONNECTIONS} are asking already"):
+            await ask(path, "echo")
+        for _, writer in idle:
+            writer.close()

@@ -128,118 +128,103 @@ async def until_named(client: Client, name: str) -> None:
     "XP-10-13",
     "XP-11.2-5",
 )
-def test_one_command_brings_a_server_to_an_mcp_client_across_a_relay(tmp_path: Path) -> None:
-    async def story() -> None:
-        shop = desk(tmp_path)
-        async with devserver(tmp_path, *inline(shop)) as running:
-            # In CPU, not by the clock: machines are shared. What it starts and waits for is counted, too.
-            assert _cpu_seconds(running.process.pid) < 5
-            await running.line(r"^✓ XProtocol DevServer started$")
-            key = (await running.line(r"^✓ Adapter key: (ed25519:\S{43})$"))[1]
-            relay = (await running.line(r"^✓ Local relay: ws://localhost:(\d+)$"))[1]
-            await running.line(r"^✓ Wrapped MCP server: com\.acme\.desk \(12 tools\)$")
-            page = (await running.line(r"^✓ Schema catalog: (http://localhost:\d+/\S+)$"))[1]
-            await running.line("not use it in production")
-            pasted = json.loads((await running.line(r'^\{"mcpServers".*'))[0])["mcpServers"]["xprotocol"]
-            assert pasted == {"command": "xprotocol-devserver", "args": ["--mcp-proxy"]}
+async def test_one_command_brings_a_server_to_an_mcp_client_across_a_relay(tmp_path: Path) -> None:
+    shop = desk(tmp_path)
+    async with devserver(tmp_path, *inline(shop)) as running:
+        # In CPU, not by the clock: machines are shared. What it starts and waits for is counted, too.
+        assert _cpu_seconds(running.process.pid) < 5
+        await running.line(r"^✓ XProtocol DevServer started$")
+        key = (await running.line(r"^✓ Adapter key: (ed25519:\S{43})$"))[1]
+        relay = (await running.line(r"^✓ Local relay: ws://localhost:(\d+)$"))[1]
+        await running.line(r"^✓ Wrapped MCP server: com\.acme\.desk \(12 tools\)$")
+        page = (await running.line(r"^✓ Schema catalog: (http://localhost:\d+/\S+)$"))[1]
+        await running.line("not use it in production")
+        pasted = json.loads((await running.line(r'^\{"mcpServers".*'))[0])["mcpServers"]["xprotocol"]
+        assert pasted == {"command": "xprotocol-devserver", "args": ["--mcp-proxy"]}
 
-            found = await asyncio.to_thread(_fetched, page)
-            assert found["public_key"] == key
-            assert found["endpoint"].endswith(f":{relay}")
-            assert _listens_on(running.process.pid) == {"127.0.0.1"}
+        found = await asyncio.to_thread(_fetched, page)
+        assert found["public_key"] == key
+        assert found["endpoint"].endswith(f":{relay}")
+        assert _listens_on(running.process.pid) == {"127.0.0.1"}
 
-            # From another folder: the one that runs is found all the same.
-            async with Client(proxy(tmp_path, tmp_path / "elsewhere")) as client:
-                await until_named(client, "com_acme_desk_read_note")
-                result = await client.call_tool("com_acme_desk_read_note", {"name": "one"})
-                assert "first words" in str(result.content)
-            await running.line(r"com\.acme\.desk\.read_note +client → adapter")
-            await running.line(r"com\.acme\.desk\.read_note\.result +adapter → client")
-            assert not [line for line in running.lines if "first words" in line]
-            assert await running.stopped() == 0
-        # What it keeps of events is SQLite, with no plaintext in it.
-        kept = list((tmp_path / ".moot" / "devserver" / "relay").iterdir())
-        assert any(file.read_bytes().startswith(b"SQLite format 3") for file in kept)
-        assert not [file for file in kept if b"first words" in file.read_bytes()]
-
-    run(story())
-
-
-def test_payloads_are_shown_when_asked_for_and_fresh_forgets(tmp_path: Path) -> None:
-    async def story() -> None:
-        shop = desk(tmp_path)
-        async with devserver(tmp_path, *inline(shop), "--payloads") as running:
-            key = (await running.line(r"^✓ Adapter key: (\S+)$"))[1]
-            async with Client(proxy(tmp_path, tmp_path)) as client:
-                await until_named(client, "com_acme_desk_read_note")
-                await client.call_tool("com_acme_desk_read_note", {"name": "one"})
-            await running.line("first words")
-        async with devserver(tmp_path, *inline(shop)) as running:
-            assert (await running.line(r"^✓ Adapter key: (\S+)$"))[1] == key
-        async with devserver(tmp_path, *inline(shop), "--fresh") as running:
-            assert (await running.line(r"^✓ Adapter key: (\S+)$"))[1] != key
-
-    run(story())
-
-
-@pytest.mark.requirement("XP-10-5", "XP-10-7")
-def test_an_edited_file_changes_a_running_devserver(tmp_path: Path) -> None:
-    async def story() -> None:
-        first, second = desk(tmp_path), desk(tmp_path, "other", "com.acme.other")
-        file = tmp_path / "xprotocol-mcp-adapter.yml"
-        # As for production: its relay and its key are not used here.
-        document: dict[str, Any] = {
-            "identity": {"key_file": "~/none.key", "display_name": "Acme"},
-            "relay": {"urls": ["wss://relay.example.org"]},
-            "mcp_sources": [first.source],
-            "mcp_server": {"transport": "stdio"},
-        }
-        file.write_text(yaml.safe_dump(document))
-        async with (
-            devserver(tmp_path, "--config", str(file)) as running,
-            Client(proxy(tmp_path, tmp_path / "elsewhere")) as client,
-        ):
-            await until_named(client, "com_acme_desk_read_note")
-            assert "com_acme_other_read_note" not in await names_of(client)
-            document["mcp_sources"].append(second.source)
-            file.write_text(yaml.safe_dump(document))
-            await until_named(client, "com_acme_other_read_note")
-            result = await client.call_tool("com_acme_other_read_note", {"name": "one"})
-            assert "first words" in str(result.content)
-            # A mistake is told and changes nothing.
-            file.write_text("identity: [")
-            await _until_logged(tmp_path / "devserver.log", "configuration not reloaded")
-            assert "com_acme_other_read_note" in await names_of(client)
-            assert running.process.returncode is None
-
-    run(story())
-
-
-def test_a_proxy_alone_starts_what_ran_last(tmp_path: Path) -> None:
-    async def story() -> None:
-        shop = desk(tmp_path)
-        async with devserver(tmp_path, *inline(shop)):
-            pass
-        async with Client(proxy(tmp_path, tmp_path / "elsewhere", *FREE_PORTS)) as client:
+        # From another folder: the one that runs is found all the same.
+        async with Client(proxy(tmp_path, tmp_path / "elsewhere")) as client:
             await until_named(client, "com_acme_desk_read_note")
             result = await client.call_tool("com_acme_desk_read_note", {"name": "one"})
             assert "first words" in str(result.content)
+        await running.line(r"com\.acme\.desk\.read_note +client → adapter")
+        await running.line(r"com\.acme\.desk\.read_note\.result +adapter → client")
+        assert not [line for line in running.lines if "first words" in line]
+        assert await running.stopped() == 0
+    # What it keeps of events is SQLite, with no plaintext in it.
+    kept = list((tmp_path / ".moot" / "devserver" / "relay").iterdir())
+    assert any(file.read_bytes().startswith(b"SQLite format 3") for file in kept)
+    assert not [file for file in kept if b"first words" in file.read_bytes()]
 
-    run(story())
+
+async def test_payloads_are_shown_when_asked_for_and_fresh_forgets(tmp_path: Path) -> None:
+    shop = desk(tmp_path)
+    async with devserver(tmp_path, *inline(shop), "--payloads") as running:
+        key = (await running.line(r"^✓ Adapter key: (\S+)$"))[1]
+        async with Client(proxy(tmp_path, tmp_path)) as client:
+            await until_named(client, "com_acme_desk_read_note")
+            await client.call_tool("com_acme_desk_read_note", {"name": "one"})
+        await running.line("first words")
+    async with devserver(tmp_path, *inline(shop)) as running:
+        assert (await running.line(r"^✓ Adapter key: (\S+)$"))[1] == key
+    async with devserver(tmp_path, *inline(shop), "--fresh") as running:
+        assert (await running.line(r"^✓ Adapter key: (\S+)$"))[1] != key
 
 
-def test_a_server_that_is_late_is_told_of_when_it_is_there(tmp_path: Path) -> None:
-    async def story() -> None:
-        shop = desk(tmp_path)
-        slow = tmp_path / "slow.sh"
-        slow.write_text(f"#!/bin/sh\nsleep 13\nexec {sys.executable} {SERVER} {shop.folder}\n")
-        slow.chmod(0o755)
-        words = ["--mcp-command", str(slow), "--namespace", shop.namespace]
-        async with devserver(tmp_path, *words) as running:
-            await running.line(r"^… Wrapped MCP server: com\.acme\.desk is still starting$")
-            await running.line(r"^✓ Wrapped MCP server: com\.acme\.desk \(12 tools\)$")
+@pytest.mark.requirement("XP-10-5", "XP-10-7")
+async def test_an_edited_file_changes_a_running_devserver(tmp_path: Path) -> None:
+    first, second = desk(tmp_path), desk(tmp_path, "other", "com.acme.other")
+    file = tmp_path / "xprotocol-mcp-adapter.yml"
+    # As for production: its relay and its key are not used here.
+    document: dict[str, Any] = {
+        "identity": {"key_file": "~/none.key", "display_name": "Acme"},
+        "relay": {"urls": ["wss://relay.example.org"]},
+        "mcp_sources": [first.source],
+        "mcp_server": {"transport": "stdio"},
+    }
+    file.write_text(yaml.safe_dump(document))
+    async with (
+        devserver(tmp_path, "--config", str(file)) as running,
+        Client(proxy(tmp_path, tmp_path / "elsewhere")) as client,
+    ):
+        await until_named(client, "com_acme_desk_read_note")
+        assert "com_acme_other_read_note" not in await names_of(client)
+        document["mcp_sources"].append(second.source)
+        file.write_text(yaml.safe_dump(document))
+        await until_named(client, "com_acme_other_read_note")
+        result = await client.call_tool("com_acme_other_read_note", {"name": "one"})
+        assert "first words" in str(result.content)
+        # A mistake is told and changes nothing.
+        file.write_text("identity: [")
+        await _until_logged(tmp_path / "devserver.log", "configuration not reloaded")
+        assert "com_acme_other_read_note" in await names_of(client)
+        assert running.process.returncode is None
 
-    run(story())
+
+async def test_a_proxy_alone_starts_what_ran_last(tmp_path: Path) -> None:
+    shop = desk(tmp_path)
+    async with devserver(tmp_path, *inline(shop)):
+        pass
+    async with Client(proxy(tmp_path, tmp_path / "elsewhere", *FREE_PORTS)) as client:
+        await until_named(client, "com_acme_desk_read_note")
+        result = await client.call_tool("com_acme_desk_read_note", {"name": "one"})
+        assert "first words" in str(result.content)
+
+
+async def test_a_server_that_is_late_is_told_of_when_it_is_there(tmp_path: Path) -> None:
+    shop = desk(tmp_path)
+    slow = tmp_path / "slow.sh"
+    slow.write_text(f"#!/bin/sh\nsleep 13\nexec {sys.executable} {SERVER} {shop.folder}\n")
+    slow.chmod(0o755)
+    words = ["--mcp-command", str(slow), "--namespace", shop.namespace]
+    async with devserver(tmp_path, *words) as running:
+        await running.line(r"^… Wrapped MCP server: com\.acme\.desk is still starting$")
+        await running.line(r"^✓ Wrapped MCP server: com\.acme\.desk \(12 tools\)$")
 
 
 def test_mistakes_say_what_to_do(

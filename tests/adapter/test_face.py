@@ -30,138 +30,119 @@ from moot.xprotocol.delegation import delegate
 from moot.xprotocol.events import DirectedEvent
 from moot.xprotocol.grants import grant
 from tests.adapter.far_endpoint import CURRENT, FORECAST, GREETING, SECRET, STATIONS, far_endpoint
-from tests.adapter.outside import opened, outside, run, source, until
+from tests.adapter.outside import opened, outside, source, until
 from tests.relay.talk import relay_in
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
 
 @pytest.mark.requirement("XP-0-4", "XP-2.2-3", "XP-7.1-2", "XP-3.1-35", "XP-9-2")
-def test_an_endpoint_is_a_set_of_tools(tmp_path: Path) -> None:
+async def test_an_endpoint_is_a_set_of_tools(tmp_path: Path) -> None:
     """XP 4.2, as printed."""
-
-    async def story() -> None:
-        async with outside(tmp_path, mcp_tool_prefix="weather_") as out:
-            tools = await out.outward.backend.offers("tools")
-            assert [tool["name"] for tool in tools] == [
-                "weather_current_get",
-                "weather_forecast_get",
-                "weather_station_reset",
-            ]
-            assert tools[0] == {
-                "name": "weather_current_get",
-                "description": "Get current weather conditions for a location\n\n"
-                f"[XProtocol: weather.current.get via {BOB.key.text}]",
-                "inputSchema": CURRENT.payload,
-            }
-            assert FORECAST.response is not None
-            assert tools[1]["outputSchema"] == FORECAST.response.payload
-            assert out.outward.backend.tool("weather_current_get") is tools[0]
-            assert out.outward.backend.kind_of("weather_current_get") == (
-                "weather-service",
-                "weather.current.get",
-            )
-
-    run(story())
+    async with outside(tmp_path, mcp_tool_prefix="weather_") as out:
+        tools = await out.outward.backend.offers("tools")
+        assert [tool["name"] for tool in tools] == [
+            "weather_current_get",
+            "weather_forecast_get",
+            "weather_station_reset",
+        ]
+        assert tools[0] == {
+            "name": "weather_current_get",
+            "description": "Get current weather conditions for a location\n\n"
+            f"[XProtocol: weather.current.get via {BOB.key.text}]",
+            "inputSchema": CURRENT.payload,
+        }
+        assert FORECAST.response is not None
+        assert tools[1]["outputSchema"] == FORECAST.response.payload
+        assert out.outward.backend.tool("weather_current_get") is tools[0]
+        assert out.outward.backend.kind_of("weather_current_get") == (
+            "weather-service",
+            "weather.current.get",
+        )
 
 
 @pytest.mark.requirement("XP-2.2-4", "XP-5.2-1", "XP-5.2-4")
-def test_a_call_becomes_an_event_and_its_answer_a_result(tmp_path: Path) -> None:
+async def test_a_call_becomes_an_event_and_its_answer_a_result(tmp_path: Path) -> None:
     """XP 5.2, steps 1 to 8."""
-
-    async def story() -> None:
-        async with outside(tmp_path) as out:
-            result = await out.call("weather_current_get", location="San Francisco")
-            assert result == {
-                "content": [{"type": "text", "text": "San Francisco: 17°C"}],
-                "isError": False,
-            }
-            assert out.far.served[-1].event.kind == "weather.current.get"
-            assert out.far.served[-1].payload == {"location": "San Francisco"}
-            structured = await out.call("weather_forecast_get", location="Bern", days=2)
-            assert structured["structuredContent"] == {"highs": [17, 18]}
-            with pytest.raises(McpError, match="Unknown tool: weather_nothing") as caught:
-                await out.call("weather_nothing")
-            assert caught.value.code == -32602
-
-    run(story())
+    async with outside(tmp_path) as out:
+        result = await out.call("weather_current_get", location="San Francisco")
+        assert result == {
+            "content": [{"type": "text", "text": "San Francisco: 17°C"}],
+            "isError": False,
+        }
+        assert out.far.served[-1].event.kind == "weather.current.get"
+        assert out.far.served[-1].payload == {"location": "San Francisco"}
+        structured = await out.call("weather_forecast_get", location="Bern", days=2)
+        assert structured["structuredContent"] == {"highs": [17, 18]}
+        with pytest.raises(McpError, match="Unknown tool: weather_nothing") as caught:
+            await out.call("weather_nothing")
+        assert caught.value.code == -32602
 
 
 @pytest.mark.requirement("XP-2.2-7", "XP-2.2-8")
-def test_prompts_are_shown_as_prompts(tmp_path: Path) -> None:
+async def test_prompts_are_shown_as_prompts(tmp_path: Path) -> None:
     """XP 4.5."""
-
-    async def story() -> None:
-        async with outside(tmp_path) as out:
-            assert await out.outward.backend.offers("prompts") == [
-                {
-                    "name": "weather_prompt_greet",
-                    "description": "Greet somebody with the weather\n\n"
-                    f"[XProtocol: {GREETING.kind} via {BOB.key.text}]",
-                    "arguments": [{"name": "name", "required": True}],
-                }
-            ]
-            got = await out.do("prompts/get", name="weather_prompt_greet", arguments={"name": "Ada"})
-            text = "Hello Ada, it is 17 degrees."
-            assert got == {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
-            with pytest.raises(McpError, match="Unknown prompt"):
-                await out.do("prompts/get", name="weather_current_get")
-
-    run(story())
+    async with outside(tmp_path) as out:
+        assert await out.outward.backend.offers("prompts") == [
+            {
+                "name": "weather_prompt_greet",
+                "description": "Greet somebody with the weather\n\n"
+                f"[XProtocol: {GREETING.kind} via {BOB.key.text}]",
+                "arguments": [{"name": "name", "required": True}],
+            }
+        ]
+        got = await out.do("prompts/get", name="weather_prompt_greet", arguments={"name": "Ada"})
+        text = "Hello Ada, it is 17 degrees."
+        assert got == {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+        with pytest.raises(McpError, match="Unknown prompt"):
+            await out.do("prompts/get", name="weather_current_get")
 
 
 @pytest.mark.requirement("XP-2.2-5", "XP-2.2-6")
-def test_resources_are_listed_read_and_followed(tmp_path: Path) -> None:
+async def test_resources_are_listed_read_and_followed(tmp_path: Path) -> None:
     """XP 4.5, D-78."""
+    async with outside(tmp_path) as out:
+        backend = out.outward.backend
+        bern = "weather://stations/bern"
+        listed = await backend.offers("resources")
+        assert [each["uri"] for each in listed] == [bern]
+        assert listed[0]["description"].startswith("[XProtocol: weather.resource.subscribe via ")
+        assert [each["uriTemplate"] for each in await backend.offers("resourceTemplates")] == [
+            "weather://stations/{name}"
+        ]
+        read = await out.do("resources/read", uri=bern)
+        assert read == {"contents": [{"uri": bern, "text": "17"}]}
+        assert out.far.followers == {}
+        # Filled in from the template, and not listed.
+        assert (await out.do("resources/read", uri="weather://stations/thun"))["contents"]
+        with pytest.raises(McpError) as caught:
+            await out.do("resources/read", uri="file:///etc/passwd")
+        assert (caught.value.code, caught.value.data) == (-32002, {"uri": "file:///etc/passwd"})
 
-    async def story() -> None:
-        async with outside(tmp_path) as out:
-            backend = out.outward.backend
-            bern = "weather://stations/bern"
-            listed = await backend.offers("resources")
-            assert [each["uri"] for each in listed] == [bern]
-            assert listed[0]["description"].startswith("[XProtocol: weather.resource.subscribe via ")
-            assert [each["uriTemplate"] for each in await backend.offers("resourceTemplates")] == [
-                "weather://stations/{name}"
-            ]
-            read = await out.do("resources/read", uri=bern)
-            assert read == {"contents": [{"uri": bern, "text": "17"}]}
-            assert out.far.followers == {}
-            # Filled in from the template, and not listed.
-            assert (await out.do("resources/read", uri="weather://stations/thun"))["contents"]
-            with pytest.raises(McpError) as caught:
-                await out.do("resources/read", uri="file:///etc/passwd")
-            assert (caught.value.code, caught.value.data) == (-32002, {"uri": "file:///etc/passwd"})
-
-            await backend.subscribe(bern)
-            await backend.subscribe(bern)
-            await out.far.change(23)
-            await until(lambda: Updated(bern) in out.changes)
-            # Reading what is followed does not end it.
-            assert (await out.do("resources/read", uri=bern))["contents"][0]["text"] == "23"
-            out.changes.clear()
-            await out.far.change(24)
-            await until(lambda: Updated(bern) in out.changes)
-            await backend.unsubscribe(bern)
-            assert len(out.far.followers) == 1
-            await backend.unsubscribe(bern)
-            assert out.far.followers == {}
-            await backend.unsubscribe(bern)
-
-    run(story())
+        await backend.subscribe(bern)
+        await backend.subscribe(bern)
+        await out.far.change(23)
+        await until(lambda: Updated(bern) in out.changes)
+        # Reading what is followed does not end it.
+        assert (await out.do("resources/read", uri=bern))["contents"][0]["text"] == "23"
+        out.changes.clear()
+        await out.far.change(24)
+        await until(lambda: Updated(bern) in out.changes)
+        await backend.unsubscribe(bern)
+        assert len(out.far.followers) == 1
+        await backend.unsubscribe(bern)
+        assert out.far.followers == {}
+        await backend.unsubscribe(bern)
 
 
-def test_what_is_followed_is_asked_for_again_when_the_endpoint_was_restarted(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with outside(tmp_path) as out:
-            bern = "weather://stations/bern"
-            await out.outward.backend.subscribe(bern)
-            out.far.followers.clear()
-            await out.far.announce()
-            await until(lambda: bool(out.far.followers))
-            # Nobody knows what it missed, so it is told that something may have changed.
-            await until(lambda: Updated(bern) in out.changes)
-
-    run(story())
+async def test_what_is_followed_is_asked_for_again_when_the_endpoint_was_restarted(tmp_path: Path) -> None:
+    async with outside(tmp_path) as out:
+        bern = "weather://stations/bern"
+        await out.outward.backend.subscribe(bern)
+        out.far.followers.clear()
+        await out.far.announce()
+        await until(lambda: bool(out.far.followers))
+        # Nobody knows what it missed, so it is told that something may have changed.
+        await until(lambda: Updated(bern) in out.changes)
 
 
 @pytest.mark.requirement("XP-11.3-7")
@@ -175,174 +156,148 @@ def test_what_is_followed_is_asked_for_again_when_the_endpoint_was_restarted(tmp
         (EventFault("x"), -32603, "Internal error"),
     ],
 )
-def test_errors_are_the_tables(tmp_path: Path, fault: EventFault, code: int, message: str) -> None:
+async def test_errors_are_the_tables(tmp_path: Path, fault: EventFault, code: int, message: str) -> None:
     """XP 5.3, over the wire."""
+    async with outside(tmp_path) as out:
 
-    async def story() -> None:
-        async with outside(tmp_path) as out:
+        async def fails(_event: DirectedEvent, _payload: dict[str, Json]) -> Json:
+            raise fault
 
-            async def fails(_event: DirectedEvent, _payload: dict[str, Json]) -> Json:
-                raise fault
-
-            out.far.handlers[CURRENT.kind] = fails
-            with pytest.raises(McpError) as caught:
-                await out.call("weather_current_get", location="Bern")
-            assert (caught.value.code, caught.value.message) == (code, message)
-            assert caught.value.data["xprotocol_code"] == fault.code
-            if fault.retry_after is not None:
-                assert caught.value.data["retry_after"] == fault.retry_after
-
-    run(story())
+        out.far.handlers[CURRENT.kind] = fails
+        with pytest.raises(McpError) as caught:
+            await out.call("weather_current_get", location="Bern")
+        assert (caught.value.code, caught.value.message) == (code, message)
+        assert caught.value.data["xprotocol_code"] == fault.code
+        if fault.retry_after is not None:
+            assert caught.value.data["retry_after"] == fault.retry_after
 
 
 @pytest.mark.requirement("XP-11.3-7")
-def test_refusals_of_an_endpoint_are_the_tables_too(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with outside(tmp_path) as out:
-            cases: list[tuple[str, dict[str, Any], int, str]] = [
-                ("weather_station_reset", {}, -32600, "Insufficient capability for this operation"),
-                ("weather_current_get", {}, -32602, "Request payload does not conform to schema"),
-                ("weather_forecast_get", {"location": "x"}, -32600, "Resource or schema not found"),
-            ]
-            out.far.contracts.remove(FORECAST)
-            for tool, arguments, code, message in cases:
-                with pytest.raises(McpError) as caught:
-                    await out.call(tool, **arguments)
-                assert (caught.value.code, caught.value.message) == (code, message)
-            assert out.outward.backend.outcomes == {
-                "AUTHORIZATION_INSUFFICIENT": 1,
-                "SCHEMA_VIOLATION": 1,
-                "NOT_FOUND": 1,
-            }
-
-    run(story())
-
-
-def test_an_endpoint_that_is_silent_or_away_is_unavailable_in_time(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with outside(tmp_path, call_timeout_seconds=0.5) as out:
-
-            async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
-                return
-
-            out.far.answer = never
-            began = time.monotonic()
+async def test_refusals_of_an_endpoint_are_the_tables_too(tmp_path: Path) -> None:
+    async with outside(tmp_path) as out:
+        cases: list[tuple[str, dict[str, Any], int, str]] = [
+            ("weather_station_reset", {}, -32600, "Insufficient capability for this operation"),
+            ("weather_current_get", {}, -32602, "Request payload does not conform to schema"),
+            ("weather_forecast_get", {"location": "x"}, -32600, "Resource or schema not found"),
+        ]
+        out.far.contracts.remove(FORECAST)
+        for tool, arguments, code, message in cases:
             with pytest.raises(McpError) as caught:
-                await out.call("weather_current_get", location="Bern")
-            assert (caught.value.code, caught.value.message) == (-32603, "XProtocol endpoint unavailable")
-            assert "did not answer within 0.5 s" in caught.value.data["detail"]
-            assert time.monotonic() - began < 5
-
-    run(story())
-
-
-def test_answers_that_no_result_can_be_made_of_are_errors(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with outside(tmp_path) as out:
-            say: list[Json] = [None]
-
-            async def answer(request: DirectedEvent, kind: str, _payload: Json) -> None:
-                await out.far.relays.publish(reply(BOB, request, kind, say[0], now=time.time()))
-
-            out.far.answer = answer
-            say[0] = [1, "two", None]
-            shown = await out.call("weather_current_get", location="Bern")
-            assert shown["content"] == [{"type": "text", "text": '[1,"two",null]'}]
-            say[0] = {"content": "broke", "isError": True}
-            assert (await out.call("weather_current_get", location="Bern"))["isError"] is True
-            say[0] = {"nothing": "here"}
-            with pytest.raises(McpError) as caught:
-                await out.do("prompts/get", name="weather_prompt_greet", arguments={"name": "Ada"})
-            assert caught.value.code == -32603
-            with pytest.raises(McpError):
-                await out.do("resources/read", uri="weather://stations/bern")
-
-    run(story())
+                await out.call(tool, **arguments)
+            assert (caught.value.code, caught.value.message) == (code, message)
+        assert out.outward.backend.outcomes == {
+            "AUTHORIZATION_INSUFFICIENT": 1,
+            "SCHEMA_VIOLATION": 1,
+            "NOT_FOUND": 1,
+        }
 
 
-def test_many_calls_at_once_each_get_their_own_answer_and_cancelling_ends_one(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with outside(tmp_path) as out:
-            results = await asyncio.gather(
-                *(out.call("weather_current_get", location=f"L{n}") for n in range(60))
-            )
-            assert [each["content"][0]["text"] for each in results] == [f"L{n}: 17°C" for n in range(60)]
+async def test_an_endpoint_that_is_silent_or_away_is_unavailable_in_time(tmp_path: Path) -> None:
+    async with outside(tmp_path, call_timeout_seconds=0.5) as out:
 
-            async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
-                return
+        async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
+            return
 
-            out.far.answer = never
-            call = asyncio.create_task(out.call("weather_current_get", location="Bern"))
-            await until(lambda: out.outward.caller.waiting == 1)
-            call.cancel()
-            await asyncio.gather(call, return_exceptions=True)
-            assert out.outward.caller.waiting == 0
-
-    run(story())
+        out.far.answer = never
+        began = time.monotonic()
+        with pytest.raises(McpError) as caught:
+            await out.call("weather_current_get", location="Bern")
+        assert (caught.value.code, caught.value.message) == (-32603, "XProtocol endpoint unavailable")
+        assert "did not answer within 0.5 s" in caught.value.data["detail"]
+        assert time.monotonic() - began < 5
 
 
-def test_two_sources_that_want_one_name_both_get_another(tmp_path: Path) -> None:
+async def test_answers_that_no_result_can_be_made_of_are_errors(tmp_path: Path) -> None:
+    async with outside(tmp_path) as out:
+        say: list[Json] = [None]
+
+        async def answer(request: DirectedEvent, kind: str, _payload: Json) -> None:
+            await out.far.relays.publish(reply(BOB, request, kind, say[0], now=time.time()))
+
+        out.far.answer = answer
+        say[0] = [1, "two", None]
+        shown = await out.call("weather_current_get", location="Bern")
+        assert shown["content"] == [{"type": "text", "text": '[1,"two",null]'}]
+        say[0] = {"content": "broke", "isError": True}
+        assert (await out.call("weather_current_get", location="Bern"))["isError"] is True
+        say[0] = {"nothing": "here"}
+        with pytest.raises(McpError) as caught:
+            await out.do("prompts/get", name="weather_prompt_greet", arguments={"name": "Ada"})
+        assert caught.value.code == -32603
+        with pytest.raises(McpError):
+            await out.do("resources/read", uri="weather://stations/bern")
+
+
+async def test_many_calls_at_once_each_get_their_own_answer_and_cancelling_ends_one(tmp_path: Path) -> None:
+    async with outside(tmp_path) as out:
+        results = await asyncio.gather(
+            *(out.call("weather_current_get", location=f"L{n}") for n in range(60))
+        )
+        assert [each["content"][0]["text"] for each in results] == [f"L{n}: 17°C" for n in range(60)]
+
+        async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
+            return
+
+        out.far.answer = never
+        call = asyncio.create_task(out.call("weather_current_get", location="Bern"))
+        await until(lambda: out.outward.caller.waiting == 1)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert out.outward.caller.waiting == 0
+
+
+async def test_two_sources_that_want_one_name_both_get_another(tmp_path: Path) -> None:
     """D-68: a newcomer never takes a name over."""
-
-    async def story() -> None:
-        async with (
-            relay_in(tmp_path) as relay,
-            far_endpoint(relay.url, BOB, CURRENT, FORECAST, caller=ALICE),
-            far_endpoint(relay.url, CAROL, CURRENT, caller=ALICE) as carol,
-        ):
-            carol.temperature = 30
-            first = source(relay.url, "one")
-            second = source(relay.url, "two", key=CAROL.key.text)
-            async with opened(relay.url, first) as outward:
-                await outward.settled(15)
-                tools = [tool["name"] for tool in await outward.backend.offers("tools")]
-                assert tools == ["weather_current_get", "weather_forecast_get"]
-                await outward.replace_sources([first, second])
-                await outward.settled(15)
-                names = [tool["name"] for tool in await outward.backend.offers("tools")]
-                assert len(set(names)) == 3
-                assert "weather_current_get" not in names
-                assert "weather_forecast_get" in names
-                kinds = {outward.backend.kind_of(name) for name in names}
-                assert kinds == {("one", CURRENT.kind), ("one", FORECAST.kind), ("two", CURRENT.kind)}
-                assert {each["endpoint"]: each["tools"] for each in outward.health()} == {
-                    BOB.key.text: 2,
-                    CAROL.key.text: 1,
-                }
-                assert [(each.name, each.tool_count) for each in outward.mirrored()] == [
-                    ("one", 2),
-                    ("two", 1),
-                ]
-                await outward.replace_sources([second])
-                assert [tool["name"] for tool in await outward.backend.offers("tools")] == [
-                    "weather_current_get"
-                ]
-
-    run(story())
+    async with (
+        relay_in(tmp_path) as relay,
+        far_endpoint(relay.url, BOB, CURRENT, FORECAST, caller=ALICE),
+        far_endpoint(relay.url, CAROL, CURRENT, caller=ALICE) as carol,
+    ):
+        carol.temperature = 30
+        first = source(relay.url, "one")
+        second = source(relay.url, "two", key=CAROL.key.text)
+        async with opened(relay.url, first) as outward:
+            await outward.settled(15)
+            tools = [tool["name"] for tool in await outward.backend.offers("tools")]
+            assert tools == ["weather_current_get", "weather_forecast_get"]
+            await outward.replace_sources([first, second])
+            await outward.settled(15)
+            names = [tool["name"] for tool in await outward.backend.offers("tools")]
+            assert len(set(names)) == 3
+            assert "weather_current_get" not in names
+            assert "weather_forecast_get" in names
+            kinds = {outward.backend.kind_of(name) for name in names}
+            assert kinds == {("one", CURRENT.kind), ("one", FORECAST.kind), ("two", CURRENT.kind)}
+            assert {each["endpoint"]: each["tools"] for each in outward.health()} == {
+                BOB.key.text: 2,
+                CAROL.key.text: 1,
+            }
+            assert [(each.name, each.tool_count) for each in outward.mirrored()] == [
+                ("one", 2),
+                ("two", 1),
+            ]
+            await outward.replace_sources([second])
+            assert [tool["name"] for tool in await outward.backend.offers("tools")] == ["weather_current_get"]
 
 
 @pytest.mark.requirement("XP-6.4-1", "XP-6.4-3")
-def test_an_adapter_acts_for_a_user_by_a_delegation_and_with_grants_from_files(tmp_path: Path) -> None:
+async def test_an_adapter_acts_for_a_user_by_a_delegation_and_with_grants_from_files(tmp_path: Path) -> None:
     """XP 6.4: sender is the adapter, the delegation is named, the action is booked on the user."""
-
-    async def story() -> None:
-        now = time.time()
-        chain = delegate(CAROL, ALICE.key.text, ["weather.read"], ends=int(now) + 600, now=now)
-        given = grant(BOB, CAROL.key.text, ["weather.read"], ends=int(now) + 600, now=now)
-        (tmp_path / "chain.json").write_bytes(chain.raw)
-        (tmp_path / "grants.json").write_bytes(b"[" + given.raw + b"]")
-        async with outside(
-            tmp_path, delegation_event=tmp_path / "chain.json", proofs=(tmp_path / "grants.json",)
-        ) as out:
-            out.far.access.clear()
-            out.far.trust = frozenset({CAROL.key.text})
-            await out.call("weather_current_get", location="Bern")
-            served = out.far.served[-1]
-            assert (served.event.sender, served.event.delegation) == (ALICE.key.text, chain.event.id)
-            assert served.standing.principal == CAROL.key.text
-            assert served.payload == {"location": "Bern"}
-
-    run(story())
+    now = time.time()
+    chain = delegate(CAROL, ALICE.key.text, ["weather.read"], ends=int(now) + 600, now=now)
+    given = grant(BOB, CAROL.key.text, ["weather.read"], ends=int(now) + 600, now=now)
+    (tmp_path / "chain.json").write_bytes(chain.raw)
+    (tmp_path / "grants.json").write_bytes(b"[" + given.raw + b"]")
+    async with outside(
+        tmp_path, delegation_event=tmp_path / "chain.json", proofs=(tmp_path / "grants.json",)
+    ) as out:
+        out.far.access.clear()
+        out.far.trust = frozenset({CAROL.key.text})
+        await out.call("weather_current_get", location="Bern")
+        served = out.far.served[-1]
+        assert (served.event.sender, served.event.delegation) == (ALICE.key.text, chain.event.id)
+        assert served.standing.principal == CAROL.key.text
+        assert served.payload == {"location": "Bern"}
 
 
 def test_files_that_prove_nothing_for_us_are_said_so(tmp_path: Path) -> None:
@@ -367,109 +322,96 @@ def test_files_that_prove_nothing_for_us_are_said_so(tmp_path: Path) -> None:
     assert credentials_of(source("wss://r.example"), ALICE.key.text) == Credentials()
 
 
-def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_path: Path) -> None:
+async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_path: Path) -> None:
     """XP 8.6: for the audit log."""
+    asked: list[Asked] = []
+    async with (
+        relay_in(tmp_path) as relay,
+        far_endpoint(relay.url, BOB, caller=ALICE) as far,
+        opened(relay.url, source(relay.url), on_call=asked.append) as outward,
+    ):
+        await outward.settled(15)
 
-    async def story() -> None:
-        asked: list[Asked] = []
-        async with (
-            relay_in(tmp_path) as relay,
-            far_endpoint(relay.url, BOB, caller=ALICE) as far,
-            opened(relay.url, source(relay.url), on_call=asked.append) as outward,
-        ):
+        async def call(name: str, **arguments: Any) -> None:
+            await outward.backend.perform(Call("tools/call", {"name": name, "arguments": arguments}))
+
+        await call("weather_current_get", location="a secret place")
+        with pytest.raises(McpError):
+            await call("weather_station_reset")
+
+        async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
+            return
+
+        far.answer = never
+        task = asyncio.create_task(call("weather_current_get", location="Bern"))
+        await until(lambda: outward.caller.waiting == 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await outward.backend.offers("tools")
+        told = [(each.source, each.kind, each.outcome) for each in asked]
+        assert told == [
+            ("weather-service", CURRENT.kind, "ok"),
+            ("weather-service", SECRET.kind, "AUTHORIZATION_INSUFFICIENT"),
+            ("weather-service", CURRENT.kind, "CANCELLED"),
+        ]
+        assert {each.key for each in asked} == {BOB.key.text}
+        assert "secret place" not in repr(asked)
+
+
+async def test_a_uri_that_two_sources_have_leads_to_each_by_a_name_of_its_own(tmp_path: Path) -> None:
+    async with (
+        relay_in(tmp_path) as relay,
+        far_endpoint(relay.url, BOB, STATIONS, caller=ALICE),
+        far_endpoint(relay.url, CAROL, STATIONS, caller=ALICE) as carol,
+    ):
+        carol.temperature = 30
+        two = [source(relay.url, "one"), source(relay.url, "two", key=CAROL.key.text)]
+        async with opened(relay.url, *two) as outward:
             await outward.settled(15)
+            uris = [each["uri"] for each in await outward.backend.offers("resources")]
+            bern = "weather://stations/bern"
+            assert uris == [bern, f"xprotocol://two/{bern}"]
+            # Templates, too; and what is filled into one may name its source.
+            for uri, text in ((bern, "17"), (uris[1], "30"), (f"xprotocol://two/{bern}x", "30")):
+                read = await outward.backend.perform(Call("resources/read", {"uri": uri}))
+                assert isinstance(read, dict)
+                assert [(each["uri"], each["text"]) for each in read["contents"]] == [(uri, text)]
 
-            async def call(name: str, **arguments: Any) -> None:
-                await outward.backend.perform(Call("tools/call", {"name": name, "arguments": arguments}))
 
-            await call("weather_current_get", location="a secret place")
-            with pytest.raises(McpError):
-                await call("weather_station_reset")
+async def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> None:
+    async with (
+        relay_in(tmp_path) as relay,
+        far_endpoint(relay.url, BOB, caller=ALICE) as far,
+        opened(relay.url, source(relay.url), limits=AdapterLimits(outward_calls=2)) as outward,
+    ):
+        await outward.settled(15)
 
-            async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
-                return
+        async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
+            return
 
-            far.answer = never
-            task = asyncio.create_task(call("weather_current_get", location="Bern"))
-            await until(lambda: outward.caller.waiting == 1)
+        far.answer = never
+        call = Call("tools/call", {"name": "weather_current_get", "arguments": {"location": "Bern"}})
+        tasks = [asyncio.create_task(outward.backend.perform(call)) for _ in range(2)]
+        await until(lambda: outward.caller.waiting == 2)
+        with pytest.raises(McpError, match="Rate limit exceeded") as caught:
+            await outward.backend.perform(call)
+        assert "limits.outward_calls" in caught.value.data["detail"]
+        for task in tasks:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await outward.backend.offers("tools")
-            told = [(each.source, each.kind, each.outcome) for each in asked]
-            assert told == [
-                ("weather-service", CURRENT.kind, "ok"),
-                ("weather-service", SECRET.kind, "AUTHORIZATION_INSUFFICIENT"),
-                ("weather-service", CURRENT.kind, "CANCELLED"),
-            ]
-            assert {each.key for each in asked} == {BOB.key.text}
-            assert "secret place" not in repr(asked)
-
-    run(story())
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_a_uri_that_two_sources_have_leads_to_each_by_a_name_of_its_own(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with (
-            relay_in(tmp_path) as relay,
-            far_endpoint(relay.url, BOB, STATIONS, caller=ALICE),
-            far_endpoint(relay.url, CAROL, STATIONS, caller=ALICE) as carol,
-        ):
-            carol.temperature = 30
-            two = [source(relay.url, "one"), source(relay.url, "two", key=CAROL.key.text)]
-            async with opened(relay.url, *two) as outward:
-                await outward.settled(15)
-                uris = [each["uri"] for each in await outward.backend.offers("resources")]
-                bern = "weather://stations/bern"
-                assert uris == [bern, f"xprotocol://two/{bern}"]
-                # Templates, too; and what is filled into one may name its source.
-                for uri, text in ((bern, "17"), (uris[1], "30"), (f"xprotocol://two/{bern}x", "30")):
-                    read = await outward.backend.perform(Call("resources/read", {"uri": uri}))
-                    assert isinstance(read, dict)
-                    assert [(each["uri"], each["text"]) for each in read["contents"]] == [(uri, text)]
-
-    run(story())
-
-
-def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with (
-            relay_in(tmp_path) as relay,
-            far_endpoint(relay.url, BOB, caller=ALICE) as far,
-            opened(relay.url, source(relay.url), limits=AdapterLimits(outward_calls=2)) as outward,
-        ):
-            await outward.settled(15)
-
-            async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
-                return
-
-            far.answer = never
-            call = Call("tools/call", {"name": "weather_current_get", "arguments": {"location": "Bern"}})
-            tasks = [asyncio.create_task(outward.backend.perform(call)) for _ in range(2)]
-            await until(lambda: outward.caller.waiting == 2)
-            with pytest.raises(McpError, match="Rate limit exceeded") as caught:
-                await outward.backend.perform(call)
-            assert "limits.outward_calls" in caught.value.data["detail"]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    run(story())
-
-
-def test_lists_tell_when_they_change_and_only_then(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with outside(tmp_path, CURRENT) as out:
-            out.changes.clear()
-            await out.outward.refresh()
-            assert out.changes == []
-            out.far.contracts.append(GREETING)
-            await out.far.announce()
-            await until(lambda: bool(out.changes))
-            assert out.changes == [Changed("prompts")]
-            out.far.contracts.remove(CURRENT)
-            out.far.contracts.append(SECRET)
-            await out.far.announce()
-            await until(lambda: len(out.changes) > 1)
-            assert out.changes[1:] == [Changed("tools")]
-
-    run(story())
+async def test_lists_tell_when_they_change_and_only_then(tmp_path: Path) -> None:
+    async with outside(tmp_path, CURRENT) as out:
+        out.changes.clear()
+        await out.outward.refresh()
+        assert out.changes == []
+        out.far.contracts.append(GREETING)
+        await out.far.announce()
+        await until(lambda: bool(out.changes))
+        assert out.changes == [Changed("prompts")]
+        out.far.contracts.remove(CURRENT)
+        out.far.contracts.append(SECRET)
+        await out.far.announce()
+        await until(lambda: len(out.changes) > 1)
+        assert out.changes[1:] == [Changed("tools")]

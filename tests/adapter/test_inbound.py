@@ -12,271 +12,224 @@ from moot.errors import SchemaViolation
 from moot.xprotocol.events import SignedDirected, decode
 from moot.xprotocol.faults import read_error
 from moot.xprotocol.sealing import open_payload
-from tests.adapter.worlds import NAMESPACE, desk, run, until, world
+from tests.adapter.worlds import NAMESPACE, desk, until, world
 from tests.xprotocol.people import EVE
 
 
 @pytest.mark.requirement("XP-0-2", "XP-2.1-4", "XP-2.1-5", "XP-2.2-14", "XP-2.2-15", "XP-5.1-6", "XP-5.1-10")
-def test_an_event_becomes_a_tool_call_and_its_result_comes_back(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"}, correlation_id="talk-7")
-            assert answer.kind == f"{NAMESPACE}.read_note.result"
-            assert answer.payload == {
-                "content": "first words",
-                "encoding": "utf-8",
-                "mimeType": "text/plain",
-                "isError": False,
-            }
-            assert answer.event.correlation_id == "talk-7"
-            assert answer.event.sender == here.adapter.key
-            assert notes.requests() == [{"name": "read_note", "arguments": {"name": "one"}}]
-            # It went by the relay, which keeps it and cannot read it.
-            stored = await here.relay.store.get(answer.event.id)
-            assert stored == answer.raw
-            assert b"first words" not in stored
-            signed = decode(stored)
-            assert isinstance(signed, SignedDirected)
-            with pytest.raises(SchemaViolation, match="sealed for a key that is not ours"):
-                open_payload(signed, EVE)
-
-    run(story())
+async def test_an_event_becomes_a_tool_call_and_its_result_comes_back(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"}, correlation_id="talk-7")
+        assert answer.kind == f"{NAMESPACE}.read_note.result"
+        assert answer.payload == {
+            "content": "first words",
+            "encoding": "utf-8",
+            "mimeType": "text/plain",
+            "isError": False,
+        }
+        assert answer.event.correlation_id == "talk-7"
+        assert answer.event.sender == here.adapter.key
+        assert notes.requests() == [{"name": "read_note", "arguments": {"name": "one"}}]
+        # It went by the relay, which keeps it and cannot read it.
+        stored = await here.relay.store.get(answer.event.id)
+        assert stored == answer.raw
+        assert b"first words" not in stored
+        signed = decode(stored)
+        assert isinstance(signed, SignedDirected)
+        with pytest.raises(SchemaViolation, match="sealed for a key that is not ours"):
+            open_payload(signed, EVE)
 
 
 @pytest.mark.requirement("XP-2.1-6", "XP-2.3-1")
-def test_several_servers_stand_behind_one_key(tmp_path: Path) -> None:
-    async def story() -> None:
-        left = desk(tmp_path, "left", "com.acme.left")
-        right = desk(tmp_path, "right", "com.acme.right")
-        right.note("one", "words on the right")
-        async with world(tmp_path, left, right) as here:
-            answers = await asyncio.gather(
-                here.alice.ask("com.acme.left.read_note", {"name": "one"}),
-                here.alice.ask("com.acme.right.read_note", {"name": "one"}),
-            )
-            assert [each.payload["content"] for each in answers] == ["first words", "words on the right"]
-            assert {each.event.sender for each in answers} == {here.adapter.key}
-            announce = await here.announce()
-            assert announce.sender == here.adapter.key
-            assert [each["name"] for each in announce.payload["mcp_sources"]] == ["left", "right"]
-
-    run(story())
+async def test_several_servers_stand_behind_one_key(tmp_path: Path) -> None:
+    left = desk(tmp_path, "left", "com.acme.left")
+    right = desk(tmp_path, "right", "com.acme.right")
+    right.note("one", "words on the right")
+    async with world(tmp_path, left, right) as here:
+        answers = await asyncio.gather(
+            here.alice.ask("com.acme.left.read_note", {"name": "one"}),
+            here.alice.ask("com.acme.right.read_note", {"name": "one"}),
+        )
+        assert [each.payload["content"] for each in answers] == ["first words", "words on the right"]
+        assert {each.event.sender for each in answers} == {here.adapter.key}
+        announce = await here.announce()
+        assert announce.sender == here.adapter.key
+        assert [each["name"] for each in announce.payload["mcp_sources"]] == ["left", "right"]
 
 
-def test_prompts_are_answered_with_their_text(tmp_path: Path) -> None:
+async def test_prompts_are_answered_with_their_text(tmp_path: Path) -> None:
     """XP 4.5."""
-
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            answer = await here.alice.ask(f"{NAMESPACE}.prompt.greet", {"who": "Bob"})
-            assert answer.kind == f"{NAMESPACE}.prompt.greet.result"
-            assert answer.payload["content"] == "Greet Bob warmly."
-            assert answer.payload["messages"][0]["role"] == "user"
-
-    run(story())
+    async with world(tmp_path, desk(tmp_path)) as here:
+        answer = await here.alice.ask(f"{NAMESPACE}.prompt.greet", {"who": "Bob"})
+        assert answer.kind == f"{NAMESPACE}.prompt.greet.result"
+        assert answer.payload["content"] == "Greet Bob warmly."
+        assert answer.payload["messages"][0]["role"] == "user"
 
 
-def test_structured_content_is_the_answer_and_a_server_that_lies_about_it_is_found_out(
+async def test_structured_content_is_the_answer_and_a_server_that_lies_about_it_is_found_out(
     tmp_path: Path,
 ) -> None:
     """D-67."""
-
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            answer = await here.alice.ask(f"{NAMESPACE}.get_sum", {"a": 1, "b": 2})
-            assert answer.payload == {"sum": 3}
-            lie = await here.alice.ask(f"{NAMESPACE}.get_lie", {})
-            assert lie.code == "UPSTREAM_ERROR"
-            assert "outputSchema" in lie.payload["message"]
-            nonsense = await here.alice.ask(f"{NAMESPACE}.get_nonsense", {})
-            assert nonsense.code == "UPSTREAM_ERROR"
-
-    run(story())
+    async with world(tmp_path, desk(tmp_path)) as here:
+        answer = await here.alice.ask(f"{NAMESPACE}.get_sum", {"a": 1, "b": 2})
+        assert answer.payload == {"sum": 3}
+        lie = await here.alice.ask(f"{NAMESPACE}.get_lie", {})
+        assert lie.code == "UPSTREAM_ERROR"
+        assert "outputSchema" in lie.payload["message"]
+        nonsense = await here.alice.ask(f"{NAMESPACE}.get_nonsense", {})
+        assert nonsense.code == "UPSTREAM_ERROR"
 
 
-def test_an_error_of_a_tool_is_data_and_an_error_of_the_server_is_a_fault(tmp_path: Path) -> None:
+async def test_an_error_of_a_tool_is_data_and_an_error_of_the_server_is_a_fault(tmp_path: Path) -> None:
     """D-69."""
-
-    async def story() -> None:
-        source = desk(tmp_path, env={"DESK_TOKEN": "open-sesame-1234"})
-        async with world(tmp_path, source) as here:
-            failing = await here.alice.ask(f"{NAMESPACE}.run_failing", {})
-            assert failing.kind == f"{NAMESPACE}.run_failing.result"
-            assert failing.payload["isError"] is True
-            codes = {
-                -32000: "UPSTREAM_ERROR",
-                -32602: "SCHEMA_VIOLATION",
-                -32601: "NOT_FOUND",
-                -32603: "UPSTREAM_ERROR",
-            }
-            for code, word in codes.items():
-                answer = await here.alice.ask(f"{NAMESPACE}.run_fail", {"code": code})
-                assert answer.code == word
-                fault = read_error(answer.payload)
-                assert fault.message.startswith("no luck with")
-                assert "sesame" not in fault.message
-
-    run(story())
+    source = desk(tmp_path, env={"DESK_TOKEN": "open-sesame-1234"})
+    async with world(tmp_path, source) as here:
+        failing = await here.alice.ask(f"{NAMESPACE}.run_failing", {})
+        assert failing.kind == f"{NAMESPACE}.run_failing.result"
+        assert failing.payload["isError"] is True
+        codes = {
+            -32000: "UPSTREAM_ERROR",
+            -32602: "SCHEMA_VIOLATION",
+            -32601: "NOT_FOUND",
+            -32603: "UPSTREAM_ERROR",
+        }
+        for code, word in codes.items():
+            answer = await here.alice.ask(f"{NAMESPACE}.run_fail", {"code": code})
+            assert answer.code == word
+            fault = read_error(answer.payload)
+            assert fault.message.startswith("no luck with")
+            assert "sesame" not in fault.message
 
 
 @pytest.mark.requirement("XP-4.6-26")
-def test_describe_is_answered_to_anybody_and_says_what_they_may_call(tmp_path: Path) -> None:
+async def test_describe_is_answered_to_anybody_and_says_what_they_may_call(tmp_path: Path) -> None:
     """D-77: discovery works before there are rights."""
-
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            query = {"intent": "read a note", "limit": 3}
-            known = await here.alice.ask("xp.schema.describe", query)
-            assert known.kind == "xp.schema.describe.result"
-            best = known.payload["matches"][0]
-            assert best["kind"] == f"{NAMESPACE}.read_note"
-            assert best["callable"] is True
-            assert 0 < best["relevance"] <= 1
-            stranger = await here.somebody("carol")
-            cold = await stranger.ask("xp.schema.describe", query)
-            assert cold.payload["matches"][0] == best | {"callable": False}
-            empty = await here.alice.ask("xp.schema.describe", {})
-            assert empty.code == "SCHEMA_VIOLATION"
-
-    run(story())
+    async with world(tmp_path, desk(tmp_path)) as here:
+        query = {"intent": "read a note", "limit": 3}
+        known = await here.alice.ask("xp.schema.describe", query)
+        assert known.kind == "xp.schema.describe.result"
+        best = known.payload["matches"][0]
+        assert best["kind"] == f"{NAMESPACE}.read_note"
+        assert best["callable"] is True
+        assert 0 < best["relevance"] <= 1
+        stranger = await here.somebody("carol")
+        cold = await stranger.ask("xp.schema.describe", query)
+        assert cold.payload["matches"][0] == best | {"callable": False}
+        empty = await here.alice.ask("xp.schema.describe", {})
+        assert empty.code == "SCHEMA_VIOLATION"
 
 
-def test_all_contracts_can_be_had_by_events(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            stranger = await here.somebody("carol")
-            answer = await stranger.ask("xp.schema.list", {"kinds": [f"{NAMESPACE}.read_note"]})
-            assert answer.kind == "xp.schema.list.result"
-            (contract,) = answer.payload["contracts"]
-            assert contract["auth"] == {"required_capability": f"{NAMESPACE}.read"}
-            assert contract["gbnf_grammar"]
-            assert answer.payload["digest"] == here.adapter.registry.digest
-
-    run(story())
+async def test_all_contracts_can_be_had_by_events(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here:
+        stranger = await here.somebody("carol")
+        answer = await stranger.ask("xp.schema.list", {"kinds": [f"{NAMESPACE}.read_note"]})
+        assert answer.kind == "xp.schema.list.result"
+        (contract,) = answer.payload["contracts"]
+        assert contract["auth"] == {"required_capability": f"{NAMESPACE}.read"}
+        assert contract["gbnf_grammar"]
+        assert answer.payload["digest"] == here.adapter.registry.digest
 
 
-def test_many_calls_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        for number in range(30):
-            notes.note(f"n{number}", f"words {number}")
-        async with world(tmp_path, notes) as here:
-            answers = await asyncio.gather(
-                *(
-                    here.alice.ask(
-                        f"{NAMESPACE}.read_note", {"name": f"n{number}"}, correlation_id=f"c{number}"
-                    )
-                    for number in range(30)
-                )
+async def test_many_calls_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    for number in range(30):
+        notes.note(f"n{number}", f"words {number}")
+    async with world(tmp_path, notes) as here:
+        answers = await asyncio.gather(
+            *(
+                here.alice.ask(f"{NAMESPACE}.read_note", {"name": f"n{number}"}, correlation_id=f"c{number}")
+                for number in range(30)
             )
-            for number, answer in enumerate(answers):
-                assert answer.payload["content"] == f"words {number}"
-                assert answer.event.correlation_id == f"c{number}"
-
-    run(story())
-
-
-def test_an_answer_too_large_for_an_event_is_a_fault_that_says_so(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            for size in (786_000, 3_000_000):
-                answer = await here.alice.ask(f"{NAMESPACE}.get_long", {"size": size})
-                assert answer.code == "UPSTREAM_ERROR"
-                assert "an event" in answer.payload["message"]
-            small = await here.alice.ask(f"{NAMESPACE}.get_long", {"size": 500_000})
-            assert len(small.payload["content"]) == 500_000
-
-    run(story())
+        )
+        for number, answer in enumerate(answers):
+            assert answer.payload["content"] == f"words {number}"
+            assert answer.event.correlation_id == f"c{number}"
 
 
-def test_a_server_that_hangs_is_unavailable_after_the_named_time_and_others_do_not_wait(
+async def test_an_answer_too_large_for_an_event_is_a_fault_that_says_so(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here:
+        for size in (786_000, 3_000_000):
+            answer = await here.alice.ask(f"{NAMESPACE}.get_long", {"size": size})
+            assert answer.code == "UPSTREAM_ERROR"
+            assert "an event" in answer.payload["message"]
+        small = await here.alice.ask(f"{NAMESPACE}.get_long", {"size": 500_000})
+        assert len(small.payload["content"]) == 500_000
+
+
+async def test_a_server_that_hangs_is_unavailable_after_the_named_time_and_others_do_not_wait(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        limits = {"upstream_call_seconds": 0.5, "announce_debounce_seconds": 0.05}
-        async with world(tmp_path, desk(tmp_path), limits=limits) as here:
-            stuck = here.alice.event(f"{NAMESPACE}.run_hang", {})
-            await here.alice.send(stuck)
-            quick = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-            assert quick.payload["content"] == "first words"
-            answer = await here.alice.answer(stuck)
-            assert answer.code == "ENDPOINT_UNAVAILABLE"
-
-    run(story())
+    limits = {"upstream_call_seconds": 0.5, "announce_debounce_seconds": 0.05}
+    async with world(tmp_path, desk(tmp_path), limits=limits) as here:
+        stuck = here.alice.event(f"{NAMESPACE}.run_hang", {})
+        await here.alice.send(stuck)
+        quick = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+        assert quick.payload["content"] == "first words"
+        answer = await here.alice.answer(stuck)
+        assert answer.code == "ENDPOINT_UNAVAILABLE"
 
 
-def test_a_server_that_dies_is_started_again_and_its_contracts_stay(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            digest = here.adapter.registry.digest
-            dead = await here.alice.ask(f"{NAMESPACE}.run_die", {})
-            assert dead.code == "ENDPOINT_UNAVAILABLE"
-            assert here.adapter.registry.digest == digest
-            # A caller waits for the server to come back.
-            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-            assert answer.payload["content"] == "first words"
-            assert here.adapter.sources["desk"].starts == 2
-
-    run(story())
+async def test_a_server_that_dies_is_started_again_and_its_contracts_stay(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here:
+        digest = here.adapter.registry.digest
+        dead = await here.alice.ask(f"{NAMESPACE}.run_die", {})
+        assert dead.code == "ENDPOINT_UNAVAILABLE"
+        assert here.adapter.registry.digest == digest
+        # A caller waits for the server to come back.
+        answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+        assert answer.payload["content"] == "first words"
+        assert here.adapter.sources["desk"].starts == 2
 
 
-def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Path) -> None:
-    async def story() -> None:
-        limits = {"calls": 3, "calls_per_sender": 2, "stop_seconds": 0.2}
-        async with world(tmp_path, desk(tmp_path), limits=limits) as here:
-            carol, bob = await here.somebody("carol"), await here.somebody("bob")
-            here.document["access"] |= {each.key: [f"{NAMESPACE}.*"] for each in (carol, bob)}
-            await here.adapter.reload(here.settings())
-            held = [here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 2}) for _ in range(2)]
-            for each in held:
-                await here.alice.send(each)
-            await until(lambda: here.adapter.inbound.in_progress == 2)
-            third = await here.alice.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})
-            assert third.code == "RATE_LIMITED"
-            assert "calls_per_sender" in third.payload["message"]
-            await carol.send(carol.event(f"{NAMESPACE}.run_slow", {"seconds": 2}))
-            await until(lambda: here.adapter.inbound.in_progress == 3)
-            fourth = await bob.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})
-            assert fourth.code == "ENDPOINT_UNAVAILABLE"
-            assert "limits.calls" in fourth.payload["message"]
-            assert fourth.payload["retry_after"] == 1.0
-
-    run(story())
+async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Path) -> None:
+    limits = {"calls": 3, "calls_per_sender": 2, "stop_seconds": 0.2}
+    async with world(tmp_path, desk(tmp_path), limits=limits) as here:
+        carol, bob = await here.somebody("carol"), await here.somebody("bob")
+        here.document["access"] |= {each.key: [f"{NAMESPACE}.*"] for each in (carol, bob)}
+        await here.adapter.reload(here.settings())
+        held = [here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 2}) for _ in range(2)]
+        for each in held:
+            await here.alice.send(each)
+        await until(lambda: here.adapter.inbound.in_progress == 2)
+        third = await here.alice.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})
+        assert third.code == "RATE_LIMITED"
+        assert "calls_per_sender" in third.payload["message"]
+        await carol.send(carol.event(f"{NAMESPACE}.run_slow", {"seconds": 2}))
+        await until(lambda: here.adapter.inbound.in_progress == 3)
+        fourth = await bob.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})
+        assert fourth.code == "ENDPOINT_UNAVAILABLE"
+        assert "limits.calls" in fourth.payload["message"]
+        assert fourth.payload["retry_after"] == 1.0
 
 
-def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path), limits={"stop_seconds": 2}) as here:
-            finished = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.1})
-            cut_off = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 30})
-            await here.alice.send(cut_off)
-            await here.alice.send(finished)
-            await until(lambda: here.adapter.inbound.in_progress == 2)
-            await here.adapter.inbound.close()
-            assert (await here.alice.answer(finished)).payload["content"] == "done"
-            told = await here.alice.answer(cut_off)
-            assert told.code == "ENDPOINT_UNAVAILABLE"
-            assert "may have been carried out" in told.payload["message"]
-            late = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-            assert late.code == "ENDPOINT_UNAVAILABLE"
-
-    run(story())
+async def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path), limits={"stop_seconds": 2}) as here:
+        finished = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.1})
+        cut_off = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 30})
+        await here.alice.send(cut_off)
+        await here.alice.send(finished)
+        await until(lambda: here.adapter.inbound.in_progress == 2)
+        await here.adapter.inbound.close()
+        assert (await here.alice.answer(finished)).payload["content"] == "done"
+        told = await here.alice.answer(cut_off)
+        assert told.code == "ENDPOINT_UNAVAILABLE"
+        assert "may have been carried out" in told.payload["message"]
+        late = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+        assert late.code == "ENDPOINT_UNAVAILABLE"
 
 
 @pytest.mark.requirement("XP-3.1-10", "XP-3.1-11", "XP-3.1-12", "XP-3.1-13")
-def test_a_stdio_source_is_a_child_with_its_arguments_and_variables_and_no_others(tmp_path: Path) -> None:
+async def test_a_stdio_source_is_a_child_with_its_arguments_and_variables_and_no_others(
+    tmp_path: Path,
+) -> None:
     """D-72, D-87."""
-
-    async def story() -> None:
-        notes = desk(tmp_path, env={"DATA_DIR": "/var/data"}, flags=["--quiet", "a b;c"])
-        async with world(tmp_path, notes) as here:
-            here.environ["SECRET_OF_THE_ADAPTER"] = "never"
-            answer = await here.alice.ask(f"{NAMESPACE}.get_environment", {})
-            seen = json.loads(answer.payload["content"])
-            # What stands in `command` comes first, then `args`; nothing is split by a shell.
-            assert seen["argv"] == ["--quiet", "a b;c"]
-            assert seen["env"]["DATA_DIR"] == "/var/data"
-            assert "SECRET_OF_THE_ADAPTER" not in seen["env"]
-
-    run(story())
+    notes = desk(tmp_path, env={"DATA_DIR": "/var/data"}, flags=["--quiet", "a b;c"])
+    async with world(tmp_path, notes) as here:
+        here.environ["SECRET_OF_THE_ADAPTER"] = "never"
+        answer = await here.alice.ask(f"{NAMESPACE}.get_environment", {})
+        seen = json.loads(answer.payload["content"])
+        # What stands in `command` comes first, then `args`; nothing is split by a shell.
+        assert seen["argv"] == ["--quiet", "a b;c"]
+        assert seen["env"]["DATA_DIR"] == "/var/data"
+        assert "SECRET_OF_THE_ADAPTER" not in seen["env"]

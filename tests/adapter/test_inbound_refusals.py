@@ -16,7 +16,7 @@ from moot.xprotocol.delegation import delegate
 from moot.xprotocol.events import SKEW_SECONDS, Signed, SignedDirected, SignedPublic, decode
 from moot.xprotocol.grants import grant
 from moot.xprotocol.revocation import revoke
-from tests.adapter.worlds import NAMESPACE, READ, WRITE, World, desk, run, until, world
+from tests.adapter.worlds import NAMESPACE, READ, WRITE, World, desk, until, world
 from tests.xprotocol.people import BOB, CAROL, EVE, signed_by
 
 KIND = f"{NAMESPACE}.read_note"
@@ -40,345 +40,294 @@ def later(hours: float = 1) -> int:
 
 
 @pytest.mark.requirement("XP-5.1-4", "XP-8.3-1", "XP-11.1-7", "XP-11.3-6")
-def test_without_the_capability_there_is_an_error_and_the_server_hears_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            carol = await here.somebody("carol")
-            refused = await carol.ask(KIND, ONE, correlation_id="mine")
-            assert refused.code == "AUTHORIZATION_INSUFFICIENT"
-            assert refused.payload["in_reply_to"] == refused.event.in_reply_to
-            assert refused.event.correlation_id == "mine"
-            # Refused before its payload is looked at: who may not call learns nothing about the schema.
-            unfit = await carol.ask(KIND, {"wrong": 1})
-            assert unfit.code == "AUTHORIZATION_INSUFFICIENT"
-            assert notes.requests() == []
-            assert notes.requests("resources/read") == []
-
-    run(story())
+async def test_without_the_capability_there_is_an_error_and_the_server_hears_nothing(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        carol = await here.somebody("carol")
+        refused = await carol.ask(KIND, ONE, correlation_id="mine")
+        assert refused.code == "AUTHORIZATION_INSUFFICIENT"
+        assert refused.payload["in_reply_to"] == refused.event.in_reply_to
+        assert refused.event.correlation_id == "mine"
+        # Refused before its payload is looked at: who may not call learns nothing about the schema.
+        unfit = await carol.ask(KIND, {"wrong": 1})
+        assert unfit.code == "AUTHORIZATION_INSUFFICIENT"
+        assert notes.requests() == []
+        assert notes.requests("resources/read") == []
 
 
-def test_a_capability_counts_whole_and_by_segments_never_by_a_mere_prefix(tmp_path: Path) -> None:
+async def test_a_capability_counts_whole_and_by_segments_never_by_a_mere_prefix(tmp_path: Path) -> None:
     """D-60."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        held = {
-            READ: None,
-            f"{NAMESPACE}.*": None,
-            "com.acme.*": None,
-            "desk.read": None,
-            "com.acme.de.*": "AUTHORIZATION_INSUFFICIENT",
-            "com.acme.deskread": "AUTHORIZATION_INSUFFICIENT",
-            f"{READ}.more": "AUTHORIZATION_INSUFFICIENT",
-            f"{READ}.*": "AUTHORIZATION_INSUFFICIENT",
-            "com.other.desk.read": "AUTHORIZATION_INSUFFICIENT",
-            WRITE: "AUTHORIZATION_INSUFFICIENT",
-        }
-        async with world(tmp_path, notes) as here:
-            carol = await here.somebody("carol")
-            for capability, code in held.items():
-                given = grant(here.adapter.identity, carol.key, [capability], ends=later(), now=time.time())
-                answer = await carol.ask(KIND, ONE | {"proofs": proofs(given)})
-                assert (capability, answer.code) == (capability, code)
-            assert len(notes.requests()) == 4
-
-    run(story())
+    notes = desk(tmp_path)
+    held = {
+        READ: None,
+        f"{NAMESPACE}.*": None,
+        "com.acme.*": None,
+        "desk.read": None,
+        "com.acme.de.*": "AUTHORIZATION_INSUFFICIENT",
+        "com.acme.deskread": "AUTHORIZATION_INSUFFICIENT",
+        f"{READ}.more": "AUTHORIZATION_INSUFFICIENT",
+        f"{READ}.*": "AUTHORIZATION_INSUFFICIENT",
+        "com.other.desk.read": "AUTHORIZATION_INSUFFICIENT",
+        WRITE: "AUTHORIZATION_INSUFFICIENT",
+    }
+    async with world(tmp_path, notes) as here:
+        carol = await here.somebody("carol")
+        for capability, code in held.items():
+            given = grant(here.adapter.identity, carol.key, [capability], ends=later(), now=time.time())
+            answer = await carol.ask(KIND, ONE | {"proofs": proofs(given)})
+            assert (capability, answer.code) == (capability, code)
+        assert len(notes.requests()) == 4
 
 
-def test_a_payload_that_does_not_fit_is_refused_before_the_server_sees_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            for payload in ({}, {"name": 1}, ["one"], "one"):
-                answer = await here.alice.ask(KIND, payload)
-                assert answer.code == "SCHEMA_VIOLATION"
-            unknown = await here.alice.ask(f"{NAMESPACE}.no_such_tool", {})
-            assert unknown.code == "NOT_FOUND"
-            await nothing_came_of_it(here, notes)
-
-    run(story())
+async def test_a_payload_that_does_not_fit_is_refused_before_the_server_sees_it(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        for payload in ({}, {"name": 1}, ["one"], "one"):
+            answer = await here.alice.ask(KIND, payload)
+            assert answer.code == "SCHEMA_VIOLATION"
+        unknown = await here.alice.ask(f"{NAMESPACE}.no_such_tool", {})
+        assert unknown.code == "NOT_FOUND"
+        await nothing_came_of_it(here, notes)
 
 
 @pytest.mark.requirement("XP-3.1-29", "XP-8.4-1", "XP-8.4-2")
-def test_the_call_beyond_requests_per_minute_is_refused_for_that_sender_alone(tmp_path: Path) -> None:
-    async def story() -> None:
-        slow = desk(tmp_path, "slow", "com.acme.slow", rate_limit={"requests_per_minute": 3})
-        free = desk(tmp_path, "free", "com.acme.free")
-        async with world(tmp_path, slow, free) as here:
-            bob = await here.somebody("bob")
-            here.document["access"][bob.key] = ["com.acme.slow.*"]
-            await here.adapter.reload(here.settings())
-            answers = [await here.alice.ask("com.acme.slow.read_note", ONE) for _ in range(5)]
-            assert [each.code for each in answers] == [None] * 3 + ["RATE_LIMITED"] * 2
-            assert 0 < answers[3].payload["retry_after"] <= 60
-            assert len(slow.requests()) == 3
-            # Neither another sender nor another source of the same sender pays for it.
-            assert (await bob.ask("com.acme.slow.read_note", ONE)).code is None
-            assert (await here.alice.ask("com.acme.free.read_note", ONE)).code is None
-
-    run(story())
+async def test_the_call_beyond_requests_per_minute_is_refused_for_that_sender_alone(tmp_path: Path) -> None:
+    slow = desk(tmp_path, "slow", "com.acme.slow", rate_limit={"requests_per_minute": 3})
+    free = desk(tmp_path, "free", "com.acme.free")
+    async with world(tmp_path, slow, free) as here:
+        bob = await here.somebody("bob")
+        here.document["access"][bob.key] = ["com.acme.slow.*"]
+        await here.adapter.reload(here.settings())
+        answers = [await here.alice.ask("com.acme.slow.read_note", ONE) for _ in range(5)]
+        assert [each.code for each in answers] == [None] * 3 + ["RATE_LIMITED"] * 2
+        assert 0 < answers[3].payload["retry_after"] <= 60
+        assert len(slow.requests()) == 3
+        # Neither another sender nor another source of the same sender pays for it.
+        assert (await bob.ask("com.acme.slow.read_note", ONE)).code is None
+        assert (await here.alice.ask("com.acme.free.read_note", ONE)).code is None
 
 
-def test_one_key_may_ask_so_often_in_all_and_a_flood_is_not_answered_for_ever(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes, limits={"requests_per_minute": 4}) as here:
-            sent = [here.alice.event(KIND, ONE) for _ in range(20)]
-            for each in sent:
-                await here.alice.send(each)
-            await until(lambda: here.adapter.measures.events["RATE_LIMITED"] == 16)
-            await until(lambda: len(here.alice.heard) == 8)
-            assert sorted(str(each.code) for each in here.alice.heard) == ["None"] * 4 + ["RATE_LIMITED"] * 4
-            assert len(notes.requests()) == 4
-            bob = await here.somebody("bob")
-            assert (await bob.ask(KIND, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
-
-    run(story())
+async def test_one_key_may_ask_so_often_in_all_and_a_flood_is_not_answered_for_ever(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes, limits={"requests_per_minute": 4}) as here:
+        sent = [here.alice.event(KIND, ONE) for _ in range(20)]
+        for each in sent:
+            await here.alice.send(each)
+        await until(lambda: here.adapter.measures.events["RATE_LIMITED"] == 16)
+        await until(lambda: len(here.alice.heard) == 8)
+        assert sorted(str(each.code) for each in here.alice.heard) == ["None"] * 4 + ["RATE_LIMITED"] * 4
+        assert len(notes.requests()) == 4
+        bob = await here.somebody("bob")
+        assert (await bob.ask(KIND, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
 
 
-def test_what_does_not_verify_is_dropped_in_silence(tmp_path: Path) -> None:
+async def test_what_does_not_verify_is_dropped_in_silence(tmp_path: Path) -> None:
     """Bad, stripped, swapped, re-addressed, malformed: no answer, and no call."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            honest = here.alice.event(KIND, ONE)
-            other = here.alice.event(KIND, {"name": "two"})
-            members: dict[str, Any] = orjson.loads(honest.raw)
-            swapped = members | {"payload": other.event.payload, "content_hash": other.event.content_hash}
-            stripped = {name: value for name, value in members.items() if name != "signature"}
-            elsewhere = compose(
-                here.alice.identity,
-                KIND,
-                ONE,
-                recipient=BOB.key.text,
-                enc_key=here.adapter.identity.enc_key.text,
-                now=time.time(),
-            )
-            forged = [
-                members | {"signature": other.event.signature},
-                stripped,
-                swapped,
-                members | {"sender": EVE.key.text},
-                members | {"kind": f"{NAMESPACE}.write_note"},
-                members | {"expires_at": members["expires_at"] + 60},
-                orjson.loads(elsewhere.raw),
-                members | {"recipient": BOB.key.text},
-            ]
-            for each in forged:
-                await straight(here, orjson.dumps(each))
-            for raw in (b"", b"{", b"[]", b"null", honest.raw[:-2], honest.raw + b"x", b"x" * 2_000_000):
-                await straight(here, raw)
-            twice = honest.raw.replace(b'"kind":', b'"kind":"x","kind":', 1)
-            await straight(here, twice)
-            await nothing_came_of_it(here, notes)
-            assert len(here.alice.heard) == 1
-            assert here.adapter.measures.events["dropped"] == 16
-
-    run(story())
-
-
-def test_a_resealed_payload_is_refused_though_its_signature_holds(tmp_path: Path) -> None:
-    """What one caller sealed cannot be signed by another and sent on: sender and kind are bound to it."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            honest = here.alice.event(KIND, ONE)
-            stolen = here.alice.event(KIND, {"name": "two"})
-            covered = stolen.covered | {
-                "payload": honest.event.payload,
-                "content_hash": honest.event.content_hash,
-            }
-            raw = signed_by(here.alice.identity, covered)
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        honest = here.alice.event(KIND, ONE)
+        other = here.alice.event(KIND, {"name": "two"})
+        members: dict[str, Any] = orjson.loads(honest.raw)
+        swapped = members | {"payload": other.event.payload, "content_hash": other.event.content_hash}
+        stripped = {name: value for name, value in members.items() if name != "signature"}
+        elsewhere = compose(
+            here.alice.identity,
+            KIND,
+            ONE,
+            recipient=BOB.key.text,
+            enc_key=here.adapter.identity.enc_key.text,
+            now=time.time(),
+        )
+        forged = [
+            members | {"signature": other.event.signature},
+            stripped,
+            swapped,
+            members | {"sender": EVE.key.text},
+            members | {"kind": f"{NAMESPACE}.write_note"},
+            members | {"expires_at": members["expires_at"] + 60},
+            orjson.loads(elsewhere.raw),
+            members | {"recipient": BOB.key.text},
+        ]
+        for each in forged:
+            await straight(here, orjson.dumps(each))
+        for raw in (b"", b"{", b"[]", b"null", honest.raw[:-2], honest.raw + b"x", b"x" * 2_000_000):
             await straight(here, raw)
-            answer = await here.alice.until(lambda heard: heard[0] if heard else None)
-            assert answer.code == "SCHEMA_VIOLATION"
-            await nothing_came_of_it(here, notes)
-
-    run(story())
-
-
-def test_an_event_runs_once_however_often_it_comes(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            once = here.alice.event(KIND, ONE)
-            await here.alice.send(once)
-            await here.alice.answer(once)
-            for _ in range(5):
-                await straight(here, once.raw)
-            again = compose(
-                here.alice.identity,
-                KIND,
-                ONE,
-                recipient=here.adapter.key,
-                enc_key=here.adapter.identity.enc_key.text,
-                now=time.time(),
-            )
-            await here.alice.send(again)
-            await here.alice.answer(again)
-            assert len(notes.requests()) == 2
-            assert len(here.alice.heard) == 2
-
-    run(story())
+        twice = honest.raw.replace(b'"kind":', b'"kind":"x","kind":', 1)
+        await straight(here, twice)
+        await nothing_came_of_it(here, notes)
+        assert len(here.alice.heard) == 1
+        assert here.adapter.measures.events["dropped"] == 16
 
 
-def test_a_replay_after_a_restart_runs_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            once = here.alice.event(f"{NAMESPACE}.write_note", {"name": "two", "text": "x"})
-            await here.alice.send(once)
-            await here.alice.answer(once)
-            before = here.adapter
-            await before.__aexit__()
-            async with here.running():
-                # The relay still has it and tells of it again.
-                await nothing_more(here, once)
-                assert len([each for each in notes.requests() if each["name"] == "write_note"]) == 1
+async def test_a_resealed_payload_is_refused_though_its_signature_holds(tmp_path: Path) -> None:
+    """What one caller sealed cannot be signed by another and sent on: sender and kind are bound to it."""
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        honest = here.alice.event(KIND, ONE)
+        stolen = here.alice.event(KIND, {"name": "two"})
+        covered = stolen.covered | {
+            "payload": honest.event.payload,
+            "content_hash": honest.event.content_hash,
+        }
+        raw = signed_by(here.alice.identity, covered)
+        await straight(here, raw)
+        answer = await here.alice.until(lambda heard: heard[0] if heard else None)
+        assert answer.code == "SCHEMA_VIOLATION"
+        await nothing_came_of_it(here, notes)
 
+
+async def test_an_event_runs_once_however_often_it_comes(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        once = here.alice.event(KIND, ONE)
+        await here.alice.send(once)
+        await here.alice.answer(once)
+        for _ in range(5):
+            await straight(here, once.raw)
+        again = compose(
+            here.alice.identity,
+            KIND,
+            ONE,
+            recipient=here.adapter.key,
+            enc_key=here.adapter.identity.enc_key.text,
+            now=time.time(),
+        )
+        await here.alice.send(again)
+        await here.alice.answer(again)
+        assert len(notes.requests()) == 2
+        assert len(here.alice.heard) == 2
+
+
+async def test_a_replay_after_a_restart_runs_nothing(tmp_path: Path) -> None:
     async def nothing_more(here: World, once: SignedDirected) -> None:
         answer = await here.alice.ask(KIND, ONE)
         assert answer.code is None
         assert len([each for each in here.alice.heard if each.event.in_reply_to == once.event.id]) == 1
 
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        once = here.alice.event(f"{NAMESPACE}.write_note", {"name": "two", "text": "x"})
+        await here.alice.send(once)
+        await here.alice.answer(once)
+        before = here.adapter
+        await before.__aexit__()
+        async with here.running():
+            # The relay still has it and tells of it again.
+            await nothing_more(here, once)
+            assert len([each for each in notes.requests() if each["name"] == "write_note"]) == 1
 
 
-def test_an_event_of_the_past_is_told_so_and_one_of_long_ago_is_not_answered(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            now = time.time()
-            late = here.alice.event(KIND, ONE, now=now - SKEW_SECONDS - 100, ttl=60)
-            await straight(here, late.raw)
-            answer = await here.alice.answer(late)
-            assert answer.code == "EXPIRED"
-            for early in (-3_600, 3_600):
-                await straight(here, here.alice.event(KIND, ONE, now=now + early, ttl=60).raw)
-            await nothing_came_of_it(here, notes)
-            assert len(here.alice.heard) == 2
-
-    run(story())
+async def test_an_event_of_the_past_is_told_so_and_one_of_long_ago_is_not_answered(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        now = time.time()
+        late = here.alice.event(KIND, ONE, now=now - SKEW_SECONDS - 100, ttl=60)
+        await straight(here, late.raw)
+        answer = await here.alice.answer(late)
+        assert answer.code == "EXPIRED"
+        for early in (-3_600, 3_600):
+            await straight(here, here.alice.event(KIND, ONE, now=now + early, ttl=60).raw)
+        await nothing_came_of_it(here, notes)
+        assert len(here.alice.heard) == 2
 
 
 def proofs(*events: SignedPublic) -> list[Json]:
     return [orjson.loads(each.raw) for each in events]
 
 
-def test_a_grant_of_the_adapters_own_key_opens_what_it_names_and_no_strangers_does(tmp_path: Path) -> None:
-    """D-59: `xp.capability.grant` among the proofs; the tool never sees them."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            carol = await here.somebody("carol")
-            own: Identity = here.adapter.identity
-            given = grant(own, carol.key, [READ], ends=later(), now=time.time())
-            answer = await carol.ask(KIND, ONE | {"proofs": proofs(given)})
-            assert answer.payload["content"] == "first words"
-            assert notes.requests()[-1]["arguments"] == ONE
-            write = {"name": "two", "text": "x", "proofs": proofs(given)}
-            assert (await carol.ask(f"{NAMESPACE}.write_note", write)).code == "AUTHORIZATION_INSUFFICIENT"
-            forged = grant(carol.identity, carol.key, [READ], ends=later(), now=time.time())
-            by_herself = await carol.ask(KIND, ONE | {"proofs": proofs(forged)})
-            assert by_herself.code == "AUTHORIZATION_INSUFFICIENT"
-            eve = await here.somebody("eve")
-            stolen = await eve.ask(KIND, ONE | {"proofs": proofs(given)})
-            assert stolen.code == "AUTHORIZATION_INSUFFICIENT"
-            # describe takes the same proofs.
-            described = await carol.ask(
-                "xp.schema.describe", {"intent": "read a note", "proofs": proofs(given)}
-            )
-            assert described.payload["matches"][0]["callable"] is True
-
-    run(story())
-
-
-def test_a_delegation_acts_for_its_root_and_a_revoked_link_breaks_it(tmp_path: Path) -> None:
-    """XP 6.4: the action is booked on the user."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes, trust=[CAROL.key.text]) as here:
-            here.document["access"][CAROL.key.text] = [READ]
-            await here.adapter.reload(here.settings())
-            bob = await here.somebody("bob")
-            now = time.time()
-            link = delegate(CAROL, bob.key, [READ], ends=later(), now=now)
-            carried: dict[str, Any] = {"delegation": link.event.id}
-            payload = ONE | {"proofs": proofs(link)}
-            assert (await bob.ask(KIND, payload, **carried)).payload["content"] == "first words"
-            await here.adapter.audit.written()
-            assert here.adapter.settings.audit_file is not None
-            booked = orjson.loads(here.adapter.settings.audit_file.read_bytes().splitlines()[-1])
-            assert booked["principal"] == CAROL.key.text
-            assert booked["sender"] == bob.key
-            assert (await bob.ask(KIND, payload)).code == "AUTHORIZATION_INSUFFICIENT"
-            void: Signed = revoke(CAROL, bob.key, now=now)
-            await here.alice.send(void)
-            await until(lambda: here.adapter.access.revocations.mentions(bob.key))
-            assert (await bob.ask(KIND, payload, **carried)).code == "REVOKED"
-            assert len(notes.requests()) == 1
-
-    run(story())
-
-
-def test_a_key_that_revokes_itself_is_refused_even_after_a_restart_without_the_relays_word(
+async def test_a_grant_of_the_adapters_own_key_opens_what_it_names_and_no_strangers_does(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            stranger = revoke(EVE, here.alice.key, now=time.time())
-            await here.alice.send(stranger)
-            assert (await here.alice.ask(KIND, ONE)).code is None
-            own = revoke(here.alice.identity, here.alice.key, now=time.time())
-            await here.alice.send(own)
-            await until(lambda: here.adapter.access.is_revoked(here.alice.key, time.time()))
-            assert (await here.alice.ask(KIND, ONE)).code == "REVOKED"
-            assert await here.adapter.store.get(own.event.id) == own.raw
-            await here.adapter.__aexit__()
-            # A relay that cannot be asked does not bring the key back to life.
-            here.document["relay"]["urls"] = ["ws://127.0.0.1:1"]
-            async with here.running() as adapter:
-                assert adapter.access.is_revoked(here.alice.key, time.time())
-            assert len(notes.requests()) == 1
+    """D-59: `xp.capability.grant` among the proofs; the tool never sees them."""
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        carol = await here.somebody("carol")
+        own: Identity = here.adapter.identity
+        given = grant(own, carol.key, [READ], ends=later(), now=time.time())
+        answer = await carol.ask(KIND, ONE | {"proofs": proofs(given)})
+        assert answer.payload["content"] == "first words"
+        assert notes.requests()[-1]["arguments"] == ONE
+        write = {"name": "two", "text": "x", "proofs": proofs(given)}
+        assert (await carol.ask(f"{NAMESPACE}.write_note", write)).code == "AUTHORIZATION_INSUFFICIENT"
+        forged = grant(carol.identity, carol.key, [READ], ends=later(), now=time.time())
+        by_herself = await carol.ask(KIND, ONE | {"proofs": proofs(forged)})
+        assert by_herself.code == "AUTHORIZATION_INSUFFICIENT"
+        eve = await here.somebody("eve")
+        stolen = await eve.ask(KIND, ONE | {"proofs": proofs(given)})
+        assert stolen.code == "AUTHORIZATION_INSUFFICIENT"
+        # describe takes the same proofs.
+        described = await carol.ask("xp.schema.describe", {"intent": "read a note", "proofs": proofs(given)})
+        assert described.payload["matches"][0]["callable"] is True
 
-    run(story())
+
+async def test_a_delegation_acts_for_its_root_and_a_revoked_link_breaks_it(tmp_path: Path) -> None:
+    """XP 6.4: the action is booked on the user."""
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes, trust=[CAROL.key.text]) as here:
+        here.document["access"][CAROL.key.text] = [READ]
+        await here.adapter.reload(here.settings())
+        bob = await here.somebody("bob")
+        now = time.time()
+        link = delegate(CAROL, bob.key, [READ], ends=later(), now=now)
+        carried: dict[str, Any] = {"delegation": link.event.id}
+        payload = ONE | {"proofs": proofs(link)}
+        assert (await bob.ask(KIND, payload, **carried)).payload["content"] == "first words"
+        await here.adapter.audit.written()
+        assert here.adapter.settings.audit_file is not None
+        booked = orjson.loads(here.adapter.settings.audit_file.read_bytes().splitlines()[-1])
+        assert booked["principal"] == CAROL.key.text
+        assert booked["sender"] == bob.key
+        assert (await bob.ask(KIND, payload)).code == "AUTHORIZATION_INSUFFICIENT"
+        void: Signed = revoke(CAROL, bob.key, now=now)
+        await here.alice.send(void)
+        await until(lambda: here.adapter.access.revocations.mentions(bob.key))
+        assert (await bob.ask(KIND, payload, **carried)).code == "REVOKED"
+        assert len(notes.requests()) == 1
 
 
-def test_a_key_that_nothing_can_be_sealed_for_is_not_worth_a_call_that_stays_unanswered(
+async def test_a_key_that_revokes_itself_is_refused_even_after_a_restart_without_the_relays_word(
+    tmp_path: Path,
+) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        stranger = revoke(EVE, here.alice.key, now=time.time())
+        await here.alice.send(stranger)
+        assert (await here.alice.ask(KIND, ONE)).code is None
+        own = revoke(here.alice.identity, here.alice.key, now=time.time())
+        await here.alice.send(own)
+        await until(lambda: here.adapter.access.is_revoked(here.alice.key, time.time()))
+        assert (await here.alice.ask(KIND, ONE)).code == "REVOKED"
+        assert await here.adapter.store.get(own.event.id) == own.raw
+        await here.adapter.__aexit__()
+        # A relay that cannot be asked does not bring the key back to life.
+        here.document["relay"]["urls"] = ["ws://127.0.0.1:1"]
+        async with here.running() as adapter:
+            assert adapter.access.is_revoked(here.alice.key, time.time())
+        assert len(notes.requests()) == 1
+
+
+async def test_a_key_that_nothing_can_be_sealed_for_is_not_worth_a_call_that_stays_unanswered(
     tmp_path: Path,
 ) -> None:
     """An X25519 point of small order passes for a key by its shape."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            honest = here.alice.event(KIND, ONE)
-            zero = "x25519:" + "A" * 43
-            raw = signed_by(here.alice.identity, honest.covered | {"sender_enc_key": zero})
-            await straight(here, raw)
-            await nothing_came_of_it(here, notes)
-
-    run(story())
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        honest = here.alice.event(KIND, ONE)
+        zero = "x25519:" + "A" * 43
+        raw = signed_by(here.alice.identity, honest.covered | {"sender_enc_key": zero})
+        await straight(here, raw)
+        await nothing_came_of_it(here, notes)
 
 
-def test_public_events_of_any_kind_and_answers_that_nobody_waits_for_do_no_harm(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            announce = publish(EVE, "xp.endpoint.announce", {"display_name": "x"}, now=time.time())
-            await straight(here, announce.raw)
-            unasked = here.alice.event(f"{KIND}.result", {"content": "x"}, in_reply_to="0" * 64)
-            error = here.alice.event("xp.error", {"code": "INTERNAL", "message": "x"})
-            for each in (unasked, error):
-                assert decode(each.raw)
-                await here.alice.send(each)
-            await nothing_came_of_it(here, notes)
-            assert len(here.alice.heard) == 1
-
-    run(story())
+async def test_public_events_of_any_kind_and_answers_that_nobody_waits_for_do_no_harm(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        announce = publish(EVE, "xp.endpoint.announce", {"display_name": "x"}, now=time.time())
+        await straight(here, announce.raw)
+        unasked = here.alice.event(f"{KIND}.result", {"content": "x"}, in_reply_to="0" * 64)
+        error = here.alice.event("xp.error", {"code": "INTERNAL", "message": "x"})
+        for each in (unasked, error):
+            assert decode(each.raw)
+            await here.alice.send(each)
+        await nothing_came_of_it(here, notes)
+        assert len(here.alice.heard) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from moot.adapter.control import ask
-from tests.adapter.worlds import NAMESPACE, desk, empty_world, run, until, world, world_on
+from tests.adapter.worlds import NAMESPACE, desk, empty_world, until, world, world_on
 from tests.endpoint.proxy import proxied_relay
 from tests.relay.talk import relay_in
 
@@ -25,151 +25,134 @@ asyncio.run(run_adapter(load_settings(Path(sys.argv[1]), environ=os.environ)))
 """
 
 
-def test_what_a_relay_took_while_the_adapter_was_away_is_answered_when_it_is_back(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with empty_world(tmp_path, notes) as here:
-            async with here.running():
-                await here.adapter.announced()
-                waiting = [here.alice.event(KIND, ONE) for _ in range(5)]
+async def test_what_a_relay_took_while_the_adapter_was_away_is_answered_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    notes = desk(tmp_path)
+    async with empty_world(tmp_path, notes) as here:
+        async with here.running():
+            await here.adapter.announced()
+            waiting = [here.alice.event(KIND, ONE) for _ in range(5)]
+        for each in waiting:
+            await here.alice.send(each)
+        assert notes.requests() == []
+        async with here.running():
             for each in waiting:
-                await here.alice.send(each)
-            assert notes.requests() == []
-            async with here.running():
-                for each in waiting:
-                    assert (await here.alice.answer(each)).payload["content"] == "first words"
-            assert len(notes.requests()) == 5
-
-    run(story())
+                assert (await here.alice.answer(each)).payload["content"] == "first words"
+        assert len(notes.requests()) == 5
 
 
-def test_an_answer_waits_for_a_relay_that_is_away(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with relay_in(tmp_path / "relay") as relay:
-            port = relay.port
-        async with (
-            relay_in(tmp_path / "relay", port=port) as relay,
-            world_on(tmp_path, relay, relay.url, notes) as here,
-            here.running(),
-        ):
-            await here.adapter.announced()
-            slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.5})
-            await here.alice.send(slow)
-            await until(lambda: here.adapter.inbound.in_progress == 1)
-            await relay.stop()
-            await until(lambda: here.adapter.relays.url is None)
-            await relay.store.close()
-            async with relay_in(tmp_path / "relay", port=port):
-                answer = await here.alice.answer(slow)
-                assert answer.payload["content"] == "done"
-
-    run(story())
+async def test_an_answer_waits_for_a_relay_that_is_away(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with relay_in(tmp_path / "relay") as relay:
+        port = relay.port
+    async with (
+        relay_in(tmp_path / "relay", port=port) as relay,
+        world_on(tmp_path, relay, relay.url, notes) as here,
+        here.running(),
+    ):
+        await here.adapter.announced()
+        slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.5})
+        await here.alice.send(slow)
+        await until(lambda: here.adapter.inbound.in_progress == 1)
+        await relay.stop()
+        await until(lambda: here.adapter.relays.url is None)
+        await relay.store.close()
+        async with relay_in(tmp_path / "relay", port=port):
+            answer = await here.alice.answer(slow)
+            assert answer.payload["content"] == "done"
 
 
-def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        random = Random(7)
-        held: list[bytes] = []
+async def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    random = Random(7)
+    held: list[bytes] = []
 
-        def mangled(from_relay: bool, message: bytes) -> list[bytes]:
-            if not from_relay or not message.startswith(b'["EVENT"'):
-                return [message]
-            forged = message.replace(b'"kind":"com.acme', b'"kind":"com.acne', 1)
-            out = [forged, message, message] if random.random() < 0.5 else [message]
-            if random.random() < 0.3:
-                # Kept back until others have passed it.
-                held.append(out.pop())
-                return out
-            out += held
-            held.clear()
+    def mangled(from_relay: bool, message: bytes) -> list[bytes]:
+        if not from_relay or not message.startswith(b'["EVENT"'):
+            return [message]
+        forged = message.replace(b'"kind":"com.acme', b'"kind":"com.acne', 1)
+        out = [forged, message, message] if random.random() < 0.5 else [message]
+        if random.random() < 0.3:
+            # Kept back until others have passed it.
+            held.append(out.pop())
             return out
+        out += held
+        held.clear()
+        return out
 
-        async with (
-            proxied_relay(tmp_path / "relay") as (relay, proxy),
-            world_on(tmp_path, relay, proxy.url, notes) as here,
-            here.running(),
-        ):
-            await here.adapter.announced()
-            proxy.mangle = mangled
-            sent = [here.alice.event(KIND, ONE) for _ in range(30)]
-            for each in sent:
-                await here.alice.send(each)
-            await asyncio.sleep(0.2)
-            # From here on it is honest again: whatever it kept back comes, late.
-            proxy.mangle = lambda _from_relay, message: [message]
-            await proxy.cut()
-            for each in sent:
-                assert (await here.alice.answer(each)).code is None
-            assert len(notes.requests()) == 30
-            assert here.adapter.measures.events["dropped"] > 0
-
-    run(story())
-
-
-def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with (
-            proxied_relay(tmp_path / "relay") as (relay, proxy),
-            world_on(tmp_path, relay, proxy.url, notes) as here,
-            here.running(),
-        ):
-            await here.adapter.announced()
-            proxy.mangle = lambda from_relay, message: (
-                [] if from_relay and message.startswith(b'["EVENT"') else [message]
-            )
-            lost = here.alice.event(KIND, ONE)
-            await here.alice.send(lost)
-            await asyncio.sleep(0.1)
-            assert notes.requests() == []
-            proxy.mangle = lambda _from_relay, message: [message]
-            await proxy.cut()
-            # After the break both ask again, from before the break on.
-            assert (await here.alice.answer(lost)).payload["content"] == "first words"
-
-    run(story())
+    async with (
+        proxied_relay(tmp_path / "relay") as (relay, proxy),
+        world_on(tmp_path, relay, proxy.url, notes) as here,
+        here.running(),
+    ):
+        await here.adapter.announced()
+        proxy.mangle = mangled
+        sent = [here.alice.event(KIND, ONE) for _ in range(30)]
+        for each in sent:
+            await here.alice.send(each)
+        await asyncio.sleep(0.2)
+        # From here on it is honest again: whatever it kept back comes, late.
+        proxy.mangle = lambda _from_relay, message: [message]
+        await proxy.cut()
+        for each in sent:
+            assert (await here.alice.answer(each)).code is None
+        assert len(notes.requests()) == 30
+        assert here.adapter.measures.events["dropped"] > 0
 
 
-def test_a_process_killed_in_the_middle_of_a_call_does_not_run_it_again(tmp_path: Path) -> None:
+async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with (
+        proxied_relay(tmp_path / "relay") as (relay, proxy),
+        world_on(tmp_path, relay, proxy.url, notes) as here,
+        here.running(),
+    ):
+        await here.adapter.announced()
+        proxy.mangle = lambda from_relay, message: (
+            [] if from_relay and message.startswith(b'["EVENT"') else [message]
+        )
+        lost = here.alice.event(KIND, ONE)
+        await here.alice.send(lost)
+        await asyncio.sleep(0.1)
+        assert notes.requests() == []
+        proxy.mangle = lambda _from_relay, message: [message]
+        await proxy.cut()
+        # After the break both ask again, from before the break on.
+        assert (await here.alice.answer(lost)).payload["content"] == "first words"
+
+
+async def test_a_process_killed_in_the_middle_of_a_call_does_not_run_it_again(tmp_path: Path) -> None:
     """The id is on disk before the server is asked: at most once, whatever happens."""
-
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with empty_world(tmp_path, notes) as here:
-            async with here.running():
-                slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 30})
-                quick = here.alice.event(KIND, ONE)
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True
-            )
-            try:
-                await here.alice.send(slow)
-                await until(lambda: len(notes.requests()) == 1)
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-            async with here.running():
-                await here.alice.send(quick)
-                assert (await here.alice.answer(quick)).code is None
-                status = await ask(here.adapter.settings.control, "status")
-                assert status["events"].get("dropped") == 1
-            assert [each["name"] for each in notes.requests()] == ["run_slow", "read_note"]
-
-    run(story())
+    notes = desk(tmp_path)
+    async with empty_world(tmp_path, notes) as here:
+        async with here.running():
+            slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 30})
+            quick = here.alice.event(KIND, ONE)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True
+        )
+        try:
+            await here.alice.send(slow)
+            await until(lambda: len(notes.requests()) == 1)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        async with here.running():
+            await here.alice.send(quick)
+            assert (await here.alice.answer(quick)).code is None
+            status = await ask(here.adapter.settings.control, "status")
+            assert status["events"].get("dropped") == 1
+        assert [each["name"] for each in notes.requests()] == ["run_slow", "read_note"]
 
 
-def test_a_listener_that_floods_leaves_others_their_turn(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            carol = await here.somebody("carol")
-            flood = [carol.event(KIND, ONE) for _ in range(300)]
-            sending = asyncio.gather(*(carol.send(each) for each in flood))
-            answer = await here.alice.ask(KIND, ONE)
-            assert answer.payload["content"] == "first words"
-            await sending
-            assert len(notes.requests()) == 1
-
-    run(story())
+async def test_a_listener_that_floods_leaves_others_their_turn(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        carol = await here.somebody("carol")
+        flood = [carol.event(KIND, ONE) for _ in range(300)]
+        sending = asyncio.gather(*(carol.send(each) for each in flood))
+        answer = await here.alice.ask(KIND, ONE)
+        assert answer.payload["content"] == "first words"
+        await sending
+        assert len(notes.requests()) == 1

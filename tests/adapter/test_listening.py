@@ -25,7 +25,6 @@ from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from tests.adapter.commands import PROGRAM
 from tests.adapter.far_endpoint import FORECAST, FarEndpoint, far_endpoint
 from tests.adapter.outside import Outside, held_port, opened, outside, source, until
-from tests.gateway.lab import on_loop
 from tests.relay.talk import relay_in
 from tests.xprotocol.people import ALICE, BOB
 
@@ -85,7 +84,6 @@ def text_of(result: types.CallToolResult) -> str:
     "XP-9-2",
 )
 @pytest.mark.parametrize(("way", "mode"), WAYS)
-@on_loop
 async def test_a_stock_client_lists_and_calls_everything(tmp_path: Path, way: str, mode: Any) -> None:
     """It knows nothing of XProtocol; over stdio it starts the adapter as a process of its own."""
     async with client(tmp_path, way, mode) as (one, far):
@@ -114,7 +112,6 @@ async def test_a_stock_client_lists_and_calls_everything(tmp_path: Path, way: st
 
 @pytest.mark.requirement("XP-5.2-1", "XP-11.3-7")
 @pytest.mark.parametrize(("way", "mode"), [("http", "legacy"), ("http", "2026-07-28"), ("stdio", "auto")])
-@on_loop
 async def test_a_stock_client_gets_the_errors_of_the_table(tmp_path: Path, way: str, mode: Any) -> None:
     """XP 5.3."""
     async with client(tmp_path, way, mode) as (one, far):
@@ -132,7 +129,6 @@ async def test_a_stock_client_gets_the_errors_of_the_table(tmp_path: Path, way: 
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-@on_loop
 async def test_a_client_hears_of_new_tools_and_of_changed_resources(tmp_path: Path) -> None:
     heard: list[str] = []
 
@@ -173,7 +169,6 @@ TYPES = {"content-type": "application/json", "accept": "application/json, text/e
 
 
 @pytest.mark.requirement("XP-3.1-40")
-@on_loop
 async def test_strange_hosts_and_pages_are_turned_away(tmp_path: Path) -> None:
     """D-84: loopback by default, and exact lists of hosts and origins."""
     async with (
@@ -204,7 +199,6 @@ async def test_strange_hosts_and_pages_are_turned_away(tmp_path: Path) -> None:
         assert rebound.status_code == 421
 
 
-@on_loop
 async def test_where_a_token_is_configured_nobody_comes_in_without_it(tmp_path: Path) -> None:
     async with (
         listening(tmp_path, token=Secret("correct-horse-battery")) as (one, _),
@@ -223,7 +217,6 @@ async def test_where_a_token_is_configured_nobody_comes_in_without_it(tmp_path: 
 
 
 @pytest.mark.requirement("XP-3.1-39", "XP-3.1-38")
-@on_loop
 async def test_a_port_is_open_only_for_http_and_is_the_one_that_was_named(tmp_path: Path) -> None:
     """XP 3.1; D-72: --port overrides it. D-73: `http` serves no SSE."""
     with held_port() as port:
@@ -256,7 +249,6 @@ async def check_ports(tmp_path: Path, port: int) -> None:
 
 @pytest.mark.requirement("XP-3.1-46")
 @pytest.mark.parametrize("output", ["stdout", "adapter.log"])
-@on_loop
 async def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, output: str) -> None:
     """D-72: the program itself, told to log to stdout; and the end of the client ends it."""
     async with relay_in(tmp_path / "relay") as relay, far_endpoint(relay.url, BOB, caller=ALICE) as far:

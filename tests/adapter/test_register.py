@@ -17,7 +17,6 @@ from moot.xprotocol.events import REVOKE, SignedPublic, decode, verify_event
 from moot.xprotocol.statements import read_revocation
 from tests.adapter.commands import Said, Shell
 from tests.adapter.test_settings import MINIMAL, written
-from tests.adapter.worlds import run
 from tests.relay.talk import relay_in
 from tests.xprotocol.people import BOB, person
 
@@ -139,20 +138,17 @@ def test_nothing_is_overwritten_and_bad_keys_and_times_are_told(shell: Shell, ke
     assert "part of the chain already" in itself.err
 
 
-def test_a_revocation_is_signed_by_the_authority_and_reaches_a_relay(shell: Shell, keys: Path) -> None:
-    async def story() -> None:
-        async with relay_in(keys / "relay") as relay:
-            words = ("revoke", ADAPTER.key.text, "--by", keys / "org.key", "--publish", relay.url, "--json")
-            said = await asyncio.to_thread(shell, *words, "--output", keys / "void.json")
-            assert said.json["published"] == relay.url
-            signed = decode(json.dumps(json.loads((keys / "void.json").read_text())).encode())
-            assert isinstance(signed, SignedPublic)
-            verify_event(signed)
-            assert signed.event.kind == REVOKE
-            found = read_revocation(signed)
-            assert (found.signer, found.revoked_key) == (ORG.key.text, ADAPTER.key.text)
-
-    run(story())
+async def test_a_revocation_is_signed_by_the_authority_and_reaches_a_relay(shell: Shell, keys: Path) -> None:
+    async with relay_in(keys / "relay") as relay:
+        words = ("revoke", ADAPTER.key.text, "--by", keys / "org.key", "--publish", relay.url, "--json")
+        said = await asyncio.to_thread(shell, *words, "--output", keys / "void.json")
+        assert said.json["published"] == relay.url
+        signed = decode(json.dumps(json.loads((keys / "void.json").read_text())).encode())
+        assert isinstance(signed, SignedPublic)
+        verify_event(signed)
+        assert signed.event.kind == REVOKE
+        found = read_revocation(signed)
+        assert (found.signer, found.revoked_key) == (ORG.key.text, ADAPTER.key.text)
 
 
 def test_a_revocation_that_nobody_would_hear_of_is_a_mistake(shell: Shell, keys: Path) -> None:

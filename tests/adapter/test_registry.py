@@ -25,66 +25,57 @@ def source(name: str, namespace: str = "com.acme.desk") -> SourceSettings:
     return SourceSettings(name=name, xprotocol_namespace=namespace)
 
 
-def test_a_kind_belongs_to_the_source_that_had_it_first_until_that_gives_it_up() -> None:
-    async def story() -> None:
-        registry = Registry.open(None)
-        offer = Offer(tools=[tool("read_note", schema=named("name"))])
-        await registry.take("one", source("one"), offer)
-        second = await registry.take("two", source("two"), offer)
-        assert [each.reason for each in second.publication.refused] == ["kind_taken"]
-        route = registry.route("com.acme.desk.read_note")
-        assert route is not None
-        assert route.source == "one"
-        gone = await registry.drop("one")
-        assert gone is not None
-        assert gone.gone == ("com.acme.desk.read_note",)
-        assert registry.route("com.acme.desk.read_note") is None
-        assert len(registry.catalog) == 0
-        await registry.take("two", source("two"), offer)
-        route = registry.route("com.acme.desk.read_note")
-        assert route is not None
-        assert route.source == "two"
-        assert await registry.drop("never there") is None
-
-    run(story())
+async def test_a_kind_belongs_to_the_source_that_had_it_first_until_that_gives_it_up() -> None:
+    registry = Registry.open(None)
+    offer = Offer(tools=[tool("read_note", schema=named("name"))])
+    await registry.take("one", source("one"), offer)
+    second = await registry.take("two", source("two"), offer)
+    assert [each.reason for each in second.publication.refused] == ["kind_taken"]
+    route = registry.route("com.acme.desk.read_note")
+    assert route is not None
+    assert route.source == "one"
+    gone = await registry.drop("one")
+    assert gone is not None
+    assert gone.gone == ("com.acme.desk.read_note",)
+    assert registry.route("com.acme.desk.read_note") is None
+    assert len(registry.catalog) == 0
+    await registry.take("two", source("two"), offer)
+    route = registry.route("com.acme.desk.read_note")
+    assert route is not None
+    assert route.source == "two"
+    assert await registry.drop("never there") is None
 
 
-def test_a_version_is_on_disk_before_anybody_can_hear_of_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        registry = Registry.open(tmp_path)
-        await registry.take("one", source("one"), Offer(tools=[tool("read_note", schema=OBJECT)]))
-        digest = registry.digest
-        (tmp_path / "versions.json").unlink()
-        # Nothing can be written in place of a folder.
-        (tmp_path / "versions.json").mkdir()
-        stricter = Offer(tools=[tool("read_note", schema=named("name"))])
-        with pytest.raises(UsageError, match="cannot be written"):
-            await registry.take("one", source("one"), stricter)
-        assert registry.digest == digest
-        (tmp_path / "versions.json").rmdir()
-        taken = await registry.take("one", source("one"), stricter)
-        assert [change.version for change in taken.changes] == ["2.0.0"]
-        again = Registry.open(tmp_path)
-        taken = await again.take("one", source("one"), stricter)
-        assert not taken.is_change
-        assert again.digest == registry.digest != digest
-
-    run(story())
+async def test_a_version_is_on_disk_before_anybody_can_hear_of_it(tmp_path: Path) -> None:
+    registry = Registry.open(tmp_path)
+    await registry.take("one", source("one"), Offer(tools=[tool("read_note", schema=OBJECT)]))
+    digest = registry.digest
+    (tmp_path / "versions.json").unlink()
+    # Nothing can be written in place of a folder.
+    (tmp_path / "versions.json").mkdir()
+    stricter = Offer(tools=[tool("read_note", schema=named("name"))])
+    with pytest.raises(UsageError, match="cannot be written"):
+        await registry.take("one", source("one"), stricter)
+    assert registry.digest == digest
+    (tmp_path / "versions.json").rmdir()
+    taken = await registry.take("one", source("one"), stricter)
+    assert [change.version for change in taken.changes] == ["2.0.0"]
+    again = Registry.open(tmp_path)
+    taken = await again.take("one", source("one"), stricter)
+    assert not taken.is_change
+    assert again.digest == registry.digest != digest
 
 
-def test_many_sources_at_once_lose_no_version(tmp_path: Path) -> None:
-    async def story() -> None:
-        registry = Registry.open(tmp_path)
-        offer = Offer(tools=[tool("read_note", schema=OBJECT)])
-        names = [f"s{number}" for number in range(8)]
-        await asyncio.gather(*(registry.take(n, source(n, f"com.acme.{n}"), offer) for n in names))
-        assert len(registry.catalog) == 8
-        assert registry.grammars.compiled == 1
-        again = Registry.open(tmp_path)
-        found = [await again.take(n, source(n, f"com.acme.{n}"), offer) for n in names]
-        assert not any(taken.is_change for taken in found)
-
-    run(story())
+async def test_many_sources_at_once_lose_no_version(tmp_path: Path) -> None:
+    registry = Registry.open(tmp_path)
+    offer = Offer(tools=[tool("read_note", schema=OBJECT)])
+    names = [f"s{number}" for number in range(8)]
+    await asyncio.gather(*(registry.take(n, source(n, f"com.acme.{n}"), offer) for n in names))
+    assert len(registry.catalog) == 8
+    assert registry.grammars.compiled == 1
+    again = Registry.open(tmp_path)
+    found = [await again.take(n, source(n, f"com.acme.{n}"), offer) for n in names]
+    assert not any(taken.is_change for taken in found)
 
 
 def test_grammars_are_kept_by_schema_and_not_for_ever() -> None:

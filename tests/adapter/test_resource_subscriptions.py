@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moot.xprotocol.revocation import revoke
-from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, run, until, world
+from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, until, world
 
 SUBSCRIBE, UPDATED = f"{NAMESPACE}.resource.subscribe", f"{NAMESPACE}.resource.updated"
 ONE = {"uri": "note:///one"}
@@ -25,136 +25,116 @@ def saying(heard: list[Answer], text: str) -> Answer | None:
 
 
 @pytest.mark.requirement("XP-4.5-1")
-def test_a_subscriber_gets_the_contents_now_and_whenever_they_change(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            request = here.alice.event(SUBSCRIBE, ONE, correlation_id="follow")
-            await here.alice.send(request)
-            first = await here.alice.answer(request)
-            assert first.kind == f"{SUBSCRIBE}.result"
-            assert first.payload == {"uri": "note:///one", "contents": words("first words")}
-            for place, text in enumerate(("second words", "third words"), start=1):
-                notes.note("one", text)
-                update = await here.alice.until(partial(saying, text=text))
-                assert update.kind == UPDATED
-                assert update.event.in_reply_to == request.event.id
-                assert update.event.correlation_id == "follow"
-                assert place <= len(here.alice.heard)
-            # What fits a template of the list can be followed without being listed.
-            notes.note("two", "another")
-            other = await here.alice.ask(SUBSCRIBE, {"uri": "note:///two"})
-            assert other.payload["contents"][0]["text"] == "another"
-            assert len(here.adapter.subscriptions) == 2
-
-    run(story())
+async def test_a_subscriber_gets_the_contents_now_and_whenever_they_change(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        request = here.alice.event(SUBSCRIBE, ONE, correlation_id="follow")
+        await here.alice.send(request)
+        first = await here.alice.answer(request)
+        assert first.kind == f"{SUBSCRIBE}.result"
+        assert first.payload == {"uri": "note:///one", "contents": words("first words")}
+        for place, text in enumerate(("second words", "third words"), start=1):
+            notes.note("one", text)
+            update = await here.alice.until(partial(saying, text=text))
+            assert update.kind == UPDATED
+            assert update.event.in_reply_to == request.event.id
+            assert update.event.correlation_id == "follow"
+            assert place <= len(here.alice.heard)
+        # What fits a template of the list can be followed without being listed.
+        notes.note("two", "another")
+        other = await here.alice.ask(SUBSCRIBE, {"uri": "note:///two"})
+        assert other.payload["contents"][0]["text"] == "another"
+        assert len(here.adapter.subscriptions) == 2
 
 
-def test_a_server_that_tells_of_no_changes_is_looked_at_now_and_then(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path, flags=["--no-subscribe", "--quiet"])
-        async with world(tmp_path, notes, limits={"resource_poll_seconds": 0.1}) as here:
-            request = here.alice.event(SUBSCRIBE, ONE)
-            await here.alice.send(request)
-            await here.alice.answer(request)
-            notes.note("one", "second words")
-            update = await here.alice.answer(request, place=1)
-            assert (update.kind, update.payload["contents"]) == (UPDATED, words("second words"))
-            reads = len(notes.requests("resources/read"))
-            await until(lambda: len(notes.requests("resources/read")) >= reads + 3)
-            # Nothing changed, so nothing was said.
-            assert len(here.alice.heard) == 2
-
-    run(story())
+async def test_a_server_that_tells_of_no_changes_is_looked_at_now_and_then(tmp_path: Path) -> None:
+    notes = desk(tmp_path, flags=["--no-subscribe", "--quiet"])
+    async with world(tmp_path, notes, limits={"resource_poll_seconds": 0.1}) as here:
+        request = here.alice.event(SUBSCRIBE, ONE)
+        await here.alice.send(request)
+        await here.alice.answer(request)
+        notes.note("one", "second words")
+        update = await here.alice.answer(request, place=1)
+        assert (update.kind, update.payload["contents"]) == (UPDATED, words("second words"))
+        reads = len(notes.requests("resources/read"))
+        await until(lambda: len(notes.requests("resources/read")) >= reads + 3)
+        # Nothing changed, so nothing was said.
+        assert len(here.alice.heard) == 2
 
 
-def test_what_is_not_offered_cannot_be_read_whatever_its_name(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        (notes.folder / "secret").write_text("not for you")
-        async with world(tmp_path, notes) as here:
-            for uri in ("file:///etc/passwd", "note:///../secret", "note:///%2e%2e/secret", "note:///a/b"):
-                answer = await here.alice.ask(SUBSCRIBE, {"uri": uri})
-                assert answer.code == "NOT_FOUND"
-            assert notes.requests("resources/read") == []
-            carol = await here.somebody("carol")
-            assert (await carol.ask(SUBSCRIBE, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
-            assert notes.requests("resources/read") == []
-            missing = await here.alice.ask(SUBSCRIBE, {"uri": "note:///none"})
-            assert missing.code == "UPSTREAM_ERROR"
-            assert len(here.adapter.subscriptions) == 0
-
-    run(story())
+async def test_what_is_not_offered_cannot_be_read_whatever_its_name(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    (notes.folder / "secret").write_text("not for you")
+    async with world(tmp_path, notes) as here:
+        for uri in ("file:///etc/passwd", "note:///../secret", "note:///%2e%2e/secret", "note:///a/b"):
+            answer = await here.alice.ask(SUBSCRIBE, {"uri": uri})
+            assert answer.code == "NOT_FOUND"
+        assert notes.requests("resources/read") == []
+        carol = await here.somebody("carol")
+        assert (await carol.ask(SUBSCRIBE, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
+        assert notes.requests("resources/read") == []
+        missing = await here.alice.ask(SUBSCRIBE, {"uri": "note:///none"})
+        assert missing.code == "UPSTREAM_ERROR"
+        assert len(here.adapter.subscriptions) == 0
 
 
-def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_right(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            count = here.adapter.subscriptions
-            bob, carol = await here.somebody("bob"), await here.somebody("carol")
-            here.document["access"] |= {bob.key: [READ], carol.key: [READ]}
-            await here.adapter.reload(here.settings())
-            for somebody in (here.alice, bob, carol):
-                assert (await somebody.ask(SUBSCRIBE, ONE)).code is None
-            # Again: replaced, not doubled.
-            await here.alice.ask(SUBSCRIBE, ONE)
-            assert len(count) == 3
-            given_up = await here.alice.ask(SUBSCRIBE, {**ONE, "updates": False})
-            assert given_up.payload["contents"] == words("first words")
-            assert len(count) == 2
-            await carol.send(revoke(carol.identity, carol.key, now=time.time()))
-            await until(lambda: len(count) == 1)
-            del here.document["access"][bob.key]
-            await here.adapter.reload(here.settings())
-            assert len(count) == 0
-            # The server is told that nobody follows any more.
-            await until(lambda: len(notes.requests("resources/unsubscribe")) == 1)
-            await here.alice.ask(SUBSCRIBE, ONE, ttl=1)
-            assert len(count) == 1
-            await asyncio.sleep(1.1)
-            count.check_rights()
-            assert len(count) == 0
-
-    run(story())
+async def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_right(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        count = here.adapter.subscriptions
+        bob, carol = await here.somebody("bob"), await here.somebody("carol")
+        here.document["access"] |= {bob.key: [READ], carol.key: [READ]}
+        await here.adapter.reload(here.settings())
+        for somebody in (here.alice, bob, carol):
+            assert (await somebody.ask(SUBSCRIBE, ONE)).code is None
+        # Again: replaced, not doubled.
+        await here.alice.ask(SUBSCRIBE, ONE)
+        assert len(count) == 3
+        given_up = await here.alice.ask(SUBSCRIBE, {**ONE, "updates": False})
+        assert given_up.payload["contents"] == words("first words")
+        assert len(count) == 2
+        await carol.send(revoke(carol.identity, carol.key, now=time.time()))
+        await until(lambda: len(count) == 1)
+        del here.document["access"][bob.key]
+        await here.adapter.reload(here.settings())
+        assert len(count) == 0
+        # The server is told that nobody follows any more.
+        await until(lambda: len(notes.requests("resources/unsubscribe")) == 1)
+        await here.alice.ask(SUBSCRIBE, ONE, ttl=1)
+        assert len(count) == 1
+        await asyncio.sleep(1.1)
+        count.check_rights()
+        assert len(count) == 0
 
 
-def test_subscriptions_are_bounded_for_each_sender_and_in_all(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        for number in range(4):
-            notes.note(f"n{number}", "x")
-        limits = {"subscriptions": 3, "subscriptions_per_sender": 2}
-        async with world(tmp_path, notes, limits=limits) as here:
-            bob = await here.somebody("bob")
-            here.document["access"][bob.key] = [READ]
-            await here.adapter.reload(here.settings())
-            mine = [await here.alice.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(3)]
-            assert [each.code for each in mine] == [None, None, "RATE_LIMITED"]
-            theirs = [await bob.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(2)]
-            assert [each.code for each in theirs] == [None, "ENDPOINT_UNAVAILABLE"]
-            assert "limits.subscriptions" in theirs[1].payload["message"]
-
-    run(story())
+async def test_subscriptions_are_bounded_for_each_sender_and_in_all(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    for number in range(4):
+        notes.note(f"n{number}", "x")
+    limits = {"subscriptions": 3, "subscriptions_per_sender": 2}
+    async with world(tmp_path, notes, limits=limits) as here:
+        bob = await here.somebody("bob")
+        here.document["access"][bob.key] = [READ]
+        await here.adapter.reload(here.settings())
+        mine = [await here.alice.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(3)]
+        assert [each.code for each in mine] == [None, None, "RATE_LIMITED"]
+        theirs = [await bob.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(2)]
+        assert [each.code for each in theirs] == [None, "ENDPOINT_UNAVAILABLE"]
+        assert "limits.subscriptions" in theirs[1].payload["message"]
 
 
-def test_after_a_servers_restart_its_followers_hear_what_changed_meanwhile(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            request = here.alice.event(SUBSCRIBE, ONE)
-            await here.alice.send(request)
-            await here.alice.answer(request)
-            await here.alice.ask(f"{NAMESPACE}.run_die", {})
-            notes.note("one", "second words")
-            update = await here.alice.answer(request, place=1)
-            assert update.payload["contents"] == words("second words")
-            await until(lambda: len(notes.requests("resources/subscribe")) == 2)
-            notes.note("one", "third words")
-            await here.alice.until(
-                lambda heard: next(
-                    (e for e in heard if e.payload.get("contents") == words("third words")), None
-                )
-            )
-
-    run(story())
+async def test_after_a_servers_restart_its_followers_hear_what_changed_meanwhile(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        request = here.alice.event(SUBSCRIBE, ONE)
+        await here.alice.send(request)
+        await here.alice.answer(request)
+        await here.alice.ask(f"{NAMESPACE}.run_die", {})
+        notes.note("one", "second words")
+        update = await here.alice.answer(request, place=1)
+        assert update.payload["contents"] == words("second words")
+        await until(lambda: len(notes.requests("resources/subscribe")) == 2)
+        notes.note("one", "third words")
+        await here.alice.until(
+            lambda heard: next((e for e in heard if e.payload.get("contents") == words("third words")), None)
+        )

@@ -20,7 +20,7 @@ from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.mcp.downstream.backend import Call, Pending
 from tests.adapter.far_endpoint import far_endpoint
-from tests.adapter.worlds import NAMESPACE, READ, TOOLS, World, desk, empty_world, run, until, world
+from tests.adapter.worlds import NAMESPACE, READ, TOOLS, World, desk, empty_world, until, world
 from tests.mcp.upstreams import is_alive
 from tests.xprotocol.people import ALICE, person
 
@@ -29,51 +29,42 @@ ONE = {"name": "one"}
 
 
 @pytest.mark.requirement("XP-3.1-2")
-def test_a_missing_key_file_is_made_for_its_owner_alone_and_used_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            file = tmp_path / "keys" / "adapter.key"
-            assert not file.exists()
-            async with here.running() as adapter:
-                key = adapter.key
-            assert stat.S_IMODE(file.stat().st_mode) == 0o600
-            async with here.running() as adapter:
-                assert adapter.key == key
-            file.chmod(0o644)
-            with pytest.raises(UsageError):
-                async with here.running():
-                    pass
-
-    run(story())
-
-
-def test_two_adapters_cannot_share_one_data_folder(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            with pytest.raises(UsageError, match="runs already"):
-                async with Adapter(here.settings(), environ=here.environ):
-                    pass
-            # The first one does not mind.
-            assert (await here.alice.ask(KIND, ONE)).code is None
-
-    run(story())
-
-
-def test_everything_ends_with_the_adapter(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with empty_world(tmp_path, notes) as here:
-            before = asyncio.all_tasks()
+async def test_a_missing_key_file_is_made_for_its_owner_alone_and_used_again(tmp_path: Path) -> None:
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        file = tmp_path / "keys" / "adapter.key"
+        assert not file.exists()
+        async with here.running() as adapter:
+            key = adapter.key
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        async with here.running() as adapter:
+            assert adapter.key == key
+        file.chmod(0o644)
+        with pytest.raises(UsageError):
             async with here.running():
-                answer = await here.alice.ask(f"{NAMESPACE}.get_environment", {})
-                assert answer.code is None
-                await here.alice.ask(f"{NAMESPACE}.resource.subscribe", {"uri": "note:///one"})
-                children = children_of(os.getpid())
-                assert children
-            assert [task for task in asyncio.all_tasks() - before if is_ours(task)] == []
-            assert not any(is_alive(child) for child in children)
+                pass
 
-    run(story())
+
+async def test_two_adapters_cannot_share_one_data_folder(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here:
+        with pytest.raises(UsageError, match="runs already"):
+            async with Adapter(here.settings(), environ=here.environ):
+                pass
+        # The first one does not mind.
+        assert (await here.alice.ask(KIND, ONE)).code is None
+
+
+async def test_everything_ends_with_the_adapter(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with empty_world(tmp_path, notes) as here:
+        before = asyncio.all_tasks()
+        async with here.running():
+            answer = await here.alice.ask(f"{NAMESPACE}.get_environment", {})
+            assert answer.code is None
+            await here.alice.ask(f"{NAMESPACE}.resource.subscribe", {"uri": "note:///one"})
+            children = children_of(os.getpid())
+            assert children
+        assert [task for task in asyncio.all_tasks() - before if is_ours(task)] == []
+        assert not any(is_alive(child) for child in children)
 
 
 def is_ours(task: asyncio.Task[Any]) -> bool:
@@ -89,172 +80,134 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def test_status_is_told_at_the_control_socket(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            await here.adapter.announced()
-            await here.alice.ask(KIND, ONE)
-            await until(lambda: here.adapter.inbound.in_progress == 0)
-            status: dict[str, Any] = await ask(here.adapter.settings.control, "status")
-            assert status["status"] == "ok"
-            assert status["key"] == here.adapter.key
-            assert status["relay"] == here.relay.url
-            assert status["well_known"] == here.adapter.address
-            assert status["calls"]["ok"] == 1
-            assert status["announced"]["count"] >= 1
-            (source,) = status["sources"]
-            assert (source["name"], source["state"], source["tools"]) == ("desk", "up", len(TOOLS))
-            assert source["prompts"] == 1
-            assert KIND in source["kinds"]
-            reloaded = await ask(here.adapter.settings.control, "reload")
-            assert reloaded["added"] == []
-
-    run(story())
+async def test_status_is_told_at_the_control_socket(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here:
+        await here.adapter.announced()
+        await here.alice.ask(KIND, ONE)
+        await until(lambda: here.adapter.inbound.in_progress == 0)
+        status: dict[str, Any] = await ask(here.adapter.settings.control, "status")
+        assert status["status"] == "ok"
+        assert status["key"] == here.adapter.key
+        assert status["relay"] == here.relay.url
+        assert status["well_known"] == here.adapter.address
+        assert status["calls"]["ok"] == 1
+        assert status["announced"]["count"] >= 1
+        (source,) = status["sources"]
+        assert (source["name"], source["state"], source["tools"]) == ("desk", "up", len(TOOLS))
+        assert source["prompts"] == 1
+        assert KIND in source["kinds"]
+        reloaded = await ask(here.adapter.settings.control, "reload")
+        assert reloaded["added"] == []
 
 
-def test_a_new_source_is_added_and_another_goes_while_a_call_of_a_third_is_in_progress(
+async def test_a_new_source_is_added_and_another_goes_while_a_call_of_a_third_is_in_progress(
     tmp_path: Path,
 ) -> None:
     """Hot reload: what did not change is not touched."""
-
-    async def story() -> None:
-        stays = desk(tmp_path, "stays", "com.acme.stays")
-        goes = desk(tmp_path, "goes", "com.acme.goes")
-        comes = desk(tmp_path, "comes", "com.acme.comes")
-        async with world(tmp_path, stays, goes) as here:
-            slow = here.alice.event("com.acme.stays.run_slow", {"seconds": 1})
-            await here.alice.send(slow)
-            await until(lambda: here.adapter.inbound.in_progress == 1)
-            here.document["mcp_sources"] = [stays.source, comes.source]
-            here.document["access"][here.alice.key] = ["com.acme.stays.*", "com.acme.comes.*"]
-            found = await here.adapter.reload(here.settings())
-            assert (found.added, found.removed, found.restarted) == (("comes",), ("goes",), ())
-            counts = [("stays", len(TOOLS)), ("comes", len(TOOLS))]
-            await here.announce(
-                lambda said: [(s["name"], s["tool_count"]) for s in said["mcp_sources"]] == counts
-            )
-            assert (await here.alice.ask("com.acme.comes.read_note", ONE)).code is None
-            assert (await here.alice.ask("com.acme.goes.read_note", ONE)).code == "NOT_FOUND"
-            assert (await here.alice.answer(slow)).payload["content"] == "done"
-            assert here.adapter.sources["stays"].starts == 1
-
-    run(story())
+    stays = desk(tmp_path, "stays", "com.acme.stays")
+    goes = desk(tmp_path, "goes", "com.acme.goes")
+    comes = desk(tmp_path, "comes", "com.acme.comes")
+    async with world(tmp_path, stays, goes) as here:
+        slow = here.alice.event("com.acme.stays.run_slow", {"seconds": 1})
+        await here.alice.send(slow)
+        await until(lambda: here.adapter.inbound.in_progress == 1)
+        here.document["mcp_sources"] = [stays.source, comes.source]
+        here.document["access"][here.alice.key] = ["com.acme.stays.*", "com.acme.comes.*"]
+        found = await here.adapter.reload(here.settings())
+        assert (found.added, found.removed, found.restarted) == (("comes",), ("goes",), ())
+        counts = [("stays", len(TOOLS)), ("comes", len(TOOLS))]
+        await here.announce(
+            lambda said: [(s["name"], s["tool_count"]) for s in said["mcp_sources"]] == counts
+        )
+        assert (await here.alice.ask("com.acme.comes.read_note", ONE)).code is None
+        assert (await here.alice.ask("com.acme.goes.read_note", ONE)).code == "NOT_FOUND"
+        assert (await here.alice.answer(slow)).payload["content"] == "done"
+        assert here.adapter.sources["stays"].starts == 1
 
 
-def test_a_changed_file_is_taken_up_by_itself_and_a_wrong_one_changes_nothing(
+async def test_a_changed_file_is_taken_up_by_itself_and_a_wrong_one_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with empty_world(tmp_path, notes) as here:
-            task = asyncio.create_task(run_adapter(here.settings(), environ=here.environ))
-            control = here.settings().control
-            await until(lambda: control.exists())
-            announce = await here.announce()
-            here.document["mcp_sources"][0]["schema_overrides"] = {
-                "read_note": {"description": "Read what was written down. Use when words are needed."}
-            }
-            here.write()
-            second = await here.announce(
-                lambda said: said["schemas_digest"] != announce.payload["schemas_digest"]
-            )
-            assert second.sender == announce.sender
-            here.file.write_text("identity: [")
-            await until(lambda: any("not reloaded" in record.message for record in caplog.records))
-            status = await ask(control, "status")
-            assert status["sources"][0]["starts"] == 1
-            assert status["schemas_digest"] == second.payload["schemas_digest"]
-            with pytest.raises(MootError, match="not valid YAML"):
-                await ask(control, "reload")
-            task.cancel()
-            await asyncio.wait([task])
-            assert not control.exists()
-
-    run(story())
+    notes = desk(tmp_path)
+    async with empty_world(tmp_path, notes) as here:
+        task = asyncio.create_task(run_adapter(here.settings(), environ=here.environ))
+        control = here.settings().control
+        await until(lambda: control.exists())
+        announce = await here.announce()
+        here.document["mcp_sources"][0]["schema_overrides"] = {
+            "read_note": {"description": "Read what was written down. Use when words are needed."}
+        }
+        here.write()
+        second = await here.announce(
+            lambda said: said["schemas_digest"] != announce.payload["schemas_digest"]
+        )
+        assert second.sender == announce.sender
+        here.file.write_text("identity: [")
+        await until(lambda: any("not reloaded" in record.message for record in caplog.records))
+        status = await ask(control, "status")
+        assert status["sources"][0]["starts"] == 1
+        assert status["schemas_digest"] == second.payload["schemas_digest"]
+        with pytest.raises(MootError, match="not valid YAML"):
+            await ask(control, "reload")
+        task.cancel()
+        await asyncio.wait([task])
+        assert not control.exists()
 
 
-def test_who_may_call_follows_the_configuration_and_what_needs_a_restart_is_named(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
-            bob = await here.somebody("bob")
-            assert (await bob.ask(KIND, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
-            here.document["access"][bob.key] = [READ]
-            here.document["relay"]["urls"].append("ws://127.0.0.1:9")
-            found = await here.adapter.reload(here.settings())
-            assert found.needs_restart == ("relay",)
-            assert here.adapter.settings.relay.urls == (here.relay.url,)
-            assert (await bob.ask(KIND, ONE)).code is None
-            here.document["revoked"] = [bob.key]
-            await here.adapter.reload(here.settings())
-            assert (await bob.ask(KIND, ONE)).code == "REVOKED"
-            here.document["mcp_sources"][0]["rate_limit"] = {"requests_per_minute": 1}
-            here.document["mcp_sources"][0]["tool_allowlist"] = ["read_note"]
-            found = await here.adapter.reload(here.settings())
-            assert (found.changed, found.restarted) == (("desk",), ())
-            await until(lambda: f"{NAMESPACE}.write_note" not in here.adapter.registry.catalog)
-            codes = [(await here.alice.ask(KIND, ONE)).code for _ in range(2)]
-            assert codes == [None, "RATE_LIMITED"]
-            here.document["mcp_sources"][0]["env"] = {"DATA_DIR": "/elsewhere"}
-            found = await here.adapter.reload(here.settings())
-            assert found.restarted == ("desk",)
+async def test_who_may_call_follows_the_configuration_and_what_needs_a_restart_is_named(
+    tmp_path: Path,
+) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here:
+        bob = await here.somebody("bob")
+        assert (await bob.ask(KIND, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
+        here.document["access"][bob.key] = [READ]
+        here.document["relay"]["urls"].append("ws://127.0.0.1:9")
+        found = await here.adapter.reload(here.settings())
+        assert found.needs_restart == ("relay",)
+        assert here.adapter.settings.relay.urls == (here.relay.url,)
+        assert (await bob.ask(KIND, ONE)).code is None
+        here.document["revoked"] = [bob.key]
+        await here.adapter.reload(here.settings())
+        assert (await bob.ask(KIND, ONE)).code == "REVOKED"
+        here.document["mcp_sources"][0]["rate_limit"] = {"requests_per_minute": 1}
+        here.document["mcp_sources"][0]["tool_allowlist"] = ["read_note"]
+        found = await here.adapter.reload(here.settings())
+        assert (found.changed, found.restarted) == (("desk",), ())
+        await until(lambda: f"{NAMESPACE}.write_note" not in here.adapter.registry.catalog)
+        codes = [(await here.alice.ask(KIND, ONE)).code for _ in range(2)]
+        assert codes == [None, "RATE_LIMITED"]
+        here.document["mcp_sources"][0]["env"] = {"DATA_DIR": "/elsewhere"}
+        found = await here.adapter.reload(here.settings())
+        assert found.restarted == ("desk",)
 
-    run(story())
 
-
-def test_another_key_in_the_same_file_is_noticed_and_needs_a_restart(tmp_path: Path) -> None:
+async def test_another_key_in_the_same_file_is_noticed_and_needs_a_restart(tmp_path: Path) -> None:
     """Rotation: what was sealed for the older key still opens after it."""
-
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            async with here.running() as adapter:
-                old = here.alice.event(KIND, ONE)
-                keyfile.rotate(adapter.settings.identity.key_file, int(time.time()))
-                found = await adapter.reload(here.settings())
-                assert found.needs_restart == ("identity.key_file",)
-                assert (await here.alice.ask(KIND, ONE)).code is None
-            async with here.running() as adapter:
-                assert adapter.identity.enc_key.text != old.event.enc_key
-                await here.alice.send(old)
-                assert (await here.alice.answer(old)).payload["content"] == "first words"
-
-    run(story())
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        async with here.running() as adapter:
+            old = here.alice.event(KIND, ONE)
+            keyfile.rotate(adapter.settings.identity.key_file, int(time.time()))
+            found = await adapter.reload(here.settings())
+            assert found.needs_restart == ("identity.key_file",)
+            assert (await here.alice.ask(KIND, ONE)).code is None
+        async with here.running() as adapter:
+            assert adapter.identity.enc_key.text != old.event.enc_key
+            await here.alice.send(old)
+            assert (await here.alice.answer(old)).payload["content"] == "first words"
 
 
-def test_equal_settings_change_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            one, other = here.settings(), here.settings()
-            found = changes_between(one, other)
-            assert not any((found.added, found.removed, found.restarted, found.changed, found.needs_restart))
-            assert not found.endpoints_changed
-
-    run(story())
+async def test_equal_settings_change_nothing(tmp_path: Path) -> None:
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        one, other = here.settings(), here.settings()
+        found = changes_between(one, other)
+        assert not any((found.added, found.removed, found.restarted, found.changed, found.needs_restart))
+        assert not found.endpoints_changed
 
 
 @pytest.mark.requirement("XP-1.5-1", "XP-11.3-10")
-def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) -> None:
+async def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) -> None:
     """A middle adapter wraps a desk and shows a far endpoint; both are called together."""
-
-    async def story() -> None:
-        near = desk(tmp_path, "near", "com.acme.near")
-        far = desk(tmp_path, "far", "com.far.desk")
-        far.note("one", "far words")
-        async with empty_world(tmp_path, far) as here:
-            far_file = here.document
-            async with here.running() as far_adapter:
-                here.document = middle_file(here, near, far_adapter)
-                async with here.running() as middle:
-                    await grant_middle(here, far_file, far_adapter, middle.key)
-                    await middle.outward.refresh()
-                    inward, outward = await asyncio.gather(many_inward(here, 10), many_outward(middle, 10))
-                    assert inward == ["first words"] * 10
-                    assert outward == ["far words"] * 10
-                    announce = await here.announce(
-                        lambda said: bool(said["xprotocol_sources"] and said["mcp_sources"])
-                    )
-                    assert announce.sender == middle.key
-                    assert announce.payload["xprotocol_sources"][0]["name"] == "far"
 
     def middle_file(here: World, near: Any, far_adapter: Adapter) -> dict[str, Any]:
         return dict(here.document) | {
@@ -286,7 +239,24 @@ def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) -> Non
     async def many_outward(middle: Adapter, count: int) -> list[str]:
         return [await called(middle, "far_com_far_desk_read_note", ONE) for _ in range(count)]
 
-    run(story())
+    near = desk(tmp_path, "near", "com.acme.near")
+    far = desk(tmp_path, "far", "com.far.desk")
+    far.note("one", "far words")
+    async with empty_world(tmp_path, far) as here:
+        far_file = here.document
+        async with here.running() as far_adapter:
+            here.document = middle_file(here, near, far_adapter)
+            async with here.running() as middle:
+                await grant_middle(here, far_file, far_adapter, middle.key)
+                await middle.outward.refresh()
+                inward, outward = await asyncio.gather(many_inward(here, 10), many_outward(middle, 10))
+                assert inward == ["first words"] * 10
+                assert outward == ["far words"] * 10
+                announce = await here.announce(
+                    lambda said: bool(said["xprotocol_sources"] and said["mcp_sources"])
+                )
+                assert announce.sender == middle.key
+                assert announce.payload["xprotocol_sources"][0]["name"] == "far"
 
 
 async def called(adapter: Adapter, tool: str, arguments: dict[str, Any]) -> str:
@@ -298,93 +268,85 @@ async def called(adapter: Adapter, tool: str, arguments: dict[str, Any]) -> str:
 
 
 @pytest.mark.requirement("XP-9-4")
-def test_a_native_endpoint_lives_beside_wrapped_ones(tmp_path: Path) -> None:
+async def test_a_native_endpoint_lives_beside_wrapped_ones(tmp_path: Path) -> None:
     """No flag day: XProtocol and MCP callers reach both kinds, and notice no difference."""
-
-    async def story() -> None:
-        native = person("native")
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            wrapped_file = here.document
-            async with here.running() as wrapped:
-                here.document = dict(wrapped_file) | {
-                    "identity": {"key_file": str(tmp_path / "middle" / "adapter.key")},
-                    "mcp_sources": [],
-                    "access": {},
-                    "mcp_server": {"transport": "none"},
-                    "xprotocol_sources": [
-                        {"name": name, "key": key, "relay": here.url, "allow_private_addresses": True}
-                        for name, key in (("desk", wrapped.key), ("weather", native.key.text))
-                    ],
-                }
-                async with here.running() as middle, far_endpoint(here.url, native) as weather:
-                    weather.allow(middle.identity)
-                    weather.allow(here.alice.identity)
-                    wrapped_file["access"][middle.key] = [f"{NAMESPACE}.*"]
-                    kept, here.document = here.document, wrapped_file
-                    await wrapped.reload(here.settings())
-                    here.document = kept
-                    await middle.outward.refresh()
-                    read = await called(middle, "com_acme_desk_read_note", {"name": "one"})
-                    assert read == "first words"
-                    assert "17°C" in await called(middle, "weather_current_get", {"location": "Bern"})
-                    direct = here.alice.event(
-                        "weather.current.get",
-                        {"location": "Bern"},
-                        recipient=native.key.text,
-                        enc_key=native.enc_key.text,
-                    )
-                    await here.alice.send(direct)
-                    assert "17°C" in (await here.alice.answer(direct)).payload["content"]
-                    through = here.alice.event(
-                        KIND, ONE, recipient=wrapped.key, enc_key=wrapped.identity.enc_key.text
-                    )
-                    await here.alice.send(through)
-                    assert (await here.alice.answer(through)).payload["content"] == "first words"
-
-    run(story())
+    native = person("native")
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        wrapped_file = here.document
+        async with here.running() as wrapped:
+            here.document = dict(wrapped_file) | {
+                "identity": {"key_file": str(tmp_path / "middle" / "adapter.key")},
+                "mcp_sources": [],
+                "access": {},
+                "mcp_server": {"transport": "none"},
+                "xprotocol_sources": [
+                    {"name": name, "key": key, "relay": here.url, "allow_private_addresses": True}
+                    for name, key in (("desk", wrapped.key), ("weather", native.key.text))
+                ],
+            }
+            async with here.running() as middle, far_endpoint(here.url, native) as weather:
+                weather.allow(middle.identity)
+                weather.allow(here.alice.identity)
+                wrapped_file["access"][middle.key] = [f"{NAMESPACE}.*"]
+                kept, here.document = here.document, wrapped_file
+                await wrapped.reload(here.settings())
+                here.document = kept
+                await middle.outward.refresh()
+                read = await called(middle, "com_acme_desk_read_note", {"name": "one"})
+                assert read == "first words"
+                assert "17°C" in await called(middle, "weather_current_get", {"location": "Bern"})
+                direct = here.alice.event(
+                    "weather.current.get",
+                    {"location": "Bern"},
+                    recipient=native.key.text,
+                    enc_key=native.enc_key.text,
+                )
+                await here.alice.send(direct)
+                assert "17°C" in (await here.alice.answer(direct)).payload["content"]
+                through = here.alice.event(
+                    KIND, ONE, recipient=wrapped.key, enc_key=wrapped.identity.enc_key.text
+                )
+                await here.alice.send(through)
+                assert (await here.alice.answer(through)).payload["content"] == "first words"
 
 
 @pytest.mark.parametrize("stdin", [asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE])
-def test_a_process_that_is_told_to_stop_says_goodbye_and_ends(tmp_path: Path, stdin: int) -> None:
+async def test_a_process_that_is_told_to_stop_says_goodbye_and_ends(tmp_path: Path, stdin: int) -> None:
     """run_adapter in a process of its own: SIGTERM cancels it, and nothing is left behind.
 
     Nobody is at its stdin, as with a service: that is no reason to end.
     """
-
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            here.document["mcp_server"] = {"transport": "stdio"}
-            here.write()
-            script = (
-                "import asyncio, os, signal, sys, uvloop\n"
-                "from pathlib import Path\n"
-                "from moot.adapter.loading import load_settings\n"
-                "from moot.adapter.running import run_adapter\n"
-                "async def main():\n"
-                "    task = asyncio.current_task()\n"
-                "    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)\n"
-                "    await run_adapter(load_settings(Path(sys.argv[1]), environ=os.environ))\n"
-                "try:\n"
-                "    uvloop.run(main())\n"
-                "except asyncio.CancelledError:\n"
-                "    pass\n"
-            )
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", script, str(here.file), stdin=stdin
-            )
-            if process.stdin is not None:
-                process.stdin.close()
-            try:
-                announce = await here.announce()
-                call = here.alice.event(KIND, ONE, recipient=announce.sender, enc_key=announce.sender_enc_key)
-                await here.alice.send(call)
-                assert (await here.alice.answer(call)).payload["content"] == "first words"
-                process.send_signal(signal.SIGTERM)
-                async with asyncio.timeout(15):
-                    assert await process.wait() == 0
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
-
-    run(story())
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        here.document["mcp_server"] = {"transport": "stdio"}
+        here.write()
+        script = (
+            "import asyncio, os, signal, sys, uvloop\n"
+            "from pathlib import Path\n"
+            "from moot.adapter.loading import load_settings\n"
+            "from moot.adapter.running import run_adapter\n"
+            "async def main():\n"
+            "    task = asyncio.current_task()\n"
+            "    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)\n"
+            "    await run_adapter(load_settings(Path(sys.argv[1]), environ=os.environ))\n"
+            "try:\n"
+            "    uvloop.run(main())\n"
+            "except asyncio.CancelledError:\n"
+            "    pass\n"
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, str(here.file), stdin=stdin
+        )
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            announce = await here.announce()
+            call = here.alice.event(KIND, ONE, recipient=announce.sender, enc_key=announce.sender_enc_key)
+            await here.alice.send(call)
+            assert (await here.alice.answer(call)).payload["content"] == "first words"
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(15):
+                assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()

@@ -19,7 +19,7 @@ from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.http import HttpFace
 from moot.mcp.downstream.limits import FaceLimits
 from moot.net.port import bound, served
-from tests.adapter.worlds import NAMESPACE, TOOLS, World, desk, empty_world, named, run, tool, until
+from tests.adapter.worlds import NAMESPACE, TOOLS, World, desk, empty_world, named, tool, until
 from tests.mcp.shop import Shop
 from tests.mcp.upstreams import NODE, SERVERS
 from tests.mcp.upstreams import served as workshop
@@ -65,225 +65,195 @@ async def listed(adapter: Adapter, source: str) -> None:
 
 @pytest.mark.requirement("XP-3.1-25", "XP-3.1-26", "XP-1.1-1")
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
-def test_a_remote_server_contributes_its_tools_over_either_transport(tmp_path: Path, transport: str) -> None:
+async def test_a_remote_server_contributes_its_tools_over_either_transport(
+    tmp_path: Path, transport: str
+) -> None:
     """D-73. The server is made with the official SDK and knows nothing of XProtocol."""
-
-    async def story() -> None:
-        async with workshop(transport) as url, empty_world(tmp_path) as here:
-            remote(here, url)
-            async with here.running() as adapter:
-                await listed(adapter, "shop")
-                answer = await here.alice.ask("com.acme.shop.add", {"a": 2, "b": 3})
-                assert answer.kind == "com.acme.shop.add.result"
-                assert 5 in (answer.payload.get("result"), answer.payload.get("content"))
-                announced = (await here.announce()).payload["mcp_sources"][0]
-                assert announced["transport"] == "sse"
-                assert announced["url"] == url
-                assert announced["tool_count"] == len(adapter.status()["sources"][0]["kinds"]) - 2
-                prompt = await here.alice.ask("com.acme.shop.prompt.review", {"code": "x = 1"})
-                assert "x = 1" in prompt.payload["content"]
-
-    run(story())
+    async with workshop(transport) as url, empty_world(tmp_path) as here:
+        remote(here, url)
+        async with here.running() as adapter:
+            await listed(adapter, "shop")
+            answer = await here.alice.ask("com.acme.shop.add", {"a": 2, "b": 3})
+            assert answer.kind == "com.acme.shop.add.result"
+            assert 5 in (answer.payload.get("result"), answer.payload.get("content"))
+            announced = (await here.announce()).payload["mcp_sources"][0]
+            assert announced["transport"] == "sse"
+            assert announced["url"] == url
+            assert announced["tool_count"] == len(adapter.status()["sources"][0]["kinds"]) - 2
+            prompt = await here.alice.ask("com.acme.shop.prompt.review", {"code": "x = 1"})
+            assert "x = 1" in prompt.payload["content"]
 
 
 @pytest.mark.parametrize(("era", "server"), [("stateless", "workshop"), ("handshake", "desk")])
-def test_servers_of_both_eras_are_asked_in_their_own_way(tmp_path: Path, era: str, server: str) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            kind, payload = f"{NAMESPACE}.read_note", {"name": "one"}
-            if server == "workshop":
-                source = here.document["mcp_sources"][0]
-                source |= {"command": f"{sys.executable} {SERVERS / 'workshop.py'}", "args": ["stdio"]}
-                source["description_quality_floor"] = 0.0
-                kind, payload = f"{NAMESPACE}.add", {"a": 2, "b": 3}  # type: ignore[dict-item]
-            async with here.running() as adapter:
-                await listed(adapter, "desk")
-                assert (await here.alice.ask(kind, payload)).code is None
-                assert adapter.status()["sources"][0]["era"] == era
-
-    run(story())
+async def test_servers_of_both_eras_are_asked_in_their_own_way(tmp_path: Path, era: str, server: str) -> None:
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        kind, payload = f"{NAMESPACE}.read_note", {"name": "one"}
+        if server == "workshop":
+            source = here.document["mcp_sources"][0]
+            source |= {"command": f"{sys.executable} {SERVERS / 'workshop.py'}", "args": ["stdio"]}
+            source["description_quality_floor"] = 0.0
+            kind, payload = f"{NAMESPACE}.add", {"a": 2, "b": 3}  # type: ignore[dict-item]
+        async with here.running() as adapter:
+            await listed(adapter, "desk")
+            assert (await here.alice.ask(kind, payload)).code is None
+            assert adapter.status()["sources"][0]["era"] == era
 
 
 @pytest.mark.requirement("XP-3.1-27", "XP-8.2-1", "XP-8.2-3", "XP-8.3-2")
 @pytest.mark.parametrize("kind", ["bearer", "api_key"])
-def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_none(
+async def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_none(
     tmp_path: Path, kind: str
 ) -> None:
-    async def story() -> None:
-        header, value = ("authorization", f"Bearer {TOKEN}") if kind == "bearer" else ("x-desk-key", TOKEN)
-        auth = {"type": kind, "token_env": "SHOP_TOKEN"}
-        if kind == "api_key":
-            auth["header"] = "X-Desk-Key"
-        async with (
-            shop_asking(lambda headers: headers.get(header) == value) as (url, shop),
-            empty_world(tmp_path) as here,
-        ):
-            remote(here, url, auth=auth)
-            here.environ["SHOP_TOKEN"] = TOKEN
-            async with here.running() as adapter:
-                await listed(adapter, "shop")
-                answer = await here.alice.ask("com.acme.shop.echo", {"text": "hello"})
-                assert answer.payload["content"] == "hello"
-                # Both are needed: the server's own credential does not stand in for a capability.
-                carol = await here.somebody("carol")
-                refused = await carol.ask("com.acme.shop.echo", {"text": "hello"})
-                assert refused.code == "AUTHORIZATION_INSUFFICIENT"
-                assert len([call for call in shop.calls if call.method == "tools/call"]) == 1
-            here.environ["SHOP_TOKEN"] = "something-else"
-            async with here.running() as adapter:
-                down = adapter.status()["sources"][0]
-                assert down["state"] != "up"
-                assert "401" in down["trouble"]
-                late = await here.alice.ask("com.acme.shop.echo", {"text": "hello"})
-                assert late.code in ("NOT_FOUND", "ENDPOINT_UNAVAILABLE")
-
-    run(story())
+    header, value = ("authorization", f"Bearer {TOKEN}") if kind == "bearer" else ("x-desk-key", TOKEN)
+    auth = {"type": kind, "token_env": "SHOP_TOKEN"}
+    if kind == "api_key":
+        auth["header"] = "X-Desk-Key"
+    async with (
+        shop_asking(lambda headers: headers.get(header) == value) as (url, shop),
+        empty_world(tmp_path) as here,
+    ):
+        remote(here, url, auth=auth)
+        here.environ["SHOP_TOKEN"] = TOKEN
+        async with here.running() as adapter:
+            await listed(adapter, "shop")
+            answer = await here.alice.ask("com.acme.shop.echo", {"text": "hello"})
+            assert answer.payload["content"] == "hello"
+            # Both are needed: the server's own credential does not stand in for a capability.
+            carol = await here.somebody("carol")
+            refused = await carol.ask("com.acme.shop.echo", {"text": "hello"})
+            assert refused.code == "AUTHORIZATION_INSUFFICIENT"
+            assert len([call for call in shop.calls if call.method == "tools/call"]) == 1
+        here.environ["SHOP_TOKEN"] = "something-else"
+        async with here.running() as adapter:
+            down = adapter.status()["sources"][0]
+            assert down["state"] != "up"
+            assert "401" in down["trouble"]
+            late = await here.alice.ask("com.acme.shop.echo", {"text": "hello"})
+            assert late.code in ("NOT_FOUND", "ENDPOINT_UNAVAILABLE")
 
 
 @pytest.mark.requirement("XP-3.1-28")
-def test_a_variable_that_is_not_set_stops_the_start_with_its_name(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path) as here:
-            remote(here, "http://127.0.0.1:9/mcp", auth={"type": "bearer", "token_env": "SHOP_TOKEN"})
-            with pytest.raises(UsageError, match="SHOP_TOKEN"):
-                async with here.running():
-                    pass
-
-    run(story())
+async def test_a_variable_that_is_not_set_stops_the_start_with_its_name(tmp_path: Path) -> None:
+    async with empty_world(tmp_path) as here:
+        remote(here, "http://127.0.0.1:9/mcp", auth={"type": "bearer", "token_env": "SHOP_TOKEN"})
+        with pytest.raises(UsageError, match="SHOP_TOKEN"):
+            async with here.running():
+                pass
 
 
 @pytest.mark.requirement("XP-8.2-2")
-def test_no_credential_leaks_into_events_errors_catalogue_log_or_status(
+async def test_no_credential_leaks_into_events_errors_catalogue_log_or_status(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server itself quotes what it was given, wherever it can."""
-
-    async def story() -> None:
-        caplog.set_level(logging.DEBUG)
-        notes = desk(tmp_path, env={"DESK_TOKEN": TOKEN})
-        async with empty_world(tmp_path, notes) as here, here.running() as adapter:
-            failed = await here.alice.ask(f"{NAMESPACE}.run_fail", {})
-            assert failed.code == "UPSTREAM_ERROR"
-            assert "no luck with [hidden]" in failed.payload["message"]
-            announce = await here.announce()
-            listed = await here.alice.ask("xp.schema.list", {})
-            _, schemas = adapter._schemas.page()
-            await adapter.audit.written()
-            assert adapter.settings.audit_file is not None
-            places = [
-                *(str(each.payload) for each in here.alice.heard),
-                str(announce.payload),
-                str(listed.payload),
-                schemas.decode(),
-                str(adapter.status()),
-                str(adapter.health()),
-                adapter.measures.registry.exposition(),
-                adapter.settings.audit_file.read_text(),
-                "\n".join(str(vars(record)) for record in caplog.records),
-            ]
-            for place in places:
-                assert TOKEN not in place
-
-    run(story())
+    caplog.set_level(logging.DEBUG)
+    notes = desk(tmp_path, env={"DESK_TOKEN": TOKEN})
+    async with empty_world(tmp_path, notes) as here, here.running() as adapter:
+        failed = await here.alice.ask(f"{NAMESPACE}.run_fail", {})
+        assert failed.code == "UPSTREAM_ERROR"
+        assert "no luck with [hidden]" in failed.payload["message"]
+        announce = await here.announce()
+        listed = await here.alice.ask("xp.schema.list", {})
+        _, schemas = adapter._schemas.page()
+        await adapter.audit.written()
+        assert adapter.settings.audit_file is not None
+        places = [
+            *(str(each.payload) for each in here.alice.heard),
+            str(announce.payload),
+            str(listed.payload),
+            schemas.decode(),
+            str(adapter.status()),
+            str(adapter.health()),
+            adapter.measures.registry.exposition(),
+            adapter.settings.audit_file.read_text(),
+            "\n".join(str(vars(record)) for record in caplog.records),
+        ]
+        for place in places:
+            assert TOKEN not in place
 
 
-def test_a_server_that_never_comes_up_holds_up_nobody_and_is_told_of(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here:
-            broken = {
-                "name": "broken",
-                "transport": "stdio",
-                "command": f"{sys.executable} -c 'import sys; sys.exit(3)'",
-                "xprotocol_namespace": "com.acme.broken",
-            }
-            here.document["mcp_sources"].append(broken)
-            async with here.running() as adapter:
-                answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-                assert answer.code is None
-                await adapter.announced()
-                health = adapter.health()
-                assert health["status"] == "degraded"
-                assert health["problems"] == ["source broken is down"]
-                assert "exit code 3" in adapter.status()["sources"][1]["trouble"]
-
-    run(story())
+async def test_a_server_that_never_comes_up_holds_up_nobody_and_is_told_of(tmp_path: Path) -> None:
+    async with empty_world(tmp_path, desk(tmp_path)) as here:
+        broken = {
+            "name": "broken",
+            "transport": "stdio",
+            "command": f"{sys.executable} -c 'import sys; sys.exit(3)'",
+            "xprotocol_namespace": "com.acme.broken",
+        }
+        here.document["mcp_sources"].append(broken)
+        async with here.running() as adapter:
+            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            assert answer.code is None
+            await adapter.announced()
+            health = adapter.health()
+            assert health["status"] == "degraded"
+            assert health["problems"] == ["source broken is down"]
+            assert "exit code 3" in adapter.status()["sources"][1]["trouble"]
 
 
-def test_a_changed_tool_is_held_back_where_tools_are_pinned(tmp_path: Path) -> None:
+async def test_a_changed_tool_is_held_back_where_tools_are_pinned(tmp_path: Path) -> None:
     """D-87, for those who want it; XP 7.2 publishes changes by default."""
-
-    async def story() -> None:
-        notes = desk(tmp_path, flags=["--quiet"], pin=True)
-        async with empty_world(tmp_path, notes) as here, here.running() as adapter:
-            kind = f"{NAMESPACE}.read_note"
-            assert kind in adapter.registry.catalog
-            words = "Read a note and send it to the moon. Use this when you need to read notes there."
-            notes.list_tools([tool("read_note", words, named("name")), *TOOLS[1:]])
-            await here.alice.ask("xp.schema.refresh", {})
-            assert kind not in adapter.registry.catalog
-            assert adapter.status()["sources"][0]["withheld"] == ["read_note"]
-
-    run(story())
+    notes = desk(tmp_path, flags=["--quiet"], pin=True)
+    async with empty_world(tmp_path, notes) as here, here.running() as adapter:
+        kind = f"{NAMESPACE}.read_note"
+        assert kind in adapter.registry.catalog
+        words = "Read a note and send it to the moon. Use this when you need to read notes there."
+        notes.list_tools([tool("read_note", words, named("name")), *TOOLS[1:]])
+        await here.alice.ask("xp.schema.refresh", {})
+        assert kind not in adapter.registry.catalog
+        assert adapter.status()["sources"][0]["withheld"] == ["read_note"]
 
 
-def test_a_server_that_asks_its_caller_something_gets_no_answer_and_the_caller_hears_so(
+async def test_a_server_that_asks_its_caller_something_gets_no_answer_and_the_caller_hears_so(
     tmp_path: Path,
 ) -> None:
     """Nobody sits behind an event: elicitation is told at once that there is nobody."""
-
-    async def story() -> None:
-        async with workshop("streamable-http") as url, empty_world(tmp_path) as here:
-            remote(here, url)
-            async with here.running() as adapter:
-                await listed(adapter, "shop")
-                answer = await here.alice.ask("com.acme.shop.greet", {})
-                told = answer.payload["message"] if answer.code else answer.payload["content"]
-                assert answer.code == "UPSTREAM_ERROR" or answer.payload["isError"] is True
-                assert "input" in told or "elicitation" in told
-
-    run(story())
+    async with workshop("streamable-http") as url, empty_world(tmp_path) as here:
+        remote(here, url)
+        async with here.running() as adapter:
+            await listed(adapter, "shop")
+            answer = await here.alice.ask("com.acme.shop.greet", {})
+            told = answer.payload["message"] if answer.code else answer.payload["content"]
+            assert answer.code == "UPSTREAM_ERROR" or answer.payload["isError"] is True
+            assert "input" in told or "elicitation" in told
 
 
 @pytest.mark.requirement("XP-0-3", "XP-1.1-1")
-def test_servers_that_others_wrote_are_put_on_xprotocol_by_a_file_alone(tmp_path: Path) -> None:
+async def test_servers_that_others_wrote_are_put_on_xprotocol_by_a_file_alone(tmp_path: Path) -> None:
     """The npm filesystem server and the PyPI time server behind one key, as they come."""
-
-    async def story() -> None:
-        folder = tmp_path / "files"
-        folder.mkdir()
-        (folder / "hello.txt").write_text("words in a file")
-        async with empty_world(tmp_path) as here:
-            path = f"{NODE}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-            here.document["mcp_sources"] = [
-                {
-                    "name": name,
-                    "transport": "stdio",
-                    "command": command,
-                    "env": {"PATH": path},
-                    "xprotocol_namespace": f"com.acme.{name}",
-                }
-                for name, command in (
-                    ("filesystem", f"mcp-server-filesystem {folder}"),
-                    ("time", "mcp-server-time"),
-                )
-            ]
-            here.document["access"][here.alice.key] = ["com.acme.filesystem.read", "com.acme.time.*"]
-            async with here.running() as adapter:
-                for name in ("filesystem", "time"):
-                    await listed(adapter, name)
-                file = str(folder / "hello.txt")
-                read = await here.alice.ask("com.acme.filesystem.read_text_file", {"path": file})
-                assert "words in a file" in str(read.payload)
-                write = {"path": file, "content": "gone"}
-                refused = await here.alice.ask("com.acme.filesystem.write_file", write)
-                assert refused.code == "AUTHORIZATION_INSUFFICIENT"
-                assert (folder / "hello.txt").read_text() == "words in a file"
-                outside = await here.alice.ask("com.acme.filesystem.read_text_file", {"path": "/etc/passwd"})
-                # The server's own rules hold as ever.
-                assert "root:" not in str(outside.payload)
-                now = await here.alice.ask("com.acme.time.get_current_time", {"timezone": "UTC"})
-                assert "UTC" in str(now.payload)
-                grammars = [contract.gbnf_grammar for contract in adapter.registry.contracts()]
-                assert all(grammars)
-
-    run(story())
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("words in a file")
+    async with empty_world(tmp_path) as here:
+        path = f"{NODE}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        here.document["mcp_sources"] = [
+            {
+                "name": name,
+                "transport": "stdio",
+                "command": command,
+                "env": {"PATH": path},
+                "xprotocol_namespace": f"com.acme.{name}",
+            }
+            for name, command in (
+                ("filesystem", f"mcp-server-filesystem {folder}"),
+                ("time", "mcp-server-time"),
+            )
+        ]
+        here.document["access"][here.alice.key] = ["com.acme.filesystem.read", "com.acme.time.*"]
+        async with here.running() as adapter:
+            for name in ("filesystem", "time"):
+                await listed(adapter, name)
+            file = str(folder / "hello.txt")
+            read = await here.alice.ask("com.acme.filesystem.read_text_file", {"path": file})
+            assert "words in a file" in str(read.payload)
+            write = {"path": file, "content": "gone"}
+            refused = await here.alice.ask("com.acme.filesystem.write_file", write)
+            assert refused.code == "AUTHORIZATION_INSUFFICIENT"
+            assert (folder / "hello.txt").read_text() == "words in a file"
+            outside = await here.alice.ask("com.acme.filesystem.read_text_file", {"path": "/etc/passwd"})
+            # The server's own rules hold as ever.
+            assert "root:" not in str(outside.payload)
+            now = await here.alice.ask("com.acme.time.get_current_time", {"timezone": "UTC"})
+            assert "UTC" in str(now.payload)
+            grammars = [contract.gbnf_grammar for contract in adapter.registry.contracts()]
+            assert all(grammars)

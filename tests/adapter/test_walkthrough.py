@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import re
@@ -101,25 +100,23 @@ def test_day_1_day_2_and_week_1_go_as_the_page_says(tmp_path: Path) -> None:
     assert "Europe/Zurich" not in audit
 
 
+@pytest.mark.seconds(120)
 @pytest.mark.requirement("XP-2.3-1", "XP-2.3-2")
-def test_one_for_many_and_one_beside_each_run_as_the_page_shows(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with AsyncExitStack() as stack:
-            relay = await stack.enter_async_context(relay_in(tmp_path / "relay"))
-            adapters = {}
-            for file in configurations(tmp_path, relay.url):
-                environ = {**os.environ, "PATH": os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]])}
-                settings = load_settings(file, environ=environ)
-                adapters[file.stem] = await stack.enter_async_context(Adapter(settings, environ=environ))
-            assert set(adapters) == {"everything", "clock", "code"}
-            kinds = {name: {each.kind for each in one.registry.contracts()} for name, one in adapters.items()}
-            # Together behind one key, or each behind its own.
-            assert kinds["everything"] == kinds["clock"] | kinds["code"]
-            assert kinds["clock"]
-            assert kinds["code"]
-            assert len({one.key for one in adapters.values()}) == 3
-
-    asyncio.run(asyncio.wait_for(story(), 120))
+async def test_one_for_many_and_one_beside_each_run_as_the_page_shows(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        relay = await stack.enter_async_context(relay_in(tmp_path / "relay"))
+        adapters = {}
+        for file in configurations(tmp_path, relay.url):
+            environ = {**os.environ, "PATH": os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]])}
+            settings = load_settings(file, environ=environ)
+            adapters[file.stem] = await stack.enter_async_context(Adapter(settings, environ=environ))
+        assert set(adapters) == {"everything", "clock", "code"}
+        kinds = {name: {each.kind for each in one.registry.contracts()} for name, one in adapters.items()}
+        # Together behind one key, or each behind its own.
+        assert kinds["everything"] == kinds["clock"] | kinds["code"]
+        assert kinds["clock"]
+        assert kinds["code"]
+        assert len({one.key for one in adapters.values()}) == 3
 
 
 def configurations(folder: Path, relay: str) -> list[Path]:

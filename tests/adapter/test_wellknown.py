@@ -10,153 +10,131 @@ import pytest
 
 from moot.errors import UsageError
 from moot.xprotocol.contracts import read_contract
-from tests.adapter.worlds import NAMESPACE, TOOLS, desk, empty_world, run, until, world
+from tests.adapter.worlds import NAMESPACE, TOOLS, desk, empty_world, until, world
 from tests.relay.talk import talking
 
 WELL_KNOWN = "/.well-known/xprotocol-endpoint"
 
 
 @pytest.mark.requirement("XP-7.3-1", "XP-7.3-3", "XP-7.3-5", "XP-3.1-42")
-def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
-            await here.adapter.announced()
-            answer = await client.get(here.adapter.address + WELL_KNOWN)
-            assert answer.status_code == 200
-            assert answer.headers["content-type"] == "application/json"
-            document: dict[str, Any] = answer.json()
-            assert document == {
-                "version": "xp1",
-                "endpoint": here.relay.url,
-                "public_key": here.adapter.key,
-                "encryption_key": here.adapter.identity.enc_key.text,
-                "schema_url": here.adapter.address + "/xp/schemas",
-                "adapter": True,
-                "mcp_sources": ["desk"],
-                "xprotocol_sources": [],
-            }
-            # The endpoint is a relay that can be talked to.
-            async with talking(document["endpoint"]) as talk:
-                assert talk.challenge
-            schemas = await client.get(document["schema_url"])
-            kinds = [read_contract(each).kind for each in schemas.json()]
-            assert kinds == [contract.kind for contract in here.adapter.registry.contracts()]
-            assert len(kinds) == len(TOOLS) + 2
-            assert f"{NAMESPACE}.read_note" in kinds
-            tag = schemas.headers["etag"]
-            same = await client.get(document["schema_url"], headers={"if-none-match": tag})
-            assert same.status_code == 304
-
-    run(story())
+async def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
+        await here.adapter.announced()
+        answer = await client.get(here.adapter.address + WELL_KNOWN)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "application/json"
+        document: dict[str, Any] = answer.json()
+        assert document == {
+            "version": "xp1",
+            "endpoint": here.relay.url,
+            "public_key": here.adapter.key,
+            "encryption_key": here.adapter.identity.enc_key.text,
+            "schema_url": here.adapter.address + "/xp/schemas",
+            "adapter": True,
+            "mcp_sources": ["desk"],
+            "xprotocol_sources": [],
+        }
+        # The endpoint is a relay that can be talked to.
+        async with talking(document["endpoint"]) as talk:
+            assert talk.challenge
+        schemas = await client.get(document["schema_url"])
+        kinds = [read_contract(each).kind for each in schemas.json()]
+        assert kinds == [contract.kind for contract in here.adapter.registry.contracts()]
+        assert len(kinds) == len(TOOLS) + 2
+        assert f"{NAMESPACE}.read_note" in kinds
+        tag = schemas.headers["etag"]
+        same = await client.get(document["schema_url"], headers={"if-none-match": tag})
+        assert same.status_code == 304
 
 
-def test_the_catalogue_follows_the_servers(tmp_path: Path) -> None:
-    async def story() -> None:
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here, httpx2.AsyncClient() as client:
-            url = here.adapter.address + "/xp/schemas"
-            before = await client.get(url)
-            notes.list_tools(TOOLS[:2])
-            digest = here.adapter.registry.digest
-            await until(lambda: here.adapter.registry.digest != digest)
-            after = await client.get(url)
-            assert len(before.json()) - len(after.json()) == len(TOOLS) - 2
-            assert before.headers["etag"] != after.headers["etag"]
-
-    run(story())
+async def test_the_catalogue_follows_the_servers(tmp_path: Path) -> None:
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes) as here, httpx2.AsyncClient() as client:
+        url = here.adapter.address + "/xp/schemas"
+        before = await client.get(url)
+        notes.list_tools(TOOLS[:2])
+        digest = here.adapter.registry.digest
+        await until(lambda: here.adapter.registry.digest != digest)
+        after = await client.get(url)
+        assert len(before.json()) - len(after.json()) == len(TOOLS) - 2
+        assert before.headers["etag"] != after.headers["etag"]
 
 
-def test_behind_a_proxy_the_public_address_is_told_and_never_what_a_stranger_made_up(
+async def test_behind_a_proxy_the_public_address_is_told_and_never_what_a_stranger_made_up(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
-            async with here.running() as adapter:
-                strange = await client.get(
-                    adapter.address + WELL_KNOWN, headers={"host": 'evil.example/"><script>'}
-                )
-                assert strange.status_code in (200, 400)
-                if strange.status_code == 200:
-                    assert strange.json()["schema_url"] == adapter.address + "/xp/schemas"
-            here.document["discovery"]["public_url"] = "https://adapter.acme.example"
-            async with here.running() as adapter:
-                answer = await client.get(adapter.address + WELL_KNOWN)
-                assert answer.json()["schema_url"] == "https://adapter.acme.example/xp/schemas"
-
-    run(story())
+    async with empty_world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
+        async with here.running() as adapter:
+            strange = await client.get(
+                adapter.address + WELL_KNOWN, headers={"host": 'evil.example/"><script>'}
+            )
+            assert strange.status_code in (200, 400)
+            if strange.status_code == 200:
+                assert strange.json()["schema_url"] == adapter.address + "/xp/schemas"
+        here.document["discovery"]["public_url"] = "https://adapter.acme.example"
+        async with here.running() as adapter:
+            answer = await client.get(adapter.address + WELL_KNOWN)
+            assert answer.json()["schema_url"] == "https://adapter.acme.example/xp/schemas"
 
 
-def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
-            await here.adapter.announced()
-            health = await client.get(here.adapter.address + "/health")
-            assert health.json()["status"] == "ok"
-            await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-            stranger = await here.somebody("carol")
-            await stranger.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-            await until(lambda: here.adapter.measures.calls["ok"] == 1)
-            text = (await client.get(here.adapter.address + "/metrics")).text
-            assert 'moot_adapter_calls_total{outcome="ok",source="desk"} 1' in text
-            assert 'moot_adapter_events_total{outcome="AUTHORIZATION_INSUFFICIENT"} 1' in text
-            assert "moot_adapter_sources_up 1" in text
-            assert "moot_adapter_relay_connected 1" in text
-            assert here.alice.key not in text
-            await here.adapter.audit.written()
-            here.adapter.audit.able = False
-            degraded = (await client.get(here.adapter.address + "/health")).json()
-            assert degraded["status"] == "degraded"
-            assert "audit" in degraded["problems"][0]
-
-    run(story())
+async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
+        await here.adapter.announced()
+        health = await client.get(here.adapter.address + "/health")
+        assert health.json()["status"] == "ok"
+        await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+        stranger = await here.somebody("carol")
+        await stranger.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+        await until(lambda: here.adapter.measures.calls["ok"] == 1)
+        text = (await client.get(here.adapter.address + "/metrics")).text
+        assert 'moot_adapter_calls_total{outcome="ok",source="desk"} 1' in text
+        assert 'moot_adapter_events_total{outcome="AUTHORIZATION_INSUFFICIENT"} 1' in text
+        assert "moot_adapter_sources_up 1" in text
+        assert "moot_adapter_relay_connected 1" in text
+        assert here.alice.key not in text
+        await here.adapter.audit.written()
+        here.adapter.audit.able = False
+        degraded = (await client.get(here.adapter.address + "/health")).json()
+        assert degraded["status"] == "degraded"
+        assert "audit" in degraded["problems"][0]
 
 
 @pytest.mark.requirement("XP-3.1-43")
-def test_it_listens_where_it_is_told_and_on_this_machine_alone_unless_told(tmp_path: Path) -> None:
+async def test_it_listens_where_it_is_told_and_on_this_machine_alone_unless_told(tmp_path: Path) -> None:
     """The document's example listens everywhere; ours has to be told so."""
-
-    async def story() -> None:
-        async with empty_world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
-            async with here.running() as adapter:
-                port = adapter.address.rpartition(":")[2]
-                assert adapter.address == f"http://127.0.0.1:{port}"
-                with pytest.raises(httpx2.ConnectError):
-                    await client.get(f"http://127.0.0.2:{port}/health")
-            here.document["discovery"] |= {"well_known_host": "0.0.0.0"}  # noqa: S104
-            async with here.running() as adapter:
-                port = adapter.address.rpartition(":")[2]
-                for host in ("127.0.0.1", "127.0.0.2"):
-                    assert (await client.get(f"http://{host}:{port}/health")).status_code == 200
-
-    run(story())
+    async with empty_world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
+        async with here.running() as adapter:
+            port = adapter.address.rpartition(":")[2]
+            assert adapter.address == f"http://127.0.0.1:{port}"
+            with pytest.raises(httpx2.ConnectError):
+                await client.get(f"http://127.0.0.2:{port}/health")
+        here.document["discovery"] |= {"well_known_host": "0.0.0.0"}  # noqa: S104
+        async with here.running() as adapter:
+            port = adapter.address.rpartition(":")[2]
+            for host in ("127.0.0.1", "127.0.0.2"):
+                assert (await client.get(f"http://{host}:{port}/health")).status_code == 200
 
 
-def test_nothing_can_be_written_there_and_other_pages_say_what_there_is(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with (
-            world(tmp_path, desk(tmp_path), discovery={"well_known_port": 0, "metrics": False}) as here,
-            httpx2.AsyncClient() as client,
-        ):
-            base = here.adapter.address
-            assert (await client.post(base + "/xp/schemas")).status_code == 405
-            assert (await client.get(base + "/metrics")).status_code == 404
-            lost = await client.get(base + "/elsewhere")
-            assert lost.status_code == 404
-            assert WELL_KNOWN in lost.json()["message"]
-
-    run(story())
+async def test_nothing_can_be_written_there_and_other_pages_say_what_there_is(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, desk(tmp_path), discovery={"well_known_port": 0, "metrics": False}) as here,
+        httpx2.AsyncClient() as client,
+    ):
+        base = here.adapter.address
+        assert (await client.post(base + "/xp/schemas")).status_code == 405
+        assert (await client.get(base + "/metrics")).status_code == 404
+        lost = await client.get(base + "/elsewhere")
+        assert lost.status_code == 404
+        assert WELL_KNOWN in lost.json()["message"]
 
 
-def test_a_port_that_is_taken_stops_the_start_with_words(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with world(tmp_path, desk(tmp_path)) as here:
-            port = int(here.adapter.address.rpartition(":")[2])
-            here.document = dict(here.document) | {
-                "identity": {"key_file": str(tmp_path / "other" / "adapter.key")},
-                "discovery": {"well_known_port": port},
-            }
-            with pytest.raises(UsageError, match="well_known_port"):
-                async with here.running():
-                    pass
-
-    run(story())
+async def test_a_port_that_is_taken_stops_the_start_with_words(tmp_path: Path) -> None:
+    async with world(tmp_path, desk(tmp_path)) as here:
+        port = int(here.adapter.address.rpartition(":")[2])
+        here.document = dict(here.document) | {
+            "identity": {"key_file": str(tmp_path / "other" / "adapter.key")},
+            "discovery": {"well_known_port": port},
+        }
+        with pytest.raises(UsageError, match="well_known_port"):
+            async with here.running():
+                pass

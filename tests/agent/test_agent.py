@@ -17,7 +17,7 @@ from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
-from tests.gateway.lab import PATIENCE, on_loop
+from tests.gateway.lab import PATIENCE
 from tests.participant.gathering import QUICK, TOOL_HOST, Heard, Party, gathering, until
 
 LISTS: Json = {"kind": "mcp/request", "payload": {"method": "*/list"}}
@@ -87,7 +87,6 @@ async def scene(
                 await asyncio.wait({running})
 
 
-@on_loop
 async def test_it_calls_a_tool_that_it_may_call_and_answers(tmp_path: Path) -> None:
     async with scene(tmp_path, call("add", a=2, b=40), "It is 42.") as here:
         assert await here.answer("what is 2 + 40?") == "It is 42."
@@ -106,7 +105,6 @@ async def test_it_calls_a_tool_that_it_may_call_and_answers(tmp_path: Path) -> N
         assert here.heard.of("chat/acknowledge")[0].sender == "agent"
 
 
-@on_loop
 async def test_what_it_may_not_call_it_proposes_and_learns_the_outcome(tmp_path: Path) -> None:
     """MEW 9.1 with a model at one end."""
     async with scene(tmp_path, call("add", a=1, b=2), "Three.", rights=CAUTIOUS) as here:
@@ -118,7 +116,6 @@ async def test_what_it_may_not_call_it_proposes_and_learns_the_outcome(tmp_path:
         assert here.model.last[-1]["content"] == "(approved by alice)\n3"
 
 
-@on_loop
 async def test_a_rejection_reaches_the_model_with_its_explanation(tmp_path: Path) -> None:
     async with scene(tmp_path, call("add", a=1, b=2), "Understood.", rights=CAUTIOUS) as here:
         asking = asyncio.create_task(here.answer("add 1 and 2"))
@@ -128,7 +125,6 @@ async def test_a_rejection_reaches_the_model_with_its_explanation(tmp_path: Path
         assert here.model.last[-1]["content"] == "Rejected by alice: unsafe. not on a Sunday"
 
 
-@on_loop
 async def test_it_answers_when_it_is_meant_and_is_quiet_otherwise(tmp_path: Path) -> None:
     async with scene(tmp_path, "Yes?") as here:
         await here.alice.chat("reagent-grade acid is expensive")
@@ -140,7 +136,6 @@ async def test_it_answers_when_it_is_meant_and_is_quiet_otherwise(tmp_path: Path
 
 
 @pytest.mark.requirement("MEW-3.5.6-1")
-@on_loop
 async def test_thoughts_of_other_agents_stay_out_of_its_prompt(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
         bob = await here.party.join("bob")
@@ -155,7 +150,6 @@ async def test_thoughts_of_other_agents_stay_out_of_its_prompt(tmp_path: Path) -
             assert hidden not in told
 
 
-@on_loop
 async def test_somebody_stops_a_thought_and_no_answer_comes(tmp_path: Path) -> None:
     """MEW 3.5.5."""
     async with scene(tmp_path) as here:
@@ -171,7 +165,6 @@ async def test_somebody_stops_a_thought_and_no_answer_comes(tmp_path: Path) -> N
         assert len([e for e in here.heard.of("chat") if e.sender == "agent"]) == 1
 
 
-@on_loop
 async def test_a_cancelled_chat_gets_no_answer(tmp_path: Path) -> None:
     """MEW 3.4.2, also for one that still waits for its turn."""
     async with scene(tmp_path) as here:
@@ -189,7 +182,6 @@ async def test_a_cancelled_chat_gets_no_answer(tmp_path: Path) -> None:
         assert [e.payload["text"] for e in here.heard.of("chat") if e.sender == "agent"] == ["Fine."]
 
 
-@on_loop
 async def test_a_paused_agent_waits_and_goes_on_when_it_may(tmp_path: Path) -> None:
     async with scene(tmp_path, call("add", a=1, b=1), "Two.") as here:
         here.model.hold = asyncio.Event()
@@ -207,7 +199,6 @@ async def test_a_paused_agent_waits_and_goes_on_when_it_may(tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("MEW-3.9.4-3", "MEW-3.9.6-1")
-@on_loop
 async def test_compacting_really_compacts_and_the_model_sees_the_summary(tmp_path: Path) -> None:
     def summary(asked: dict[str, Any]) -> str:
         assert asked["messages"][0]["content"].startswith("Summarise")
@@ -228,7 +219,6 @@ async def test_compacting_really_compacts_and_the_model_sees_the_summary(tmp_pat
 
 
 @pytest.mark.requirement("MEW-3.9.5-4", "MEW-3.9.5-5", "MEW-3.9.4-9")
-@on_loop
 async def test_near_its_limit_it_says_so_and_compacts_by_itself(tmp_path: Path) -> None:
     settings = AgentSettings(limits=AgentLimits(context_tokens=2_000))
     async with scene(tmp_path, settings=settings) as here:
@@ -247,7 +237,6 @@ async def test_near_its_limit_it_says_so_and_compacts_by_itself(tmp_path: Path) 
         assert summaries
 
 
-@on_loop
 async def test_clear_and_forget_change_what_the_model_sees(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
         await here.answer("the password of the day is swordfish")
@@ -256,7 +245,6 @@ async def test_clear_and_forget_change_what_the_model_sees(tmp_path: Path) -> No
         assert "swordfish" not in str(here.model.last)
 
 
-@on_loop
 async def test_long_reasoning_is_streamed_while_it_grows(tmp_path: Path) -> None:
     """MEW 3.10.1: everybody can follow; the space keeps one thought of bounded length."""
     settings = AgentSettings(limits=AgentLimits(stream_chars=200))
@@ -271,7 +259,6 @@ async def test_long_reasoning_is_streamed_while_it_grows(tmp_path: Path) -> None
         assert thought.payload["message"] == thoughts[:200] + " …"
 
 
-@on_loop
 async def test_a_model_that_fails_is_told_of_in_the_space(tmp_path: Path) -> None:
     from starlette.responses import JSONResponse
 
@@ -284,7 +271,6 @@ async def test_a_model_that_fails_is_told_of_in_the_space(tmp_path: Path) -> Non
         await here.heard.wait(lambda e: e.kind in ("reasoning/cancel", "reasoning/conclusion"))
 
 
-@on_loop
 async def test_a_model_that_calls_for_ever_is_stopped(tmp_path: Path) -> None:
     settings = AgentSettings(limits=AgentLimits(steps=3))
     script = [call("add", a=1, b=1)] * 10
@@ -293,7 +279,6 @@ async def test_a_model_that_calls_for_ever_is_stopped(tmp_path: Path) -> None:
         assert len(here.model.asked) == 3
 
 
-@on_loop
 async def test_nonsense_of_the_model_comes_back_to_it_in_words(tmp_path: Path) -> None:
     nothing: Line = {"calls": [("no_such_tool", {})]}
     async with scene(tmp_path, nothing, call("add", a="x", b=2), "I give up.") as here:
@@ -303,7 +288,6 @@ async def test_nonsense_of_the_model_comes_back_to_it_in_words(tmp_path: Path) -
         assert told[1]
 
 
-@on_loop
 async def test_two_agents_do_not_talk_each_other_into_the_ground(tmp_path: Path) -> None:
     settings = AgentSettings(limits=AgentLimits(turns_per_minute=2))
     async with scene(tmp_path, settings=settings) as here:
@@ -316,7 +300,6 @@ async def test_two_agents_do_not_talk_each_other_into_the_ground(tmp_path: Path)
         assert len(here.model.asked) == 3
 
 
-@on_loop
 async def test_a_shutdown_ends_it(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
         await here.alice.shutdown("agent")

@@ -13,11 +13,10 @@ import pytest
 from moot.cli import main
 from tests.agent.endpoint import call, endpoint
 from tests.agent.test_agent import TRUSTED
-from tests.gateway.lab import PATIENCE, on_loop
+from tests.gateway.lab import PATIENCE
 from tests.participant.gathering import TOOL_HOST, Heard, gathering
 
 
-@on_loop
 async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> None:
     token = tmp_path / "agent.token"
     token.write_text("t-agent\n")

@@ -12,7 +12,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from moot.agent.model import Model, ModelFailed, Reply
 from moot.agent.settings import AgentLimits, ModelSettings
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
-from tests.gateway.lab import on_loop
 
 LIMITS = AgentLimits(retries=2, retry_seconds=0.01, silence_seconds=0.5, answer_seconds=3)
 KEY = "sk-very-secret"
@@ -36,7 +35,6 @@ async def failure(*script: Line, stream: bool = True) -> str:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@on_loop
 async def test_words_thoughts_calls_and_counts_come_with_and_without_a_stream(stream: bool) -> None:
     heard: list[str] = []
 
@@ -54,7 +52,6 @@ async def test_words_thoughts_calls_and_counts_come_with_and_without_a_stream(st
     assert "tools" not in served.asked[0]
 
 
-@on_loop
 async def test_a_busy_endpoint_is_asked_again() -> None:
     busy = PlainTextResponse("", status_code=429, headers={"retry-after": "0"})
     reply, served = await asked(busy, PlainTextResponse("", status_code=503), "At last.")
@@ -62,7 +59,6 @@ async def test_a_busy_endpoint_is_asked_again() -> None:
     assert len(served.asked) == 3
 
 
-@on_loop
 async def test_an_endpoint_that_stays_busy_is_given_up() -> None:
     text = await failure(*[PlainTextResponse("", status_code=503)] * 5)
     assert "503" in text
@@ -72,7 +68,6 @@ async def test_an_endpoint_that_stays_busy_is_given_up() -> None:
     ("status", "advice"),
     [(400, "tools"), (401, "--api-key-env"), (404, "--base-url"), (413, "--context-tokens")],
 )
-@on_loop
 async def test_a_refusal_says_what_to_look_at(status: int, advice: str) -> None:
     text = await failure(JSONResponse({"error": {"message": "because"}}, status_code=status))
     assert str(status) in text
@@ -99,12 +94,10 @@ def broken(*pieces: str) -> Response:
         (JSONResponse({"choices": []}), "not that of an OpenAI-compatible API"),
     ],
 )
-@on_loop
 async def test_an_answer_that_is_none_is_a_clear_failure(answer: Response, words: str) -> None:
     assert words in await failure(answer)
 
 
-@on_loop
 async def test_a_silent_endpoint_is_given_up_and_half_an_answer_is_not_asked_for_twice() -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b'data: {"choices":[{"delta":{"content":"half"}}]}\n\n'
@@ -123,7 +116,6 @@ async def test_a_silent_endpoint_is_given_up_and_half_an_answer_is_not_asked_for
         assert len(served.asked) == 1
 
 
-@on_loop
 async def test_nobody_at_the_address_is_a_clear_failure() -> None:
     async with Model(ModelSettings(base_url="http://127.0.0.1:9/v1", model="m"), LIMITS) as model:
         with pytest.raises(ModelFailed, match="cannot be reached"):

@@ -17,7 +17,7 @@ from moot.bridge.settings import BridgeSettings
 from moot.cli import main
 from moot.protocol.close_codes import REMOVED
 from tests.bridge.rooms import bridged_room, call
-from tests.gateway.lab import on_loop, soon
+from tests.gateway.lab import soon
 from tests.mcp.upstreams import QUICK, SERVERS, gone, is_alive, script, served, value_of
 
 ODD = (sys.executable, str(SERVERS / "odd.py"))
@@ -57,7 +57,6 @@ async def said(process: asyncio.subprocess.Process) -> str:
         return (await process.stdout.readline()).decode()
 
 
-@on_loop
 async def test_a_server_joins_by_one_command_and_a_signal_ends_it_all(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         alice = await space.join("alice")
@@ -80,7 +79,6 @@ async def test_a_server_joins_by_one_command_and_a_signal_ends_it_all(tmp_path: 
     assert (tmp_path / ".moot" / "pins.json").exists()
 
 
-@on_loop
 async def test_a_server_at_a_url_joins(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space, served("streamable-http") as url:
         alice = await space.join("alice")
@@ -90,7 +88,6 @@ async def test_a_server_at_a_url_joins(tmp_path: Path) -> None:
             assert (await alice.call("host", "add", {"a": 1, "b": 2})).structured == {"result": 3}
 
 
-@on_loop
 async def test_a_member_that_is_kicked_stops_its_server_and_says_so(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         alice = await space.join("alice")
@@ -106,7 +103,6 @@ async def test_a_member_that_is_kicked_stops_its_server_and_says_so(tmp_path: Pa
     assert (tmp_path / "p" / "pins.json").exists()
 
 
-@on_loop
 async def test_a_member_that_is_shut_down_ends_well(tmp_path: Path) -> None:
     """MEW 3.9.10."""
     async with bridged_room(tmp_path) as space:
@@ -120,7 +116,6 @@ async def test_a_member_that_is_shut_down_ends_well(tmp_path: Path) -> None:
                 assert await process.wait() == 0
 
 
-@on_loop
 async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         alice = await space.join("alice")
@@ -136,7 +131,6 @@ async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
         assert not is_alive(pid)
 
 
-@on_loop
 async def test_a_server_that_does_not_start_is_shown_with_its_last_words_made_harmless(
     tmp_path: Path,
 ) -> None:
@@ -153,7 +147,6 @@ async def test_a_server_that_does_not_start_is_shown_with_its_last_words_made_ha
     assert "Traceback" not in shown
 
 
-@on_loop
 async def test_a_token_that_is_not_taken_is_told_without_a_traceback(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         options = (

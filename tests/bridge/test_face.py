@@ -15,7 +15,6 @@ from moot.bridge.face.tools import OWN_NAMES
 from moot.errors import McpError
 from moot.participant import Request
 from tests.bridge.face_room import Shown, face_room, offer_files, text_of
-from tests.gateway.lab import on_loop
 
 OWN = list(OWN_NAMES)
 ERAS = ["legacy", "2026-07-28"]
@@ -37,7 +36,6 @@ LISTS = {
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_client_uses_what_members_offer(tmp_path: Path, mode: Any) -> None:
     async with face_room(tmp_path) as room:
         kept = offer_files(await room.join("files"))
@@ -74,7 +72,6 @@ async def test_a_client_uses_what_members_offer(tmp_path: Path, mode: Any) -> No
         ),
     ],
 )
-@on_loop
 async def test_only_what_the_member_may_request_or_propose_is_listed(
     tmp_path: Path, rights: list[Any], expected: list[str]
 ) -> None:
@@ -83,7 +80,6 @@ async def test_only_what_the_member_may_request_or_propose_is_listed(
         assert await names_at(await room.face("guest")) == [*OWN, *expected]
 
 
-@on_loop
 async def test_a_right_that_depends_on_arguments_is_asked_when_the_call_is_made(tmp_path: Path) -> None:
     rights = [LISTS, call_right("write_file", arguments={"path": "docs/*"})]
     async with face_room(tmp_path, {"guest": rights}) as room:
@@ -101,7 +97,6 @@ async def test_a_right_that_depends_on_arguments_is_asked_when_the_call_is_made(
                 await client.call_tool("read_file", {"path": "a.txt"})
 
 
-@on_loop
 async def test_what_may_only_be_proposed_says_so_and_promises_no_output_schema(tmp_path: Path) -> None:
     """A client would refuse the answer "pending" for not matching it."""
     async with face_room(tmp_path, {"guest": [LISTS, "mcp/proposal"]}) as room:
@@ -124,7 +119,6 @@ async def test_what_may_only_be_proposed_says_so_and_promises_no_output_schema(t
             assert tool.description == "Count."
 
 
-@on_loop
 async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         offer_files(await room.join("files"))
@@ -137,7 +131,6 @@ async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others
         assert await names_at(shown) == [*OWN, "read_file", "write_file"]
 
 
-@on_loop
 async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         files = await room.join("files")
@@ -169,7 +162,6 @@ def offer(space: Any, *names: str) -> None:
         space.tool(name=name, description=f"{name} of {space.me}")(lambda: space.me)
 
 
-@on_loop
 async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp_path: Path) -> None:
     async with face_room(tmp_path, {"aaa": ["*"]}) as room:
         offer(await room.join("files"), "look", "moot_chat")
@@ -183,7 +175,6 @@ async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp
             assert text_of(await client.call_tool("aaa__look", {})) == "aaa"
 
 
-@on_loop
 async def test_a_name_stays_with_a_member_that_is_away(tmp_path: Path) -> None:
     async with face_room(tmp_path, {"thief": ["*"]}) as room:
         files = await room.join("files")
@@ -206,7 +197,6 @@ async def test_a_name_stays_with_a_member_that_is_away(tmp_path: Path) -> None:
 # Changes
 
 
-@on_loop
 async def test_clients_hear_when_members_come_go_and_change(tmp_path: Path) -> None:
     heard: list[str] = []
 
@@ -232,7 +222,6 @@ async def test_clients_hear_when_members_come_go_and_change(tmp_path: Path) -> N
             assert [tool.name for tool in (await client.list_tools()).tools] == OWN
 
 
-@on_loop
 async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         offer(await room.join("files"), "one")
@@ -249,7 +238,6 @@ async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path:
 
 
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
-@on_loop
 async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_through(tmp_path: Path) -> None:
     heard: list[str] = []
 
@@ -276,7 +264,6 @@ async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_thro
 # Resources of several members
 
 
-@on_loop
 async def test_the_same_uri_of_two_members_is_told_apart_and_read_from_each(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         for name in ("files", "notes"):

@@ -16,7 +16,6 @@ from moot.errors import McpError
 from moot.participant import ParticipantLimits, Request
 from tests.bridge.face_room import FaceRoom, face_room, offer_files, text_of
 from tests.bridge.test_face import ERAS, names_at
-from tests.gateway.lab import on_loop
 
 
 class RawHost:
@@ -77,7 +76,6 @@ async def raw_host(room: FaceRoom) -> RawHost:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_progress_logs_and_errors_of_a_host_reach_the_client_as_they_are(
     tmp_path: Path, mode: Any
 ) -> None:
@@ -106,7 +104,6 @@ async def test_progress_logs_and_errors_of_a_host_reach_the_client_as_they_are(
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_hosts_question_is_asked_at_the_client_and_answered(tmp_path: Path, mode: Any) -> None:
     async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert params.message == "Which?"
@@ -122,7 +119,6 @@ async def test_a_hosts_question_is_asked_at_the_client_and_answered(tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_giving_up_a_call_tells_the_host(tmp_path: Path, mode: Any) -> None:
     async with face_room(tmp_path) as room:
         host = await raw_host(room)
@@ -137,7 +133,6 @@ async def test_giving_up_a_call_tells_the_host(tmp_path: Path, mode: Any) -> Non
             await client.list_tools()
 
 
-@on_loop
 async def test_no_field_and_no_digit_of_an_answer_is_lost(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         await raw_host(room)
@@ -164,7 +159,6 @@ async def test_no_field_and_no_digit_of_an_answer_is_lost(tmp_path: Path) -> Non
         assert result["x"] == {"y": [1, None]}
 
 
-@on_loop
 async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         host = RawHost()
@@ -184,7 +178,6 @@ async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -
             await files.close()
 
 
-@on_loop
 async def test_a_paused_member_is_told_that_it_is(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         offer_files(await room.join("files"))

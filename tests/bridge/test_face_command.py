@@ -23,7 +23,7 @@ from moot.cli import main
 from moot.config import load
 from moot.participant import connect
 from tests.bridge.face_room import HOST, FaceRoom, face_room, offer_files, text_of
-from tests.gateway.lab import on_loop, participants
+from tests.gateway.lab import participants
 from tests.gateway.served import command, started
 
 ERAS = ["legacy", "2026-07-28"]
@@ -62,7 +62,6 @@ async def room_with_files(room: FaceRoom) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_client_starts_it_and_uses_the_space(tmp_path: Path, mode: Any) -> None:
     async with face_room(tmp_path) as room:
         await room_with_files(room)
@@ -73,7 +72,6 @@ async def test_a_client_starts_it_and_uses_the_space(tmp_path: Path, mode: Any) 
             assert text_of(await client.call_tool("read_file", {"path": "a.txt"})) == "hello"
 
 
-@on_loop
 async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         await room_with_files(room)
@@ -93,7 +91,6 @@ async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp
             assert (output, errors, one.returncode) == (b"", b"", 0)
 
 
-@on_loop
 async def test_without_a_gateway_it_says_so_to_the_person_and_to_the_client(tmp_path: Path) -> None:
     async with process(arguments("http://127.0.0.1:9", tmp_path)) as one:
         hello = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}
@@ -108,7 +105,6 @@ async def test_without_a_gateway_it_says_so_to_the_person_and_to_the_client(tmp_
         assert "Traceback" not in errors.decode()
 
 
-@on_loop
 async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room, process(arguments(room.room.url, tmp_path, "nobody")) as one:
         async with asyncio.timeout(30):
@@ -118,7 +114,6 @@ async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
         assert "token" in errors.decode()
 
 
-@on_loop
 async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         alice = await room.join("alice")
@@ -132,7 +127,6 @@ async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) ->
                 await asyncio.sleep(0.01)
 
 
-@on_loop
 async def test_a_member_that_is_removed_ends_with_the_reason(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         alice = await room.join("alice")
@@ -145,7 +139,6 @@ async def test_a_member_that_is_removed_ends_with_the_reason(tmp_path: Path) -> 
             assert "out of the space" in (await one.stderr.read()).decode()
 
 
-@on_loop
 async def test_a_gateway_that_is_restarted_is_found_again_and_the_client_goes_on(tmp_path: Path) -> None:
     everybody = participants(bob=["*"], files=HOST)
     file = tmp_path / "moot.yaml"
@@ -176,7 +169,6 @@ async def test_a_gateway_that_is_restarted_is_found_again_and_the_client_goes_on
 # Names outlive the process
 
 
-@on_loop
 async def test_names_are_kept_from_one_start_to_the_next(tmp_path: Path) -> None:
     """A newcomer does not come by a name that a person has allowed for good."""
     async with face_room(tmp_path, {"aaa": ["*"]}) as room:
@@ -291,7 +283,6 @@ def test_a_printed_configuration_says_all_that_is_needed(
     assert said.err
 
 
-@on_loop
 async def test_a_printed_configuration_works_from_anywhere(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         await room_with_files(room)

@@ -23,7 +23,6 @@ from moot.bridge.settings import BridgeSettings
 from moot.mcp.children import Command
 from moot.mcp.upstream import StdioServer
 from tests.bridge.face_room import Shown, face_room
-from tests.gateway.lab import on_loop
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ROOT / ".node" / "node_modules"
@@ -76,7 +75,6 @@ async def judged(url: str, version: str, folder: Path) -> dict[str, list[dict[st
 
 
 @pytest.mark.parametrize(("version", "least"), [("2025-11-25", 33), ("2026-07-28", 40)])
-@on_loop
 async def test_the_suite_finds_nothing_wrong_through_the_whole_chain(
     tmp_path: Path, version: str, least: int
 ) -> None:
@@ -92,7 +90,6 @@ async def test_the_suite_finds_nothing_wrong_through_the_whole_chain(
     assert len(found) >= least
 
 
-@on_loop
 async def test_a_server_of_the_handshake_era_passes_what_its_era_has(tmp_path: Path) -> None:
     async with chain(tmp_path, "--handshake") as shown:
         found = await judged(shown.url, "2025-11-25", tmp_path / "found")
@@ -105,7 +102,6 @@ async def test_a_server_of_the_handshake_era_passes_what_its_era_has(tmp_path: P
     assert failed == []
 
 
-@on_loop
 async def test_the_inspector_lists_and_calls_in_every_era(tmp_path: Path) -> None:
     words = "This is a simple text response for testing."
     call = ["--method", "tools/call", "--tool-name", "test_simple_text"]

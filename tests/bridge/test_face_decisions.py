@@ -18,7 +18,6 @@ from moot.participant import JoinedSpace
 from tests.bridge.face_room import HASTY, FaceRoom, Shown, face_room, offer_files, text_of
 from tests.bridge.test_face import LISTS
 from tests.bridge.test_face_calls import RawHost
-from tests.gateway.lab import on_loop
 from tests.mcp.test_downstream_decisions import Person, TaskMade, ask
 
 ERAS = ["legacy", "2026-07-28"]
@@ -40,7 +39,6 @@ async def set_up(room: FaceRoom, **more: Any) -> tuple[dict[str, str], JoinedSpa
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_an_approved_call_answers_as_if_the_caller_had_made_it(tmp_path: Path, mode: Any) -> None:
     async with face_room(tmp_path, GUEST) as room:
         kept, alice, shown = await set_up(room)
@@ -61,7 +59,6 @@ async def test_an_approved_call_answers_as_if_the_caller_had_made_it(tmp_path: P
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_rejected_call_says_who_why_and_what_to_do(tmp_path: Path, mode: Any) -> None:
     async with face_room(tmp_path, GUEST) as room:
         kept, alice, shown = await set_up(room)
@@ -79,7 +76,6 @@ async def test_a_rejected_call_says_who_why_and_what_to_do(tmp_path: Path, mode:
         assert "b" not in kept
 
 
-@on_loop
 async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
     async with face_room(tmp_path, GUEST) as room:
         settings = BackendSettings(wait_for_others=True)
@@ -98,7 +94,6 @@ async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_path: Path, mode: Any) -> None:
     async with face_room(tmp_path, GUEST) as room:
         kept, alice, shown = await set_up(room, limits=HASTY)
@@ -123,7 +118,6 @@ async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_p
             assert kept["b"] == "new"
 
 
-@on_loop
 async def test_a_pending_call_is_withdrawn_with_moot_status(tmp_path: Path) -> None:
     async with face_room(tmp_path, GUEST) as room:
         _, alice, shown = await set_up(room, limits=HASTY)
@@ -140,7 +134,6 @@ async def test_a_pending_call_is_withdrawn_with_moot_status(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_person_at_the_client_is_asked_and_withdraws(tmp_path: Path, mode: Any) -> None:
     person = Person("withdraw")
     async with face_room(tmp_path, GUEST) as room:
@@ -154,7 +147,6 @@ async def test_a_person_at_the_client_is_asked_and_withdraws(tmp_path: Path, mod
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_person_who_waits_gets_the_answer(tmp_path: Path, mode: Any) -> None:
     person = Person(*["wait"] * 5)
     async with face_room(tmp_path, GUEST) as room:
@@ -172,7 +164,6 @@ async def test_a_person_who_waits_gets_the_answer(tmp_path: Path, mode: Any) -> 
             await alice.fulfil(await first_proposal(alice))
 
 
-@on_loop
 async def test_a_client_with_tasks_polls_the_proposal_as_a_task(tmp_path: Path) -> None:
     from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 
@@ -205,7 +196,6 @@ async def test_a_client_with_tasks_polls_the_proposal_as_a_task(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_client_that_gives_up_withdraws_its_proposal(tmp_path: Path, mode: Any) -> None:
     async with face_room(tmp_path, GUEST) as room:
         _, alice, shown = await set_up(room)
@@ -218,7 +208,6 @@ async def test_a_client_that_gives_up_withdraws_its_proposal(tmp_path: Path, mod
             await client.list_tools()
 
 
-@on_loop
 async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_error(tmp_path: Path) -> None:
     async with face_room(tmp_path, GUEST) as room:
         _, alice, shown = await set_up(room, limits=HASTY)
@@ -244,7 +233,6 @@ async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_e
                 )
 
 
-@on_loop
 async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(tmp_path: Path) -> None:
     async with face_room(tmp_path, GUEST) as room:
         (await room.join("files")).host(RawHost())
@@ -269,7 +257,6 @@ async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(t
 # The face's own tools
 
 
-@on_loop
 async def test_chat_is_said_and_read(tmp_path: Path) -> None:
     async with face_room(tmp_path, GUEST | {"mute": []}) as room:
         alice = await room.join("alice")
@@ -298,7 +285,6 @@ async def test_chat_is_said_and_read(tmp_path: Path) -> None:
             assert (result.is_error, "may not chat" in text_of(result)) == (True, True)
 
 
-@on_loop
 async def test_members_and_tools_are_shown_and_found(tmp_path: Path) -> None:
     async with face_room(tmp_path, GUEST) as room:
         _, _, shown = await set_up(room)
@@ -321,7 +307,6 @@ async def test_members_and_tools_are_shown_and_found(tmp_path: Path) -> None:
                 assert (await client.call_tool("moot_find_tools", {"query": query})).is_error
 
 
-@on_loop
 async def test_own_tools_are_described_so_that_every_client_takes_them(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         shown = await room.face("guest")

@@ -12,7 +12,6 @@ from moot.bridge.face.tools import OWN_NAMES
 from tests.bridge.face_room import show
 from tests.bridge.rooms import HOST, bridged_room
 from tests.bridge.test_real_servers import ERAS, EVERYTHING, MEMORY, TIME, Calls, filesystem, git, join_all
-from tests.gateway.lab import on_loop
 
 # Of 2025-11-25's experiment with tasks: runs only for clients that take part in it, and the SDK's does not.
 EXPERIMENT = "simulate-research-query"
@@ -55,7 +54,6 @@ async def use(client: Any, calls: Calls) -> int:
     return len(calls)
 
 
-@on_loop
 async def test_every_tool_of_five_servers_is_listed_and_called_in_both_eras(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()

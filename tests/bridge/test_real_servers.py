@@ -17,7 +17,6 @@ from moot.mcp.children import Command
 from moot.mcp.upstream import StdioServer
 from moot.participant import JoinedSpace
 from tests.bridge.rooms import HOST, BridgedRoom, bridged_room, call
-from tests.gateway.lab import on_loop
 from tests.mcp.upstreams import NODE, PATIENT, text_of
 
 ERAS = {
@@ -148,7 +147,6 @@ async def join_all(space: BridgedRoom, folder: Path) -> None:
         assert bridge.upstream.greeting.era == ERAS[name]
 
 
-@on_loop
 async def test_five_servers_of_both_eras_in_one_space(tmp_path: Path) -> None:
     folder, repository = tmp_path / "files", tmp_path / "repository"
     folder.mkdir()

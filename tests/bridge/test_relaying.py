@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from moot.bridge.relaying import CALL_BURST, CALL_WAITING, CHANGE_SECONDS, Announcements
 from moot.mcp.eras import JsonObject
-from tests.gateway.lab import on_loop, soon
+from tests.gateway.lab import soon
 
 PROGRESS, MESSAGE = "notifications/progress", "notifications/message"
 
@@ -49,7 +49,6 @@ async def announcing(square: Square) -> AsyncIterator[Announcements]:
         await asyncio.wait([work])
 
 
-@on_loop
 async def test_a_short_burst_arrives_whole_and_in_order() -> None:
     ear = Ear()
     async with announcing(Square()) as announcements:
@@ -65,7 +64,6 @@ async def test_a_short_burst_arrives_whole_and_in_order() -> None:
     assert ear.told == said
 
 
-@on_loop
 async def test_of_a_long_burst_the_beginning_and_the_last_word_arrive() -> None:
     ear = Ear()
     async with announcing(Square()) as announcements:
@@ -79,7 +77,6 @@ async def test_of_a_long_burst_the_beginning_and_the_last_word_arrive() -> None:
     assert len(steps) <= CALL_BURST + 2
 
 
-@on_loop
 async def test_log_messages_beyond_a_number_are_counted_in_words() -> None:
     ear = Ear()
     async with announcing(Square()) as announcements:
@@ -92,7 +89,6 @@ async def test_log_messages_beyond_a_number_are_counted_in_words() -> None:
     assert last[1]["data"] == "400 log messages came too quickly and were left out"
 
 
-@on_loop
 async def test_that_a_list_changed_is_told_at_once_and_then_at_most_once_a_second() -> None:
     square = Square()
     async with announcing(square) as announcements:
@@ -110,7 +106,6 @@ async def test_that_a_list_changed_is_told_at_once_and_then_at_most_once_a_secon
     assert square.times[2] - square.times[0] >= CHANGE_SECONDS
 
 
-@on_loop
 async def test_a_resource_that_changes_often_is_told_once_a_tick_to_who_watches_it() -> None:
     square = Square()
     async with announcing(square) as announcements:

@@ -14,7 +14,7 @@ from moot.mcp.eras import LOG_LEVEL_KEY
 from moot.participant import JoinedSpace, Progress
 from moot.protocol.envelope import Envelope
 from tests.bridge.rooms import BridgedRoom, bridged_room, call
-from tests.gateway.lab import on_loop, soon
+from tests.gateway.lab import soon
 from tests.mcp.upstreams import PATIENT, QUICK, script, text_of, value_of
 
 
@@ -30,7 +30,6 @@ def hearing(space: JoinedSpace, method: str) -> list[Envelope]:
     return heard
 
 
-@on_loop
 @pytest.mark.requirement("MEW-2.1-4", "MEW-3.1.2-5")
 async def test_an_unmodified_server_serves_its_tools_and_its_results_arrive_unaltered(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
@@ -45,7 +44,6 @@ async def test_an_unmodified_server_serves_its_tools_and_its_results_arrive_unal
     assert result["big"] == 2**70
 
 
-@on_loop
 @pytest.mark.requirement("MCPX-3.1.2-6")
 async def test_in_mcpx_the_kind_is_extended_and_the_body_stays_what_it_is(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
@@ -58,7 +56,6 @@ async def test_in_mcpx_the_kind_is_extended_and_the_body_stays_what_it_is(tmp_pa
     assert result["vendor/field"] == {"kept": [1, 2.5, None, "ü"]}
 
 
-@on_loop
 async def test_it_acts_only_when_it_is_named_and_lists_for_everybody(tmp_path: Path) -> None:
     """D-81: one call, one execution."""
     async with bridged_room(tmp_path) as space:
@@ -78,7 +75,6 @@ async def test_it_acts_only_when_it_is_named_and_lists_for_everybody(tmp_path: P
         assert await alice.list_all("host", "prompts") == []
 
 
-@on_loop
 @pytest.mark.requirement("MEW-7.1-4")
 async def test_a_proposal_runs_only_once_somebody_fulfils_it(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
@@ -96,7 +92,6 @@ async def test_a_proposal_runs_only_once_somebody_fulfils_it(tmp_path: Path) -> 
         assert value_of(await call(alice, "told"))["calls"] == 3
 
 
-@on_loop
 async def test_progress_and_logs_come_to_the_caller_before_the_answer(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         await space.bridge(script("odd"))
@@ -118,7 +113,6 @@ async def test_progress_and_logs_come_to_the_caller_before_the_answer(tmp_path: 
         assert [each["level"] for each in logs] == ["error"]
 
 
-@on_loop
 async def test_cancelling_reaches_the_server(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         bridge = await space.bridge(script("odd"))
@@ -135,7 +129,6 @@ async def test_cancelling_reaches_the_server(tmp_path: Path) -> None:
         assert [each["reason"] for each in told["cancelled"]] == ["cancelled by the caller"]
 
 
-@on_loop
 async def test_a_question_of_the_server_is_asked_by_the_answer(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         await space.bridge(script("odd"))
@@ -154,7 +147,6 @@ async def test_a_question_of_the_server_is_asked_by_the_answer(tmp_path: Path) -
         assert value_of(await call(alice, "ask_name", also=also)) == [also["inputResponses"][key]]
 
 
-@on_loop
 async def test_a_caller_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         bridge = await space.bridge(script("odd"))
@@ -171,7 +163,6 @@ async def test_a_caller_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
         assert told["subscribed"] == []
 
 
-@on_loop
 async def test_subscribers_and_only_they_hear_of_a_changed_resource(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         await space.bridge(script("odd"))
@@ -191,7 +182,6 @@ async def test_subscribers_and_only_they_hear_of_a_changed_resource(tmp_path: Pa
     ]
 
 
-@on_loop
 async def test_sessions_end_at_the_bridge_and_are_answered_politely(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         await space.bridge(script("odd"))
@@ -221,7 +211,6 @@ async def test_sessions_end_at_the_bridge_and_are_answered_politely(tmp_path: Pa
         assert told["notified"] == ["notifications/initialized", "notifications/vendor/hello"]
 
 
-@on_loop
 async def test_a_restart_of_the_member_restarts_the_server(tmp_path: Path) -> None:
     """MEW 3.9.9."""
     async with bridged_room(tmp_path) as space:
@@ -233,7 +222,6 @@ async def test_a_restart_of_the_member_restarts_the_server(tmp_path: Path) -> No
         assert value_of(await call(alice, "told"))["pid"] != before
 
 
-@on_loop
 async def test_many_bridges_in_one_process_do_not_disturb_each_other(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         good = await space.bridge(script("odd"))
@@ -249,7 +237,6 @@ async def test_many_bridges_in_one_process_do_not_disturb_each_other(tmp_path: P
         assert list(await alice.ask_all("tools/list", within=0.3)) == ["host"]
 
 
-@on_loop
 async def test_a_server_that_declares_nothing_is_asked_all_the_same(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         await space.bridge(script("odd", "--no-features"))
@@ -265,7 +252,6 @@ async def _workshop(space: BridgedRoom) -> JoinedSpace:
     return await space.join("alice")
 
 
-@on_loop
 async def test_a_stateless_server_is_bridged_with_all_it_has(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         alice = await _workshop(space)

@@ -18,7 +18,7 @@ from moot.errors import McpError
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.bridge.rooms import BridgedRoom, bridged_room, call
-from tests.gateway.lab import on_loop, soon
+from tests.gateway.lab import soon
 from tests.mcp.upstreams import QUICK, gone, script, text_of, value_of
 
 HASTY = replace(QUICK, call_seconds=0.3, health_seconds=0.3)
@@ -50,7 +50,6 @@ async def _stays(alice: JoinedSpace) -> None:
     assert text_of(await call(alice, "sleep", {"seconds": 0})) == "slept"
 
 
-@on_loop
 @pytest.mark.parametrize(
     ("tool", "arguments", "says"),
     [
@@ -84,7 +83,6 @@ async def test_the_caller_is_told_and_nobody_else_notices(
         assert [each.payload["event"] for each in left] == []
 
 
-@on_loop
 async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         await space.bridge(script("odd"))
@@ -119,7 +117,6 @@ async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> 
         assert "vendor/noise" not in methods
 
 
-@on_loop
 async def test_what_is_printed_to_stdout_harms_nobody(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         bridge = await space.bridge(script("odd", "--greeting", "hello from a print"))
@@ -128,7 +125,6 @@ async def test_what_is_printed_to_stdout_harms_nobody(tmp_path: Path) -> None:
         assert bridge.upstream.counts.junk >= 4
 
 
-@on_loop
 async def test_an_answer_too_large_for_the_space_is_told_as_such(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         await space.bridge(script("odd"))
@@ -142,7 +138,6 @@ async def test_an_answer_too_large_for_the_space_is_told_as_such(tmp_path: Path)
 # D-87
 
 
-@on_loop
 @pytest.mark.parametrize("tell", [True, False])
 async def test_a_tool_that_changes_is_shown_and_withheld_until_somebody_consents(
     tmp_path: Path, tell: bool
@@ -176,7 +171,6 @@ async def test_a_tool_that_changes_is_shown_and_withheld_until_somebody_consents
         await call(alice, "echo")
 
 
-@on_loop
 async def test_a_change_between_two_runs_is_found_before_the_first_call(tmp_path: Path) -> None:
     pins = tmp_path / "pins.json"
     server = script("odd")
@@ -211,7 +205,6 @@ def _hash_of(pins: Path, tool: str) -> str:
     return str(server[tool]["sha256"])
 
 
-@on_loop
 async def test_nothing_of_a_server_is_left_when_its_bridge_ends(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         alice = await space.join("alice")

@@ -7,7 +7,6 @@ import re
 import sys
 from pathlib import Path
 
-from tests.gateway.lab import on_loop
 from tests.test_docs import blocks_of, text_of
 from tests.up.lifted import PATIENCE, environment, lifted, written
 
@@ -19,7 +18,6 @@ def pattern_of(shown: str) -> str:
     return r"[^\n]*".join(re.escape(part) for part in shown.strip().split("…"))
 
 
-@on_loop
 async def test_the_page_types_what_works(tmp_path: Path) -> None:
     blocks = list(blocks_of(text_of(PAGE)))
     written(tmp_path, next(block.code for block in blocks if block.info == "yaml"))

@@ -67,55 +67,44 @@ async def desk(url: str, far_url: str | None = None, **more: Any) -> AsyncIterat
 
 
 @pytest.mark.requirement("XP-5.2-4", "XP-2.2-11")
-def test_a_call_goes_out_by_the_relay_and_its_answer_comes_back(tmp_path: Path) -> None:
+async def test_a_call_goes_out_by_the_relay_and_its_answer_comes_back(tmp_path: Path) -> None:
     """XP 5.2; what the relay keeps of both is unreadable to it."""
-
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, desk(relay.url) as d:
-            assert (await d.ask())["content"] == "Bern: 17°C"
-            assert d.far.served[0].payload == BERN
-            assert d.far.served[0].event.sender == ALICE.key.text
-            answers = await asyncio.gather(*(d.ask(payload={"location": f"L{n}"}) for n in range(50)))
-            assert [each["content"] for each in answers] == [f"L{n}: 17°C" for n in range(50)]
-            assert d.caller.waiting == 0
-            kept = await relay.store.get(d.far.served[0].event.id)
-            assert kept is not None
-            assert b"Bern" not in kept
-
-    run(story())
+    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+        assert (await d.ask())["content"] == "Bern: 17°C"
+        assert d.far.served[0].payload == BERN
+        assert d.far.served[0].event.sender == ALICE.key.text
+        answers = await asyncio.gather(*(d.ask(payload={"location": f"L{n}"}) for n in range(50)))
+        assert [each["content"] for each in answers] == [f"L{n}: 17°C" for n in range(50)]
+        assert d.caller.waiting == 0
+        kept = await relay.store.get(d.far.served[0].event.id)
+        assert kept is not None
+        assert b"Bern" not in kept
 
 
-def test_an_endpoints_refusal_is_raised_with_its_code(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, desk(relay.url) as d:
-            for kind, payload, code in (
-                (SECRET.kind, {}, "AUTHORIZATION_INSUFFICIENT"),
-                (CURRENT.kind, {"location": 7}, "SCHEMA_VIOLATION"),
-                ("weather.nothing", {}, "NOT_FOUND"),
-            ):
-                with pytest.raises(EndpointFault) as caught:
-                    await d.ask(kind, payload)
-                assert caught.value.fault.code == code
-            assert len(d.far.served) == 0
-
-    run(story())
+async def test_an_endpoints_refusal_is_raised_with_its_code(tmp_path: Path) -> None:
+    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+        for kind, payload, code in (
+            (SECRET.kind, {}, "AUTHORIZATION_INSUFFICIENT"),
+            (CURRENT.kind, {"location": 7}, "SCHEMA_VIOLATION"),
+            ("weather.nothing", {}, "NOT_FOUND"),
+        ):
+            with pytest.raises(EndpointFault) as caught:
+                await d.ask(kind, payload)
+            assert caught.value.fault.code == code
+        assert len(d.far.served) == 0
 
 
-def test_grants_and_delegations_go_along(tmp_path: Path) -> None:
+async def test_grants_and_delegations_go_along(tmp_path: Path) -> None:
     """D-59: what proves a right travels inside the sealed payload, and the tool does not see it."""
-
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, desk(relay.url) as d:
-            d.far.access.clear()
-            with pytest.raises(EndpointFault, match="AUTHORIZATION_INSUFFICIENT"):
-                await d.ask()
-            now = time.time()
-            given = grant(BOB, ALICE.key.text, ["weather.read"], ends=int(now) + 600, now=now)
-            proofs = Credentials((orjson.loads(given.raw),))
-            assert (await d.ask(credentials=proofs))["content"] == "Bern: 17°C"
-            assert d.far.served[-1].payload == BERN
-
-    run(story())
+    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+        d.far.access.clear()
+        with pytest.raises(EndpointFault, match="AUTHORIZATION_INSUFFICIENT"):
+            await d.ask()
+        now = time.time()
+        given = grant(BOB, ALICE.key.text, ["weather.read"], ends=int(now) + 600, now=now)
+        proofs = Credentials((orjson.loads(given.raw),))
+        assert (await d.ask(credentials=proofs))["content"] == "Bern: 17°C"
+        assert d.far.served[-1].payload == BERN
 
 
 async def _forge(far: FarEndpoint, request: DirectedEvent, kind: str, payload: Json, how: str) -> None:
@@ -173,67 +162,55 @@ async def _forge(far: FarEndpoint, request: DirectedEvent, kind: str, payload: J
         "an error by another key",
     ],
 )
-def test_only_the_right_answer_is_one(tmp_path: Path, how: str) -> None:
+async def test_only_the_right_answer_is_one(tmp_path: Path, how: str) -> None:
     """A forgery before it changes nothing, and the answer itself still counts."""
+    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
 
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+        async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
+            await _forge(d.far, request, kind, payload, how)
+            await d.far.relays.publish(reply(BOB, request, kind, payload, now=time.time()))
 
-            async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
-                await _forge(d.far, request, kind, payload, how)
-                await d.far.relays.publish(reply(BOB, request, kind, payload, now=time.time()))
-
-            d.far.answer = answer
-            assert (await d.ask())["content"] == "Bern: 17°C"
-
-    run(story())
+        d.far.answer = answer
+        assert (await d.ask())["content"] == "Bern: 17°C"
 
 
-def test_an_expired_answer_is_none_even_if_the_relay_keeps_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
-            request: list[DirectedEvent] = []
+async def test_an_expired_answer_is_none_even_if_the_relay_keeps_it(tmp_path: Path) -> None:
+    async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
+        request: list[DirectedEvent] = []
 
-            async def answer(asked: DirectedEvent, kind: str, payload: Json) -> None:
-                request.append(asked)
-                old = compose(
-                    BOB,
-                    kind,
-                    payload,
-                    recipient=asked.sender,
-                    enc_key=asked.sender_enc_key,
-                    now=time.time() - 4_000,
-                    ttl=60,
-                    correlation_id=asked.correlation_id,
-                    in_reply_to=asked.id,
-                )
-                # A relay would refuse it; a hostile one hands it over.
-                for one in proxy.connections:
-                    await one.send(b'["EVENT","s1",' + old.raw + b"]", text=True)
+        async def answer(asked: DirectedEvent, kind: str, payload: Json) -> None:
+            request.append(asked)
+            old = compose(
+                BOB,
+                kind,
+                payload,
+                recipient=asked.sender,
+                enc_key=asked.sender_enc_key,
+                now=time.time() - 4_000,
+                ttl=60,
+                correlation_id=asked.correlation_id,
+                in_reply_to=asked.id,
+            )
+            # A relay would refuse it; a hostile one hands it over.
+            for one in proxy.connections:
+                await one.send(b'["EVENT","s1",' + old.raw + b"]", text=True)
 
-            d.far.answer = answer
-            with pytest.raises(TimedOut, match="did not answer within"):
-                await d.ask(within=1.5)
-            assert request
-            assert d.caller.dropped.get("expired", 0) >= 1
-
-    run(story())
+        d.far.answer = answer
+        with pytest.raises(TimedOut, match="did not answer within"):
+            await d.ask(within=1.5)
+        assert request
+        assert d.caller.dropped.get("expired", 0) >= 1
 
 
 @pytest.mark.parametrize("trick", ["repeats", "reorders", "delays", "cuts", "garbage", "tampers first"])
-def test_a_relay_that_misbehaves_costs_time_and_nothing_else(tmp_path: Path, trick: str) -> None:
-    async def story() -> None:
-        async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
-            _misbehave(proxy, trick)
-            answers = await asyncio.gather(
-                *(d.ask(payload={"location": f"L{n}"}, within=20) for n in range(10))
-            )
-            assert [each["content"] for each in answers] == [f"L{n}: 17°C" for n in range(10)]
-            # Each was carried out once, whatever the relay told how often.
-            assert sorted(each.payload["location"] for each in d.far.served) == [f"L{n}" for n in range(10)]
-            assert d.caller.waiting == 0
-
-    run(story())
+async def test_a_relay_that_misbehaves_costs_time_and_nothing_else(tmp_path: Path, trick: str) -> None:
+    async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
+        _misbehave(proxy, trick)
+        answers = await asyncio.gather(*(d.ask(payload={"location": f"L{n}"}, within=20) for n in range(10)))
+        assert [each["content"] for each in answers] == [f"L{n}: 17°C" for n in range(10)]
+        # Each was carried out once, whatever the relay told how often.
+        assert sorted(each.payload["location"] for each in d.far.served) == [f"L{n}" for n in range(10)]
+        assert d.caller.waiting == 0
 
 
 def _misbehave(proxy: Proxy, trick: str) -> None:
@@ -272,32 +249,31 @@ def _misbehave(proxy: Proxy, trick: str) -> None:
 
 
 @pytest.mark.parametrize("withheld", ["answers", "requests", "the OK and the request"])
-def test_a_relay_that_withholds_ends_the_call_in_time_and_says_so(tmp_path: Path, withheld: str) -> None:
-    async def story() -> None:
-        async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
+async def test_a_relay_that_withholds_ends_the_call_in_time_and_says_so(
+    tmp_path: Path, withheld: str
+) -> None:
+    async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
 
-            def mangle(from_relay: bool, message: bytes) -> list[bytes]:
-                event = message.startswith(b'["EVENT"')
-                if withheld == "answers":
-                    return [] if from_relay and event else [message]
-                if not from_relay and event:
-                    known = orjson.loads(message)[1]["id"]
-                    if withheld == "requests":
-                        # It says OK and keeps it to itself.
-                        asyncio.get_running_loop().call_soon(
-                            _say_all, proxy, orjson.dumps(["OK", known, True, ""])
-                        )
-                    return []
-                return [message]
+        def mangle(from_relay: bool, message: bytes) -> list[bytes]:
+            event = message.startswith(b'["EVENT"')
+            if withheld == "answers":
+                return [] if from_relay and event else [message]
+            if not from_relay and event:
+                known = orjson.loads(message)[1]["id"]
+                if withheld == "requests":
+                    # It says OK and keeps it to itself.
+                    asyncio.get_running_loop().call_soon(
+                        _say_all, proxy, orjson.dumps(["OK", known, True, ""])
+                    )
+                return []
+            return [message]
 
-            proxy.mangle = mangle
-            began = time.monotonic()
-            with pytest.raises(TimedOut, match=r"did not answer within 1 s"):
-                await d.ask(within=1)
-            assert time.monotonic() - began < 4
-            assert d.caller.waiting == 0
-
-    run(story())
+        proxy.mangle = mangle
+        began = time.monotonic()
+        with pytest.raises(TimedOut, match=r"did not answer within 1 s"):
+            await d.ask(within=1)
+        assert time.monotonic() - began < 4
+        assert d.caller.waiting == 0
 
 
 def _say_all(proxy: Proxy, message: bytes) -> None:
@@ -308,212 +284,188 @@ def _say_all(proxy: Proxy, message: bytes) -> None:
     asyncio.get_running_loop().create_task(say())
 
 
-def test_without_a_relay_a_call_ends_in_time_and_is_not_sent_when_one_is_back(tmp_path: Path) -> None:
+async def test_without_a_relay_a_call_ends_in_time_and_is_not_sent_when_one_is_back(tmp_path: Path) -> None:
     """Nobody waits for it any more, so nobody must act on it."""
-
-    async def story() -> None:
-        async with relay_in(tmp_path / "a") as relay:
-            url, port = relay.url, relay.port
-        async with Relays([url], ALICE, QUICK) as relays, Caller(ALICE) as caller:
-            with pytest.raises((TimedOut, Unreachable)):
-                await caller.call(PEER, CURRENT.kind, BERN, by=relays, within=0.5)
-            async with relay_in(tmp_path / "a", port=port) as relay:
-                await relays.connected(10)
-                await relays.publish(publish(ALICE, ANNOUNCE, {}, now=time.time()))
-                assert relay.store.stats().events == 1
-
-    run(story())
+    async with relay_in(tmp_path / "a") as relay:
+        url, port = relay.url, relay.port
+    async with Relays([url], ALICE, QUICK) as relays, Caller(ALICE) as caller:
+        with pytest.raises((TimedOut, Unreachable)):
+            await caller.call(PEER, CURRENT.kind, BERN, by=relays, within=0.5)
+        async with relay_in(tmp_path / "a", port=port) as relay:
+            await relays.connected(10)
+            await relays.publish(publish(ALICE, ANNOUNCE, {}, now=time.time()))
+            assert relay.store.stats().events == 1
 
 
-def test_cancelled_calls_leave_nothing_behind_and_late_answers_are_dropped(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, desk(relay.url) as d:
-            release = asyncio.Event()
+async def test_cancelled_calls_leave_nothing_behind_and_late_answers_are_dropped(tmp_path: Path) -> None:
+    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+        release = asyncio.Event()
 
-            async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
-                await release.wait()
-                await d.far.relays.publish(reply(BOB, request, kind, payload, now=time.time()))
+        async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
+            await release.wait()
+            await d.far.relays.publish(reply(BOB, request, kind, payload, now=time.time()))
+
+        d.far.answer = answer
+        calls = [asyncio.create_task(d.ask()) for _ in range(5)]
+        while len(d.far.served) < 5:
+            await asyncio.sleep(0.01)
+        for each in calls:
+            each.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert d.caller.waiting == 0
+        release.set()
+        d.far.answer = None
+        assert (await d.ask())["content"] == "Bern: 17°C"
+        while d.caller.dropped.get("answer", 0) < 5:
+            await asyncio.sleep(0.01)
+
+
+async def test_calls_at_once_are_bounded_and_what_cannot_be_sent_is_said_so(tmp_path: Path) -> None:
+    async with relay_in(tmp_path) as relay, desk(relay.url, most=3) as d:
+
+        async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
+            await asyncio.sleep(60)
+
+        d.far.answer = never
+        calls = [asyncio.create_task(d.ask(within=5)) for _ in range(3)]
+        while d.caller.waiting < 3:
+            await asyncio.sleep(0.01)
+        with pytest.raises(OutboxFull, match=r"limits\.outward_calls"):
+            await d.ask()
+        for each in calls:
+            each.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        with pytest.raises(UsageError, match="1048576 is the most"):
+            await d.ask(payload={"location": "x" * (2 << 20)})
+        assert d.caller.waiting == 0
+
+
+async def test_a_replayed_update_is_told_once_and_a_flood_of_them_not_at_all(tmp_path: Path) -> None:
+    # A clock that stands still makes no room for more.
+    now = time.time()
+    async with (
+        hostile_relay(tmp_path) as (relay, proxy),
+        desk(proxy.url, relay.url, clock=lambda: now) as d,
+    ):
+        heard: list[Json] = []
+        following = await d.caller.follow(
+            PEER,
+            STATIONS.kind,
+            {"uri": "weather://stations/bern"},
+            updated_kind="weather.resource.updated",
+            on_update=heard.append,
+            by=d.relays,
+            within=10,
+        )
+        assert following.contents["contents"][0]["text"] == "17"
+        proxy.mangle = lambda from_relay, message: [message] * (3 if from_relay else 1)
+        await d.far.change(21)
+        while not heard:
+            await asyncio.sleep(0.01)
+        await d.ask()
+        assert [each["contents"][0]["text"] for each in heard] == ["21"]
+        proxy.mangle = lambda _from_relay, message: [message]
+        for n in range(150):
+            await d.far.change(n)
+        await d.ask()
+        assert len(heard) == UPDATES_BURST
+        following.close()
+        before = len(heard)
+        await d.far.change(99)
+        await d.ask()
+        assert len(heard) == before
+
+
+async def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_path: Path) -> None:
+    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+        heard: list[Json] = []
+        following = await d.caller.follow(
+            PEER,
+            STATIONS.kind,
+            {"uri": "weather://stations/bern"},
+            updated_kind="weather.resource.updated",
+            on_update=heard.append,
+            by=d.relays,
+            within=10,
+        )
+        (request,) = d.far.followers.values()
+        right: dict[str, Any] = {
+            "kind": "weather.resource.updated",
+            "correlation_id": request.correlation_id,
+            "in_reply_to": following.id,
+        }
+        # As a hostile relay would hand them over.
+        for signer, wrong in (
+            (EVE, {}),
+            (BOB, {"correlation_id": "c-2"}),
+            (BOB, {"in_reply_to": "0" * 64}),
+            (BOB, {"in_reply_to": None}),
+            (BOB, {"kind": "weather.other.updated"}),
+        ):
+            options = right | wrong
+            forged = compose(
+                signer,
+                options.pop("kind"),
+                {"uri": "x", "contents": []},
+                recipient=ALICE.key.text,
+                enc_key=ALICE.enc_key.text,
+                now=time.time(),
+                **options,
+            )
+            d.caller.hear(forged.raw)
+        assert heard == []
+        await d.far.change(5)
+        while not heard:
+            await asyncio.sleep(0.01)
+        assert len(heard) == 1
+
+
+async def test_a_revoked_endpoint_is_neither_asked_nor_believed(tmp_path: Path) -> None:
+    revoked: set[str] = set()
+    async with (
+        relay_in(tmp_path) as relay,
+        desk(relay.url, is_revoked=lambda key, _: key in revoked) as d,
+    ):
+
+        async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
+            revoked.add(BOB.key.text)
+            await d.far.relays.publish(reply(BOB, request, kind, payload, now=time.time()))
+
+        d.far.answer = answer
+        with pytest.raises(TimedOut):
+            await d.ask(within=1)
+        with pytest.raises(EndpointFault, match="revoked"):
+            await d.ask()
+        assert len(d.far.served) == 1
+
+
+async def test_errors_of_strangers_are_read_within_bounds(tmp_path: Path) -> None:
+    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+        told: list[Json] = [
+            {"code": "RATE_LIMITED", "message": "later", "retry_after": 2.5},
+            {"code": "RATE_LIMITED", "message": "later", "retry_after": -1},
+            {"code": "X" * 500, "message": "\x1b[2J token=abcdefghijkl " + "y" * 9_000},
+            {"message": "no code"},
+            ["no", "object"],
+        ]
+        faults: list[Fault] = []
+        for payload in told:
+
+            async def answer(request: DirectedEvent, _kind: str, _payload: Json, say: Json = payload) -> None:
+                await d.far.relays.publish(reply(BOB, request, "xp.error", say, now=time.time()))
 
             d.far.answer = answer
-            calls = [asyncio.create_task(d.ask()) for _ in range(5)]
-            while len(d.far.served) < 5:
-                await asyncio.sleep(0.01)
-            for each in calls:
-                each.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
-            assert d.caller.waiting == 0
-            release.set()
-            d.far.answer = None
-            assert (await d.ask())["content"] == "Bern: 17°C"
-            while d.caller.dropped.get("answer", 0) < 5:
-                await asyncio.sleep(0.01)
-
-    run(story())
-
-
-def test_calls_at_once_are_bounded_and_what_cannot_be_sent_is_said_so(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, desk(relay.url, most=3) as d:
-
-            async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
-                await asyncio.sleep(60)
-
-            d.far.answer = never
-            calls = [asyncio.create_task(d.ask(within=5)) for _ in range(3)]
-            while d.caller.waiting < 3:
-                await asyncio.sleep(0.01)
-            with pytest.raises(OutboxFull, match=r"limits\.outward_calls"):
+            with pytest.raises(EndpointFault) as caught:
                 await d.ask()
-            for each in calls:
-                each.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
-            with pytest.raises(UsageError, match="1048576 is the most"):
-                await d.ask(payload={"location": "x" * (2 << 20)})
-            assert d.caller.waiting == 0
-
-    run(story())
-
-
-def test_a_replayed_update_is_told_once_and_a_flood_of_them_not_at_all(tmp_path: Path) -> None:
-    async def story() -> None:
-        # A clock that stands still makes no room for more.
-        now = time.time()
-        async with (
-            hostile_relay(tmp_path) as (relay, proxy),
-            desk(proxy.url, relay.url, clock=lambda: now) as d,
-        ):
-            heard: list[Json] = []
-            following = await d.caller.follow(
-                PEER,
-                STATIONS.kind,
-                {"uri": "weather://stations/bern"},
-                updated_kind="weather.resource.updated",
-                on_update=heard.append,
-                by=d.relays,
-                within=10,
-            )
-            assert following.contents["contents"][0]["text"] == "17"
-            proxy.mangle = lambda from_relay, message: [message] * (3 if from_relay else 1)
-            await d.far.change(21)
-            while not heard:
-                await asyncio.sleep(0.01)
-            await d.ask()
-            assert [each["contents"][0]["text"] for each in heard] == ["21"]
-            proxy.mangle = lambda _from_relay, message: [message]
-            for n in range(150):
-                await d.far.change(n)
-            await d.ask()
-            assert len(heard) == UPDATES_BURST
-            following.close()
-            before = len(heard)
-            await d.far.change(99)
-            await d.ask()
-            assert len(heard) == before
-
-    run(story())
-
-
-def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, desk(relay.url) as d:
-            heard: list[Json] = []
-            following = await d.caller.follow(
-                PEER,
-                STATIONS.kind,
-                {"uri": "weather://stations/bern"},
-                updated_kind="weather.resource.updated",
-                on_update=heard.append,
-                by=d.relays,
-                within=10,
-            )
-            (request,) = d.far.followers.values()
-            right: dict[str, Any] = {
-                "kind": "weather.resource.updated",
-                "correlation_id": request.correlation_id,
-                "in_reply_to": following.id,
-            }
-            # As a hostile relay would hand them over.
-            for signer, wrong in (
-                (EVE, {}),
-                (BOB, {"correlation_id": "c-2"}),
-                (BOB, {"in_reply_to": "0" * 64}),
-                (BOB, {"in_reply_to": None}),
-                (BOB, {"kind": "weather.other.updated"}),
-            ):
-                options = right | wrong
-                forged = compose(
-                    signer,
-                    options.pop("kind"),
-                    {"uri": "x", "contents": []},
-                    recipient=ALICE.key.text,
-                    enc_key=ALICE.enc_key.text,
-                    now=time.time(),
-                    **options,
-                )
-                d.caller.hear(forged.raw)
-            assert heard == []
-            await d.far.change(5)
-            while not heard:
-                await asyncio.sleep(0.01)
-            assert len(heard) == 1
-
-    run(story())
-
-
-def test_a_revoked_endpoint_is_neither_asked_nor_believed(tmp_path: Path) -> None:
-    async def story() -> None:
-        revoked: set[str] = set()
-        async with (
-            relay_in(tmp_path) as relay,
-            desk(relay.url, is_revoked=lambda key, _: key in revoked) as d,
-        ):
-
-            async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
-                revoked.add(BOB.key.text)
-                await d.far.relays.publish(reply(BOB, request, kind, payload, now=time.time()))
-
-            d.far.answer = answer
-            with pytest.raises(TimedOut):
-                await d.ask(within=1)
-            with pytest.raises(EndpointFault, match="revoked"):
-                await d.ask()
-            assert len(d.far.served) == 1
-
-    run(story())
-
-
-def test_errors_of_strangers_are_read_within_bounds(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, desk(relay.url) as d:
-            told: list[Json] = [
-                {"code": "RATE_LIMITED", "message": "later", "retry_after": 2.5},
-                {"code": "RATE_LIMITED", "message": "later", "retry_after": -1},
-                {"code": "X" * 500, "message": "\x1b[2J token=abcdefghijkl " + "y" * 9_000},
-                {"message": "no code"},
-                ["no", "object"],
-            ]
-            faults: list[Fault] = []
-            for payload in told:
-
-                async def answer(
-                    request: DirectedEvent, _kind: str, _payload: Json, say: Json = payload
-                ) -> None:
-                    await d.far.relays.publish(reply(BOB, request, "xp.error", say, now=time.time()))
-
-                d.far.answer = answer
-                with pytest.raises(EndpointFault) as caught:
-                    await d.ask()
-                faults.append(fault_of(caught.value))
-            assert [(each.code[:12], each.retry_after) for each in faults] == [
-                ("RATE_LIMITED", 2.5),
-                ("RATE_LIMITED", None),
-                ("XXXXXXXXXXXX", None),
-                ("INTERNAL", None),
-                ("INTERNAL", None),
-            ]
-            assert len(faults[2].code) == 64
-            assert "abcdefghijkl" not in faults[2].message
-            assert "\x1b" not in faults[2].message
-            assert len(faults[2].message) <= 1_000
-
-    run(story())
+            faults.append(fault_of(caught.value))
+        assert [(each.code[:12], each.retry_after) for each in faults] == [
+            ("RATE_LIMITED", 2.5),
+            ("RATE_LIMITED", None),
+            ("XXXXXXXXXXXX", None),
+            ("INTERNAL", None),
+            ("INTERNAL", None),
+        ]
+        assert len(faults[2].code) == 64
+        assert "abcdefghijkl" not in faults[2].message
+        assert "\x1b" not in faults[2].message
+        assert len(faults[2].message) <= 1_000

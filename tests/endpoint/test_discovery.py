@@ -69,63 +69,52 @@ async def host(folder: Path) -> AsyncIterator[tuple[Pages, Reach, str]]:
 
 
 @pytest.mark.requirement("XP-2.2-12", "XP-3.1-34")
-def test_a_host_leads_to_its_key_its_relay_and_its_catalogue(tmp_path: Path) -> None:
+async def test_a_host_leads_to_its_key_its_relay_and_its_catalogue(tmp_path: Path) -> None:
     """XP 7.3, without a DNS record."""
-
-    async def story() -> None:
-        async with host(tmp_path) as (pages, reach, name):
-            found = await discover(name, reach, no_lookup)
-            assert found == Discovered(
-                name=EndpointName(HOST, pages.port),
-                key=BOB.key.text,
-                encryption_key=BOB.enc_key.text,
-                relays=("wss://relay.example/xp",),
-                schema_url=f"https://{HOST}:{pages.port}/xp/schemas",
-                is_adapter=True,
-            )
-            assert (pages.asked, pages.hosts) == ([WELL_KNOWN], [f"{HOST}:{pages.port}"])
-
-    run(story())
+    async with host(tmp_path) as (pages, reach, name):
+        found = await discover(name, reach, no_lookup)
+        assert found == Discovered(
+            name=EndpointName(HOST, pages.port),
+            key=BOB.key.text,
+            encryption_key=BOB.enc_key.text,
+            relays=("wss://relay.example/xp",),
+            schema_url=f"https://{HOST}:{pages.port}/xp/schemas",
+            is_adapter=True,
+        )
+        assert (pages.asked, pages.hosts) == ([WELL_KNOWN], [f"{HOST}:{pages.port}"])
 
 
 @pytest.mark.requirement("XP-2.2-12")
-def test_a_dns_record_that_agrees_adds_its_relay_and_one_that_does_not_ends_it(tmp_path: Path) -> None:
+async def test_a_dns_record_that_agrees_adds_its_relay_and_one_that_does_not_ends_it(tmp_path: Path) -> None:
     """xp1, Discovery: a real name server says it; the keys must agree."""
-
-    async def story() -> None:
-        async with host(tmp_path) as (_pages, reach, name), name_server() as names:
-            lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=5)
-            record = Record(BOB.key.text, BOB.enc_key.text, "wss://first.example")
-            names.texts[f"_xprotocol.{HOST}"] = ["v=spf1 -all", record_text(record)]
-            found = await discover(name, reach, lookup)
-            assert found.relays == ("wss://first.example", "wss://relay.example/xp")
-            assert found.has_record
-            assert names.asked == [f"_xprotocol.{HOST}."]
-            for wrong in (
-                replace(record, key=ALICE.key.text),
-                replace(record, encryption_key=ALICE.enc_key.text),
-                # DNS is not proven: it may not move the one place that is.
-                replace(record, well_known="https://elsewhere.example/x"),
-            ):
-                names.texts[f"_xprotocol.{HOST}"] = [record_text(wrong)]
-                with pytest.raises(Disagreement):
-                    await discover(name, reach, lookup)
-
-    run(story())
+    async with host(tmp_path) as (_pages, reach, name), name_server() as names:
+        lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=5)
+        record = Record(BOB.key.text, BOB.enc_key.text, "wss://first.example")
+        names.texts[f"_xprotocol.{HOST}"] = ["v=spf1 -all", record_text(record)]
+        found = await discover(name, reach, lookup)
+        assert found.relays == ("wss://first.example", "wss://relay.example/xp")
+        assert found.has_record
+        assert names.asked == [f"_xprotocol.{HOST}."]
+        for wrong in (
+            replace(record, key=ALICE.key.text),
+            replace(record, encryption_key=ALICE.enc_key.text),
+            # DNS is not proven: it may not move the one place that is.
+            replace(record, well_known="https://elsewhere.example/x"),
+        ):
+            names.texts[f"_xprotocol.{HOST}"] = [record_text(wrong)]
+            with pytest.raises(Disagreement):
+                await discover(name, reach, lookup)
 
 
-def test_a_name_server_that_knows_nothing_or_fails_leaves_the_document_alone(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with host(tmp_path) as (_pages, reach, name), name_server() as names:
-            lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=1)
-            found = await discover(name, reach, lookup)
-            assert (found.key, found.has_record, found.notes) == (BOB.key.text, False, ())
-            names.rcode = dns.rcode.SERVFAIL
-            found = await discover(name, reach, lookup)
-            assert found.key == BOB.key.text
-            assert "no name server says" in found.notes[0]
-
-    run(story())
+async def test_a_name_server_that_knows_nothing_or_fails_leaves_the_document_alone(tmp_path: Path) -> None:
+    async with host(tmp_path) as (_pages, reach, name), name_server() as names:
+        lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=1)
+        found = await discover(name, reach, lookup)
+        assert (found.key, found.has_record, found.notes) == (BOB.key.text, False, ())
+        names.rcode = dns.rcode.SERVFAIL
+        found = await discover(name, reach, lookup)
+        assert found.key == BOB.key.text
+        assert "no name server says" in found.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -142,15 +131,12 @@ def test_a_name_server_that_knows_nothing_or_fails_leaves_the_document_alone(tmp
         [f"v=xp1; k={BOB.key.text}; r=wss://\x1b[2J.example"],
     ],
 )
-def test_two_records_and_broken_ones_are_refused(texts: list[str]) -> None:
+async def test_two_records_and_broken_ones_are_refused(texts: list[str]) -> None:
     async def lookup(_name: str) -> Sequence[str]:
         return texts
 
-    async def story() -> None:
-        with pytest.raises(BadRecord):
-            await find_record(HOST, lookup)
-
-    run(story())
+    with pytest.raises(BadRecord):
+        await find_record(HOST, lookup)
 
 
 def test_a_record_is_read_as_it_is_written() -> None:
@@ -173,14 +159,11 @@ def test_a_record_is_read_as_it_is_written() -> None:
         ({"endpoint": 7}, "endpoint is missing"),
     ],
 )
-def test_a_document_that_cannot_be_trusted_is_refused(tmp_path: Path, page: Any, words: str) -> None:
-    async def story() -> None:
-        async with host(tmp_path) as (pages, reach, name):
-            pages.at[WELL_KNOWN] = document(pages.port, **page)
-            with pytest.raises(BadDocument, match=words):
-                await discover(name, reach, no_lookup)
-
-    run(story())
+async def test_a_document_that_cannot_be_trusted_is_refused(tmp_path: Path, page: Any, words: str) -> None:
+    async with host(tmp_path) as (pages, reach, name):
+        pages.at[WELL_KNOWN] = document(pages.port, **page)
+        with pytest.raises(BadDocument, match=words):
+            await discover(name, reach, no_lookup)
 
 
 HUGE = b'{"version": "' + b"x" * 100_000 + b'"}'
@@ -204,31 +187,25 @@ HUGE = b'{"version": "' + b"x" * 100_000 + b'"}'
         (head(200, length=500) + b"<hangs>", Unreachable, "within 1 s"),
     ],
 )
-def test_what_a_host_may_send_instead_ends_with_a_reason_and_in_time(
+async def test_what_a_host_may_send_instead_ends_with_a_reason_and_in_time(
     tmp_path: Path, page: bytes, kind: type[MootError], words: str
 ) -> None:
-    async def story() -> None:
-        async with host(tmp_path) as (pages, reach, name):
-            pages.at[WELL_KNOWN] = page
-            with pytest.raises(kind, match=words):
-                await discover(name, replace(reach, seconds=1.0), no_lookup)
-
-    run(story())
+    async with host(tmp_path) as (pages, reach, name):
+        pages.at[WELL_KNOWN] = page
+        with pytest.raises(kind, match=words):
+            await discover(name, replace(reach, seconds=1.0), no_lookup)
 
 
-def test_a_certificate_of_somebody_else_is_none(tmp_path: Path) -> None:
-    async def story() -> None:
-        tls, _ = certified(tmp_path, "other.example")
-        _, trusted = certified(tmp_path)
-        async with serving_pages(tls) as pages:
-            pages.at[WELL_KNOWN] = document()
-            for authority in (trusted, tmp_path / "other.example.pem", None):
-                reach = Reach(allow_private=True, ca_file=authority, resolve=leading("127.0.0.1"), seconds=5)
-                with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
-                    await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
-            assert pages.asked == []
-
-    run(story())
+async def test_a_certificate_of_somebody_else_is_none(tmp_path: Path) -> None:
+    tls, _ = certified(tmp_path, "other.example")
+    _, trusted = certified(tmp_path)
+    async with serving_pages(tls) as pages:
+        pages.at[WELL_KNOWN] = document()
+        for authority in (trusted, tmp_path / "other.example.pem", None):
+            reach = Reach(allow_private=True, ca_file=authority, resolve=leading("127.0.0.1"), seconds=5)
+            with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
+        assert pages.asked == []
 
 
 PRIVATE = [
@@ -266,78 +243,64 @@ def test_only_addresses_of_the_open_internet_are_public_however_they_are_written
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["8.8.8.8", "10.0.0.1"], ["::ffff:169.254.169.254"]])
-def test_a_name_that_leads_into_a_private_network_is_not_followed(addresses: list[str]) -> None:
+async def test_a_name_that_leads_into_a_private_network_is_not_followed(addresses: list[str]) -> None:
     """One private address among public ones refuses all of them."""
-
-    async def story() -> None:
-        async with serving_pages() as pages:
-            reach = Reach(resolve=leading(*addresses), seconds=5)
-            with pytest.raises(ForbiddenAddress, match="allow_private_addresses"):
-                await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
-            assert pages.asked == []
-
-    run(story())
+    async with serving_pages() as pages:
+        reach = Reach(resolve=leading(*addresses), seconds=5)
+        with pytest.raises(ForbiddenAddress, match="allow_private_addresses"):
+            await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
+        assert pages.asked == []
 
 
-def test_literal_addresses_and_localhost_are_no_way_around(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with serving_pages() as pages:
-            for name in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "127.1"):
-                with pytest.raises((ForbiddenAddress, Unreachable, UsageError)):
-                    await discover(f"xp://{name}:{pages.port}", Reach(seconds=5), no_lookup)
-            assert pages.asked == []
-            # Where it is allowed, this machine itself needs no certificate; nobody else goes without.
-            pages.at[WELL_KNOWN] = document(endpoint="ws://127.0.0.1:8765")
-            allowed = Reach(seconds=5, allow_private=True)
-            found = await discover(f"xp://127.0.0.1:{pages.port}", allowed, no_lookup)
-            assert (found.key, found.relays) == (BOB.key.text, ("ws://127.0.0.1:8765",))
-            with pytest.raises(Unreachable):
-                await discover(
-                    f"xp://{HOST}:{pages.port}", replace(allowed, resolve=leading("127.0.0.1")), no_lookup
-                )
-
-    run(story())
+async def test_literal_addresses_and_localhost_are_no_way_around(tmp_path: Path) -> None:
+    async with serving_pages() as pages:
+        for name in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "127.1"):
+            with pytest.raises((ForbiddenAddress, Unreachable, UsageError)):
+                await discover(f"xp://{name}:{pages.port}", Reach(seconds=5), no_lookup)
+        assert pages.asked == []
+        # Where it is allowed, this machine itself needs no certificate; nobody else goes without.
+        pages.at[WELL_KNOWN] = document(endpoint="ws://127.0.0.1:8765")
+        allowed = Reach(seconds=5, allow_private=True)
+        found = await discover(f"xp://127.0.0.1:{pages.port}", allowed, no_lookup)
+        assert (found.key, found.relays) == (BOB.key.text, ("ws://127.0.0.1:8765",))
+        with pytest.raises(Unreachable):
+            await discover(
+                f"xp://{HOST}:{pages.port}", replace(allowed, resolve=leading("127.0.0.1")), no_lookup
+            )
 
 
-def test_a_name_is_resolved_once_and_connected_to_where_it_led(tmp_path: Path) -> None:
+async def test_a_name_is_resolved_once_and_connected_to_where_it_led(tmp_path: Path) -> None:
     """No rebinding: the second answer of a name server would be another one, and is never asked for."""
+    answers = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.3"]])
+    asked: list[str] = []
 
-    async def story() -> None:
-        answers = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.3"]])
-        asked: list[str] = []
+    async def resolve(name: str, _port: int) -> Sequence[str]:
+        asked.append(name)
+        return next(answers)
 
-        async def resolve(name: str, _port: int) -> Sequence[str]:
-            asked.append(name)
-            return next(answers)
-
-        async with host(tmp_path) as (pages, reach, name):
-            await discover(name, replace(reach, resolve=resolve), no_lookup)
-            assert (asked, pages.asked) == ([HOST], [WELL_KNOWN])
-
-    run(story())
+    async with host(tmp_path) as (pages, reach, name):
+        await discover(name, replace(reach, resolve=resolve), no_lookup)
+        assert (asked, pages.asked) == ([HOST], [WELL_KNOWN])
 
 
-def test_a_catalogue_elsewhere_is_not_fetched_and_a_plain_relay_not_used(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with host(tmp_path) as (pages, reach, name):
-            for url in (
-                "https://elsewhere.example/schemas",
-                "http://169.254.169.254/latest",
-                "file:///etc/passwd",
-                f"https://user@{HOST}/x",
-                f"https://{HOST}/\r\nX: y",
-                "x" * 5_000,
-            ):
-                pages.at[WELL_KNOWN] = document(pages.port, schema_url=url)
-                found = await discover(name, reach, no_lookup)
-                assert found.schema_url is None
-                assert "schema_url is not used" in found.notes[0]
-            pages.at[WELL_KNOWN] = document(pages.port, endpoint="ws://relay.example")
-            public = replace(reach, allow_private=False, resolve=leading("93.184.216.34"))
-            with pytest.raises(MootError):
-                await discover(name, replace(public, seconds=0.5), no_lookup)
-
-    run(story())
+async def test_a_catalogue_elsewhere_is_not_fetched_and_a_plain_relay_not_used(tmp_path: Path) -> None:
+    async with host(tmp_path) as (pages, reach, name):
+        for url in (
+            "https://elsewhere.example/schemas",
+            "http://169.254.169.254/latest",
+            "file:///etc/passwd",
+            f"https://user@{HOST}/x",
+            f"https://{HOST}/\r\nX: y",
+            "x" * 5_000,
+        ):
+            pages.at[WELL_KNOWN] = document(pages.port, schema_url=url)
+            found = await discover(name, reach, no_lookup)
+            assert found.schema_url is None
+            assert "schema_url is not used" in found.notes[0]
+        pages.at[WELL_KNOWN] = document(pages.port, endpoint="ws://relay.example")
+        public = replace(reach, allow_private=False, resolve=leading("93.184.216.34"))
+        with pytest.raises(MootError):
+            await discover(name, replace(public, seconds=0.5), no_lookup)
 
 
 @pytest.mark.parametrize(
@@ -375,21 +338,18 @@ def test_names_have_one_spelling() -> None:
     assert str(parse_endpoint("xp://[::1]:8766")) == "xp://[::1]:8766"
 
 
-def test_a_host_that_takes_the_connection_and_says_nothing_is_left_in_time() -> None:
-    async def story() -> None:
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
+async def test_a_host_that_takes_the_connection_and_says_nothing_is_left_in_time() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
 
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        began = time.monotonic()
-        with pytest.raises(Unreachable, match=r"within 0\.5 s"):
-            await discover(f"xp://127.0.0.1:{port}", Reach(seconds=0.5, allow_private=True), no_lookup)
-        assert time.monotonic() - began < 3
-        server.close()
-
-    run(story())
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match=r"within 0\.5 s"):
+        await discover(f"xp://127.0.0.1:{port}", Reach(seconds=0.5, allow_private=True), no_lookup)
+    assert time.monotonic() - began < 3
+    server.close()
 
 
 def test_the_key_of_an_endpoint_is_kept_and_another_one_needs_the_operator(tmp_path: Path) -> None:

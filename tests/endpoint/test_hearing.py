@@ -41,26 +41,23 @@ def test_whatever_a_relay_sends_is_a_message_or_none(data: bytes) -> None:
         assert relay_messages.read(data)
 
 
-def test_after_a_break_a_subscription_asks_from_the_overlap_on_and_only_where_it_was() -> None:
-    async def story() -> None:
-        settings = RelaysSettings(overlap_seconds=1_000)
-        wishes: list[dict[str, Any]] = [
-            {"recipients": ["k"], "limit": 5},
-            {"kinds": ["xp.key.revoke"]},
-            {"recipients": ["k"], "since": 9_500},
-        ]
-        subscription = Subscription("s1", wishes, settings, lambda: None, lambda _: None)
-        assert subscription.wish("ws://a") == wishes
-        subscription.complete_until("ws://a", 10_000.7)
-        assert subscription.wish("ws://a") == [
-            {"recipients": ["k"], "since": 9_000},
-            # A revocation may come to a relay however late.
-            {"kinds": ["xp.key.revoke"]},
-            {"recipients": ["k"], "since": 9_500},
-        ]
-        assert subscription.wish("ws://b") == wishes
-
-    asyncio.run(story())
+async def test_after_a_break_a_subscription_asks_from_the_overlap_on_and_only_where_it_was() -> None:
+    settings = RelaysSettings(overlap_seconds=1_000)
+    wishes: list[dict[str, Any]] = [
+        {"recipients": ["k"], "limit": 5},
+        {"kinds": ["xp.key.revoke"]},
+        {"recipients": ["k"], "since": 9_500},
+    ]
+    subscription = Subscription("s1", wishes, settings, lambda: None, lambda _: None)
+    assert subscription.wish("ws://a") == wishes
+    subscription.complete_until("ws://a", 10_000.7)
+    assert subscription.wish("ws://a") == [
+        {"recipients": ["k"], "since": 9_000},
+        # A revocation may come to a relay however late.
+        {"kinds": ["xp.key.revoke"]},
+        {"recipients": ["k"], "since": 9_500},
+    ]
+    assert subscription.wish("ws://b") == wishes
 
 
 def test_the_memory_of_heard_events_is_bounded_and_forgets_the_oldest() -> None:
@@ -75,7 +72,9 @@ def test_the_memory_of_heard_events_is_bounded_and_forgets_the_oldest() -> None:
     ]
 
 
-def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on_twice(tmp_path: Path) -> None:
+async def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on_twice(
+    tmp_path: Path,
+) -> None:
     """xp1, Replay: seen ids are kept on disk until they expire."""
 
     async def lives_once(url: str) -> Outcome:
@@ -92,16 +91,13 @@ def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on_twice
         await store.close()
         return outcome
 
-    async def story() -> None:
-        async with relay_in(tmp_path / "relay") as relay:
-            async with Relays([relay.url], ALICE) as alice:
-                await alice.publish(event())
-            assert isinstance(await lives_once(relay.url), Accepted)
-            again = await lives_once(relay.url)
-            assert isinstance(again, Dropped)
-            assert again.reason == "seen"
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with relay_in(tmp_path / "relay") as relay:
+        async with Relays([relay.url], ALICE) as alice:
+            await alice.publish(event())
+        assert isinstance(await lives_once(relay.url), Accepted)
+        again = await lives_once(relay.url)
+        assert isinstance(again, Dropped)
+        assert again.reason == "seen"
 
 
 @pytest.mark.parametrize(
@@ -113,20 +109,17 @@ def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on_twice
         ("malformed", b'"v":"xp1"', b'"v":"xp1","v":"xp1"'),
     ],
 )
-def test_what_a_relay_changes_in_an_event_is_dropped_by_the_receiver(
+async def test_what_a_relay_changes_in_an_event_is_dropped_by_the_receiver(
     tmp_path: Path, reason: str, before: bytes, after: bytes
 ) -> None:
-    async def story() -> None:
-        async with proxied_relay(tmp_path) as (_, proxy):
-            proxy.mangle = lambda from_relay, message: [
-                message.replace(before, after) if from_relay and message.startswith(b'["EVENT"') else message
-            ]
-            async with Relays([proxy.url], ALICE) as alice, Relays([proxy.url], BOB) as bob:
-                subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
-                await alice.publish(event())
-                async with asyncio.timeout(20):
-                    outcome = Office().receiver.receive(await anext(subscription), time.time())
-                assert isinstance(outcome, Dropped)
-                assert outcome.reason == reason
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with proxied_relay(tmp_path) as (_, proxy):
+        proxy.mangle = lambda from_relay, message: [
+            message.replace(before, after) if from_relay and message.startswith(b'["EVENT"') else message
+        ]
+        async with Relays([proxy.url], ALICE) as alice, Relays([proxy.url], BOB) as bob:
+            subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
+            await alice.publish(event())
+            async with asyncio.timeout(20):
+                outcome = Office().receiver.receive(await anext(subscription), time.time())
+            assert isinstance(outcome, Dropped)
+            assert outcome.reason == reason

@@ -62,268 +62,233 @@ async def nothing_more(subscription: Subscription, alice: Relays) -> None:
     assert await heard(subscription, 1) == [last.event.id]
 
 
-def test_a_published_event_has_an_ok_and_reaches_its_listener(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with (
-            relay_in(tmp_path) as relay,
-            Relays([relay.url], ALICE, QUICK) as alice,
-            Relays([relay.url], BOB, QUICK) as bob,
-        ):
-            early, late = event(), event()
-            assert await alice.publish(early) == relay.url
-            subscription = bob.subscribe(BOBS)
-            await subscription.stored()
-            await alice.publish(late)
-            assert await heard(subscription, 2) == [early.event.id, late.event.id]
-            # To publish it again is no news to anybody.
-            assert await alice.publish(late) == relay.url
-            await nothing_more(subscription, alice)
-            await subscription.close()
-            with pytest.raises(StopAsyncIteration):
-                await anext(subscription)
-
-    run(story())
+async def test_a_published_event_has_an_ok_and_reaches_its_listener(tmp_path: Path) -> None:
+    async with (
+        relay_in(tmp_path) as relay,
+        Relays([relay.url], ALICE, QUICK) as alice,
+        Relays([relay.url], BOB, QUICK) as bob,
+    ):
+        early, late = event(), event()
+        assert await alice.publish(early) == relay.url
+        subscription = bob.subscribe(BOBS)
+        await subscription.stored()
+        await alice.publish(late)
+        assert await heard(subscription, 2) == [early.event.id, late.event.id]
+        # To publish it again is no news to anybody.
+        assert await alice.publish(late) == relay.url
+        await nothing_more(subscription, alice)
+        await subscription.close()
+        with pytest.raises(StopAsyncIteration):
+            await anext(subscription)
 
 
-def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_when_it_is_back(
+async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_when_it_is_back(
     tmp_path: Path,
 ) -> None:
     """XP 3.1: the first address is preferred, the rest is fall-back."""
-
-    async def story() -> None:
-        port = free_port()
-        first = f"ws://127.0.0.1:{port}"
-        changes: list[str | None] = []
-        settings = replace(QUICK, return_seconds=0.3)
-        async with relay_in(tmp_path / "b") as second:
-            urls = [first, second.url]
-            async with Relays(urls, ALICE, settings, on_change=changes.append) as alice:
-                sent = event()
-                assert await alice.publish(sent) == second.url
-                assert await second.store.get(sent.event.id) == sent.raw
-                async with relay_in(tmp_path / "a", port=port):
-                    async with asyncio.timeout(20):
-                        while alice.url != first:
-                            await asyncio.sleep(0.02)
-                    assert await alice.publish(event()) == first
-                # And back, without anybody asking.
-                assert await alice.publish(event()) == second.url
-        assert [change for change in changes if change] == [second.url, first, second.url]
-
-    run(story())
+    port = free_port()
+    first = f"ws://127.0.0.1:{port}"
+    changes: list[str | None] = []
+    settings = replace(QUICK, return_seconds=0.3)
+    async with relay_in(tmp_path / "b") as second:
+        urls = [first, second.url]
+        async with Relays(urls, ALICE, settings, on_change=changes.append) as alice:
+            sent = event()
+            assert await alice.publish(sent) == second.url
+            assert await second.store.get(sent.event.id) == sent.raw
+            async with relay_in(tmp_path / "a", port=port):
+                async with asyncio.timeout(20):
+                    while alice.url != first:
+                        await asyncio.sleep(0.02)
+                assert await alice.publish(event()) == first
+            # And back, without anybody asking.
+            assert await alice.publish(event()) == second.url
+    assert [change for change in changes if change] == [second.url, first, second.url]
 
 
-def test_retries_are_as_far_apart_as_reconnect_interval_seconds_says() -> None:
-    async def story() -> None:
-        moments: list[float] = []
-        enough = asyncio.Event()
+async def test_retries_are_as_far_apart_as_reconnect_interval_seconds_says() -> None:
+    moments: list[float] = []
+    enough = asyncio.Event()
 
-        async def turn_away(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            moments.append(time.monotonic())
-            writer.close()
-            if len(moments) == 4:
-                enough.set()
+    async def turn_away(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        moments.append(time.monotonic())
+        writer.close()
+        if len(moments) == 4:
+            enough.set()
 
-        server = await asyncio.start_server(turn_away, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        url = f"ws://127.0.0.1:{port}"
-        async with server, Relays([url], ALICE, replace(QUICK, reconnect_interval_seconds=0.25)) as alice:
-            await asyncio.wait_for(enough.wait(), 20)
-            with pytest.raises(Unreachable, match=f"no relay of {url}"):
-                await alice.connected(0.01)
-            with pytest.raises(TimedOut, match="no relay said OK"):
-                await alice.publish(event(), within=0.05)
-        gaps = [after - before for before, after in pairwise(moments)]
-        assert min(gaps) >= 0.25
-        assert RelaysSettings().reconnect_interval_seconds == 5
-
-    run(story())
+    server = await asyncio.start_server(turn_away, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    url = f"ws://127.0.0.1:{port}"
+    async with server, Relays([url], ALICE, replace(QUICK, reconnect_interval_seconds=0.25)) as alice:
+        await asyncio.wait_for(enough.wait(), 20)
+        with pytest.raises(Unreachable, match=f"no relay of {url}"):
+            await alice.connected(0.01)
+        with pytest.raises(TimedOut, match="no relay said OK"):
+            await alice.publish(event(), within=0.05)
+    gaps = [after - before for before, after in pairwise(moments)]
+    assert min(gaps) >= 0.25
+    assert RelaysSettings().reconnect_interval_seconds == 5
 
 
-def test_nothing_is_lost_or_doubled_when_a_relay_restarts_again_and_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        port = free_port()
-        url = f"ws://127.0.0.1:{port}"
-        sent = [event(correlation_id=f"c-{number}") for number in range(150)]
-        async with Relays([url], ALICE, QUICK) as alice, Relays([url], BOB, QUICK) as bob:
-            subscription = bob.subscribe(BOBS)
-            listening = asyncio.create_task(heard(subscription, len(sent)))
+async def test_nothing_is_lost_or_doubled_when_a_relay_restarts_again_and_again(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"ws://127.0.0.1:{port}"
+    sent = [event(correlation_id=f"c-{number}") for number in range(150)]
+    async with Relays([url], ALICE, QUICK) as alice, Relays([url], BOB, QUICK) as bob:
+        subscription = bob.subscribe(BOBS)
+        listening = asyncio.create_task(heard(subscription, len(sent)))
 
-            async def publish_all() -> None:
-                for one in sent:
-                    await alice.publish(one)
-                    await asyncio.sleep(0.005)
+        async def publish_all() -> None:
+            for one in sent:
+                await alice.publish(one)
+                await asyncio.sleep(0.005)
 
-            publishing = asyncio.create_task(publish_all())
-            for _ in range(4):
-                async with relay_in(tmp_path, port=port):
-                    await alice.connected(20)
-                    await asyncio.sleep(0.15)
+        publishing = asyncio.create_task(publish_all())
+        for _ in range(4):
             async with relay_in(tmp_path, port=port):
-                await publishing
-                found = await listening
-                assert sorted(found) == sorted(one.event.id for one in sent)
-                await nothing_more(subscription, alice)
+                await alice.connected(20)
+                await asyncio.sleep(0.15)
+        async with relay_in(tmp_path, port=port):
+            await publishing
+            found = await listening
+            assert sorted(found) == sorted(one.event.id for one in sent)
+            await nothing_more(subscription, alice)
 
-    run(story())
 
-
-def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_doubles_nothing(
+async def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_doubles_nothing(
     tmp_path: Path,
 ) -> None:
     """What it drops is asked for again after a break; so the proxy also breaks connections."""
+    draw = Random(7)
+    held: list[bytes] = []
 
-    async def story() -> None:
-        draw = Random(7)
-        held: list[bytes] = []
-
-        def mangle(from_relay: bool, message: bytes) -> list[bytes]:
-            if not message.startswith((b'["EVENT"', b'["OK","' + b"")) or b'"auth"' in message[:12]:
-                return [message]
-            chance = draw.random()
-            if chance < 0.1:
-                return []
-            if chance < 0.2:
-                return [message, message]
-            if from_relay and message.startswith(b'["EVENT"') and chance < 0.4:
-                # Kept back, and let go in another order later.
-                held.append(message)
-                return []
-            if from_relay and held and chance < 0.6:
-                draw.shuffle(held)
-                out, held[:] = [message, *held], []
-                return out
+    def mangle(from_relay: bool, message: bytes) -> list[bytes]:
+        if not message.startswith((b'["EVENT"', b'["OK","' + b"")) or b'"auth"' in message[:12]:
             return [message]
+        chance = draw.random()
+        if chance < 0.1:
+            return []
+        if chance < 0.2:
+            return [message, message]
+        if from_relay and message.startswith(b'["EVENT"') and chance < 0.4:
+            # Kept back, and let go in another order later.
+            held.append(message)
+            return []
+        if from_relay and held and chance < 0.6:
+            draw.shuffle(held)
+            out, held[:] = [message, *held], []
+            return out
+        return [message]
 
-        async with proxied_relay(tmp_path) as (relay, proxy):
-            proxy.mangle = mangle
-            settings = replace(QUICK, ok_seconds=0.3)
-            async with (
-                Relays([proxy.url], ALICE, settings) as alice,
-                Relays([proxy.url], BOB, settings) as bob,
-            ):
-                subscription = bob.subscribe(BOBS)
-                sent = [event() for _ in range(40)]
-                listening = asyncio.create_task(heard(subscription, len(sent)))
-                for start in range(0, len(sent), 8):
-                    await asyncio.gather(*(alice.publish(one) for one in sent[start : start + 8]))
-                # Whatever was acknowledged is there.
-                for one in sent:
-                    assert await relay.store.get(one.event.id) == one.raw
-                while not listening.done():
-                    held.clear()
-                    await proxy.cut()
-                    await asyncio.wait([listening], timeout=0.5)
-                assert sorted(listening.result()) == sorted(one.event.id for one in sent)
-                proxy.mangle = lambda _from_relay, message: [message]
-                await nothing_more(subscription, alice)
-
-    run(story())
-
-
-def test_a_relay_that_withholds_its_ok_is_left_for_the_next(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with proxied_relay(tmp_path / "a") as (_, proxy), relay_in(tmp_path / "b") as other:
-            proxy.mangle = lambda from_relay, message: (
-                [] if from_relay and message.startswith(b'["OK"') and b"auth" not in message else [message]
-            )
-            settings = replace(QUICK, ok_seconds=0.2, return_seconds=60)
-            async with Relays([proxy.url, other.url], ALICE, settings) as alice:
-                sent = event()
-                assert await alice.publish(sent) == other.url
-                assert await other.store.get(sent.event.id) == sent.raw
-
-    run(story())
-
-
-def test_a_forgery_under_the_id_of_an_event_does_not_hide_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with proxied_relay(tmp_path) as (_, proxy):
-
-            def forge(from_relay: bool, message: bytes) -> list[bytes]:
-                if from_relay and message.startswith(b'["EVENT"'):
-                    return [message.replace(b'"c-1"', b'"c-2"'), message]
-                return [message]
-
-            proxy.mangle = forge
-            async with (
-                Relays([proxy.url], ALICE, QUICK) as alice,
-                Relays([proxy.url], BOB, QUICK) as bob,
-            ):
-                subscription = bob.subscribe(BOBS)
-                sent = event()
-                await alice.publish(sent)
-                async with asyncio.timeout(20):
-                    found = [await anext(subscription), await anext(subscription)]
-                assert sent.raw in found
-
-    run(story())
-
-
-def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all(tmp_path: Path) -> None:
-    async def story() -> None:
-        settings = replace(QUICK, queue_events=8)
+    async with proxied_relay(tmp_path) as (relay, proxy):
+        proxy.mangle = mangle
+        settings = replace(QUICK, ok_seconds=0.3)
         async with (
-            relay_in(tmp_path) as relay,
-            Relays([relay.url], ALICE, QUICK) as alice,
-            Relays([relay.url], BOB, settings) as bob,
+            Relays([proxy.url], ALICE, settings) as alice,
+            Relays([proxy.url], BOB, settings) as bob,
         ):
             subscription = bob.subscribe(BOBS)
-            await subscription.stored()
-            sent = [event(payload={"text": "x" * 30_000}) for _ in range(120)]
-            for start in range(0, len(sent), 30):
-                await asyncio.gather(*(alice.publish(one) for one in sent[start : start + 30]))
-            # What one read from the socket brings may come on top.
-            assert len(subscription._queue) < 40
-            # The other connection still works: nobody waits for an OK behind unread events.
-            await bob.publish(announce(BOB))
-            assert sorted(await heard(subscription, len(sent))) == sorted(one.event.id for one in sent)
+            sent = [event() for _ in range(40)]
+            listening = asyncio.create_task(heard(subscription, len(sent)))
+            for start in range(0, len(sent), 8):
+                await asyncio.gather(*(alice.publish(one) for one in sent[start : start + 8]))
+            # Whatever was acknowledged is there.
+            for one in sent:
+                assert await relay.store.get(one.event.id) == one.raw
+            while not listening.done():
+                held.clear()
+                await proxy.cut()
+                await asyncio.wait([listening], timeout=0.5)
+            assert sorted(listening.result()) == sorted(one.event.id for one in sent)
+            proxy.mangle = lambda _from_relay, message: [message]
             await nothing_more(subscription, alice)
 
-    run(story())
+
+async def test_a_relay_that_withholds_its_ok_is_left_for_the_next(tmp_path: Path) -> None:
+    async with proxied_relay(tmp_path / "a") as (_, proxy), relay_in(tmp_path / "b") as other:
+        proxy.mangle = lambda from_relay, message: (
+            [] if from_relay and message.startswith(b'["OK"') and b"auth" not in message else [message]
+        )
+        settings = replace(QUICK, ok_seconds=0.2, return_seconds=60)
+        async with Relays([proxy.url, other.url], ALICE, settings) as alice:
+            sent = event()
+            assert await alice.publish(sent) == other.url
+            assert await other.store.get(sent.event.id) == sent.raw
 
 
-def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_later_is_sent_again(
+async def test_a_forgery_under_the_id_of_an_event_does_not_hide_it(tmp_path: Path) -> None:
+    async with proxied_relay(tmp_path) as (_, proxy):
+
+        def forge(from_relay: bool, message: bytes) -> list[bytes]:
+            if from_relay and message.startswith(b'["EVENT"'):
+                return [message.replace(b'"c-1"', b'"c-2"'), message]
+            return [message]
+
+        proxy.mangle = forge
+        async with (
+            Relays([proxy.url], ALICE, QUICK) as alice,
+            Relays([proxy.url], BOB, QUICK) as bob,
+        ):
+            subscription = bob.subscribe(BOBS)
+            sent = event()
+            await alice.publish(sent)
+            async with asyncio.timeout(20):
+                found = [await anext(subscription), await anext(subscription)]
+            assert sent.raw in found
+
+
+async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all(tmp_path: Path) -> None:
+    settings = replace(QUICK, queue_events=8)
+    async with (
+        relay_in(tmp_path) as relay,
+        Relays([relay.url], ALICE, QUICK) as alice,
+        Relays([relay.url], BOB, settings) as bob,
+    ):
+        subscription = bob.subscribe(BOBS)
+        await subscription.stored()
+        sent = [event(payload={"text": "x" * 30_000}) for _ in range(120)]
+        for start in range(0, len(sent), 30):
+            await asyncio.gather(*(alice.publish(one) for one in sent[start : start + 30]))
+        # What one read from the socket brings may come on top.
+        assert len(subscription._queue) < 40
+        # The other connection still works: nobody waits for an OK behind unread events.
+        await bob.publish(announce(BOB))
+        assert sorted(await heard(subscription, len(sent))) == sorted(one.event.id for one in sent)
+        await nothing_more(subscription, alice)
+
+
+async def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_later_is_sent_again(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        limits = RelayLimits(sender_events_per_second=5, sender_events_burst=2)
-        async with relay_in(tmp_path, limits=limits) as relay, Relays([relay.url], ALICE, QUICK) as alice:
-            old = event(now=time.time() - 9_000, ttl=60)
-            with pytest.raises(RelayRefused, match="expired"):
-                await alice.publish(old)
-            urls = await asyncio.gather(*(alice.publish(event()) for _ in range(5)))
-            assert urls == [relay.url] * 5
-
-    run(story())
+    limits = RelayLimits(sender_events_per_second=5, sender_events_burst=2)
+    async with relay_in(tmp_path, limits=limits) as relay, Relays([relay.url], ALICE, QUICK) as alice:
+        old = event(now=time.time() - 9_000, ttl=60)
+        with pytest.raises(RelayRefused, match="expired"):
+            await alice.publish(old)
+        urls = await asyncio.gather(*(alice.publish(event()) for _ in range(5)))
+        assert urls == [relay.url] * 5
 
 
-def test_a_subscription_that_a_relay_refuses_ends_with_its_words(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay, Relays([relay.url], ALICE, QUICK) as alice:
-            with pytest.raises(RelayRefused, match="restricted"):
-                await anext(alice.subscribe(BOBS))
-            with pytest.raises(RelayRefused, match="invalid"):
-                await alice.subscribe([{"kindz": ["x"]}]).stored()
-            with pytest.raises(UsageError, match="needs a filter"):
-                alice.subscribe([])
-
-    run(story())
+async def test_a_subscription_that_a_relay_refuses_ends_with_its_words(tmp_path: Path) -> None:
+    async with relay_in(tmp_path) as relay, Relays([relay.url], ALICE, QUICK) as alice:
+        with pytest.raises(RelayRefused, match="restricted"):
+            await anext(alice.subscribe(BOBS))
+        with pytest.raises(RelayRefused, match="invalid"):
+            await alice.subscribe([{"kindz": ["x"]}]).stored()
+        with pytest.raises(UsageError, match="needs a filter"):
+            alice.subscribe([])
 
 
-def test_more_events_than_publish_waiting_are_refused_before_they_are_sent() -> None:
-    async def story() -> None:
-        url = f"ws://127.0.0.1:{free_port()}"
-        async with Relays([url], ALICE, replace(QUICK, publish_waiting=2)) as alice:
-            waiting = [asyncio.create_task(alice.publish(event(), within=20)) for _ in range(2)]
-            await asyncio.sleep(0)
-            with pytest.raises(OutboxFull, match="publish_waiting is 2"):
-                await alice.publish(event())
-            for one in waiting:
-                one.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-
-    run(story())
+async def test_more_events_than_publish_waiting_are_refused_before_they_are_sent() -> None:
+    url = f"ws://127.0.0.1:{free_port()}"
+    async with Relays([url], ALICE, replace(QUICK, publish_waiting=2)) as alice:
+        waiting = [asyncio.create_task(alice.publish(event(), within=20)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(OutboxFull, match="publish_waiting is 2"):
+            await alice.publish(event())
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
@@ -335,23 +300,20 @@ def test_more_events_than_publish_waiting_are_refused_before_they_are_sent() -> 
         [],
     ],
 )
-def test_what_is_no_relay_is_left_and_the_next_is_used(tmp_path: Path, says: list[str]) -> None:
-    async def story() -> None:
-        async def talk_nonsense(client: ServerConnection) -> None:
-            for one in says:
-                await client.send(one)
-            await client.wait_closed()
+async def test_what_is_no_relay_is_left_and_the_next_is_used(tmp_path: Path, says: list[str]) -> None:
+    async def talk_nonsense(client: ServerConnection) -> None:
+        for one in says:
+            await client.send(one)
+        await client.wait_closed()
 
-        settings = replace(QUICK, proof_seconds=0.3, return_seconds=60)
-        async with (
-            serve(talk_nonsense, "127.0.0.1", 0, close_timeout=1) as server,
-            relay_in(tmp_path) as relay,
-        ):
-            url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
-            async with Relays([url, relay.url], ALICE, settings) as alice:
-                assert await alice.connected(20) == relay.url
-
-    run(story())
+    settings = replace(QUICK, proof_seconds=0.3, return_seconds=60)
+    async with (
+        serve(talk_nonsense, "127.0.0.1", 0, close_timeout=1) as server,
+        relay_in(tmp_path) as relay,
+    ):
+        url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+        async with Relays([url, relay.url], ALICE, settings) as alice:
+            assert await alice.connected(20) == relay.url
 
 
 def test_addresses_that_are_none_are_refused_with_words() -> None:

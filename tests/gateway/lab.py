@@ -12,10 +12,9 @@ per space, so what was said before the fence was heard before its answer.
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -39,20 +38,6 @@ ALL_DIALECTS = ["mew", "mcpx", "m3p"]
 CALL: dict[str, Json] = {"method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "a"}}}
 
 _numbers = itertools.count(1)
-
-
-def on_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run a test on the loop that the product runs on, within a minute."""
-
-    async def bounded(*args: P.args, **kwargs: P.kwargs) -> None:
-        async with asyncio.timeout(60):
-            await test(*args, **kwargs)
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        uvloop.run(bounded(*args, **kwargs))
-
-    return run
 
 
 def fresh_id() -> str:
@@ -362,17 +347,16 @@ class Stage:
         self._lab = lab(folder, spaces=spaces, **gateway)
         self.room = self._runner.run(self._lab.__aenter__())
 
-    def run(self, test: Coroutine[Any, Any, None]) -> None:
+    def run_test(self, test: Coroutine[Any, Any, None]) -> None:
         """One test; whoever it let in has left when it is over."""
 
-        async def bounded() -> None:
+        async def run() -> None:
             try:
-                async with asyncio.timeout(60):
-                    await test
+                await test
             finally:
                 await self.room.clear()
 
-        self._runner.run(bounded())
+        self._runner.run(run())
 
     def close(self) -> None:
         self._runner.run(self._lab.__aexit__(None, None, None))

@@ -12,7 +12,6 @@ from tests.gateway.lab import (
     Lab,
     gateway_settings,
     lab,
-    on_loop,
     participants,
     space_settings,
     write_config,
@@ -33,7 +32,6 @@ async def guest(room: Lab, space: str = "lab") -> tuple[int | None, list[Json]]:
 
 
 @pytest.mark.requirement("MEW-5.1-5", "MCPX-5.1-4")
-@on_loop
 async def test_guests_come_into_public_spaces_and_nowhere_else(tmp_path: Path) -> None:
     people = participants(alice=["*"])
     spaces = {
@@ -52,7 +50,6 @@ async def test_guests_come_into_public_spaces_and_nowhere_else(tmp_path: Path) -
             assert answer.status_code == 401
 
 
-@on_loop
 async def test_guests_have_names_of_their_own_the_rights_of_guests_and_lose_grants(tmp_path: Path) -> None:
     """D-17: what was granted to a guest ends with its connection."""
     people = participants(alice=["*"])
@@ -80,7 +77,6 @@ async def test_guests_have_names_of_their_own_the_rights_of_guests_and_lose_gran
         ]
 
 
-@on_loop
 async def test_a_restricted_space_admits_only_whom_it_lists(tmp_path: Path) -> None:
     """An invitation alone opens a private space; here the name must stand in `admit` as well."""
     people = participants(alice=["*"])
@@ -103,7 +99,6 @@ async def test_a_restricted_space_admits_only_whom_it_lists(tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("MEW-5.1-2", "MEW-5.1-3", "MCPX-5.1-2")
-@on_loop
 async def test_a_token_can_stand_for_rights_or_a_profile_of_its_own(tmp_path: Path) -> None:
     people: Json = {
         "bot": {
@@ -130,7 +125,6 @@ async def test_a_token_can_stand_for_rights_or_a_profile_of_its_own(tmp_path: Pa
 
 
 @pytest.mark.requirement("MEW-4.1-19", "MCPX-4.1-13", "MCPX-7.1-1", "MEW-7.3-1")
-@on_loop
 async def test_the_welcome_lists_the_patterns_behind_a_profile(tmp_path: Path) -> None:
     """A new agent starts with proposing and without requesting."""
     settings = gateway_settings(
@@ -157,7 +151,6 @@ async def test_the_welcome_lists_the_patterns_behind_a_profile(tmp_path: Path) -
 
 
 @pytest.mark.requirement("MEW-6.5-2", "MCPX-6.3-2")
-@on_loop
 async def test_the_accepted_protocol_versions_can_be_pinned(tmp_path: Path) -> None:
     """D-06: `dialects` pins what is spoken, `accept_protocols` may add an older version."""
     spaces: Json = {
@@ -177,7 +170,6 @@ async def test_the_accepted_protocol_versions_can_be_pinned(tmp_path: Path) -> N
 
 @pytest.mark.requirement("MEW-2.2-3", "MEW-2.2-4", "MEW-3.6-1", "MEW-3.6-2", "MEW-3.6-3", "MEW-3.6-4")
 @pytest.mark.requirement("MEW-3.6-5", "MEW-3.6-6", "MCPX-2.2-4")
-@on_loop
 async def test_two_spaces_on_one_port_know_nothing_of_each_other(tmp_path: Path) -> None:
     """Names, rights, envelopes, frames, presence, history and journal; the same identity has other rights."""
     spaces: Json = {

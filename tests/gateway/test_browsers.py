@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.lab import Lab, Stage, lab, on_loop, participants, space_settings
+from tests.gateway.lab import Lab, Stage, lab, participants, space_settings
 from tests.gateway.raw import raw_client, upgrade
 
 PEOPLE = participants(alice=["*"], bob=["chat"])
@@ -54,27 +54,20 @@ OTHER_HOSTS = [
 
 
 @pytest.mark.parametrize("host", OTHER_HOSTS)
-def test_a_name_that_is_not_ours_is_not_answered(stage: Stage, host: str) -> None:
+async def test_a_name_that_is_not_ours_is_not_answered(stage: Stage, host: str) -> None:
     """DNS rebinding: the page's name leads to us, but it is not our name."""
-
-    async def check() -> None:
-        named = {"Host": host.replace("PORT", str(stage.room.port))}
-        alice = await stage.room.join("alice")
-        assert await http_statuses(stage.room, named) == {421}
-        assert await upgrade_status(stage.room, named) == 421
-        assert await alice.fence() == []
-
-    stage.run(check())
+    named = {"Host": host.replace("PORT", str(stage.room.port))}
+    alice = await stage.room.join("alice")
+    assert await http_statuses(stage.room, named) == {421}
+    assert await upgrade_status(stage.room, named) == 421
+    assert await alice.fence() == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:PORT", "[::1]:PORT"])
-def test_the_loopback_names_are_ours(stage: Stage, host: str) -> None:
-    async def check() -> None:
-        named = {"Host": host.replace("PORT", str(stage.room.port))}
-        assert await http_statuses(stage.room, named) == {200}
-        assert await upgrade_status(stage.room, named) == 101
-
-    stage.run(check())
+async def test_the_loopback_names_are_ours(stage: Stage, host: str) -> None:
+    named = {"Host": host.replace("PORT", str(stage.room.port))}
+    assert await http_statuses(stage.room, named) == {200}
+    assert await upgrade_status(stage.room, named) == 101
 
 
 ORIGINS = {
@@ -91,22 +84,19 @@ ORIGINS = {
 
 
 @pytest.mark.parametrize(("origin", "status"), ORIGINS.items())
-def test_pages_of_others_are_kept_out_even_with_a_good_token(stage: Stage, origin: str, status: int) -> None:
+async def test_pages_of_others_are_kept_out_even_with_a_good_token(
+    stage: Stage, origin: str, status: int
+) -> None:
     """Cross-site WebSocket hijacking and request forgery; clients that are no browsers send no Origin."""
-
-    async def check() -> None:
-        headers = {"Origin": origin.replace("PORT", str(stage.room.port))}
-        alice = await stage.room.join("bob")
-        await alice.fence()
-        assert await http_statuses(stage.room, headers) == {status}
-        assert await upgrade_status(stage.room, headers) == (101 if status == 200 else 403)
-        heard = [each["kind"] for each in await alice.fence()]
-        assert ("chat" in heard) == (status == 200)
-
-    stage.run(check())
+    headers = {"Origin": origin.replace("PORT", str(stage.room.port))}
+    alice = await stage.room.join("bob")
+    await alice.fence()
+    assert await http_statuses(stage.room, headers) == {status}
+    assert await upgrade_status(stage.room, headers) == (101 if status == 200 else 403)
+    heard = [each["kind"] for each in await alice.fence()]
+    assert ("chat" in heard) == (status == 200)
 
 
-@on_loop
 async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
     async with lab(
         tmp_path,
@@ -134,57 +124,48 @@ async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "where", ["/", "/health", "/metrics", "/openapi.json", "/spaces", "/nope", "/admin/connections"]
 )
-def test_every_answer_forbids_scripts_of_others_framing_sniffing_and_keeping(
+async def test_every_answer_forbids_scripts_of_others_framing_sniffing_and_keeping(
     stage: Stage, where: str
 ) -> None:
-    async def check() -> None:
-        for method in ("GET", "POST"):
-            answer = await stage.room.http.request(method, where)
-            policy = answer.headers["content-security-policy"]
-            assert "default-src 'none'" in policy
-            assert "frame-ancestors 'none'" in policy
-            assert "unsafe" not in policy
-            assert answer.headers["x-content-type-options"] == "nosniff"
-            # The console's own files may be kept, but are asked for anew each time.
-            kept = "no-cache" if (method, where) == ("GET", "/") else "no-store"
-            assert answer.headers["cache-control"] == kept
-            assert "set-cookie" not in answer.headers
-            assert "access-control-allow-origin" not in answer.headers
-            assert "server" not in answer.headers
-
-    stage.run(check())
+    for method in ("GET", "POST"):
+        answer = await stage.room.http.request(method, where)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        # The console's own files may be kept, but are asked for anew each time.
+        kept = "no-cache" if (method, where) == ("GET", "/") else "no-store"
+        assert answer.headers["cache-control"] == kept
+        assert "set-cookie" not in answer.headers
+        assert "access-control-allow-origin" not in answer.headers
+        assert "server" not in answer.headers
 
 
-def test_a_cookie_is_no_authority(stage: Stage) -> None:
-    async def check() -> None:
-        cookies = {"Cookie": "token=t-alice; Authorization=Bearer t-alice; authorization=t-alice"}
-        answer = await stage.room.http.get("/participants/alice/messages", headers=cookies)
-        assert answer.status_code == 401
-
-    stage.run(check())
+async def test_a_cookie_is_no_authority(stage: Stage) -> None:
+    cookies = {"Cookie": "token=t-alice; Authorization=Bearer t-alice; authorization=t-alice"}
+    answer = await stage.room.http.get("/participants/alice/messages", headers=cookies)
+    assert answer.status_code == 401
 
 
-def test_no_answer_holds_a_token_but_the_invite_s_and_the_restore_s(stage: Stage) -> None:
-    async def check() -> None:
-        room = stage.room
-        alice = await room.join("alice")
-        invited = await room.post("alice", {"kind": "space/invite", "payload": {"participant_id": "zoe"}})
-        token = invited.json()["token"]
-        await alice.ask("chat", {"text": "hi"})
-        headers = {"Authorization": "Bearer t-alice"}
-        texts = [
-            (await room.http.get("/participants/alice/messages", headers=headers)).text,
-            (await room.http.get("/spaces", headers=headers)).text,
-            (await room.post("alice", {"kind": "system/x"})).text,
-            (await room.post("alice", b"{")).text,
-            (await room.http.get("/spaces", headers={"Authorization": "Bearer wrong-token-value"})).text,
-            (await room.admin("GET", "connections")).text,
-            (await room.http.get("/metrics")).text,
-            (await room.http.get("/health")).text,
-            str(alice.heard),
-        ]
-        for text in texts:
-            for secret in (token, "t-alice", "t-bob", "t-root", "wrong-token-value"):
-                assert secret not in text
-
-    stage.run(check())
+async def test_no_answer_holds_a_token_but_the_invite_s_and_the_restore_s(stage: Stage) -> None:
+    room = stage.room
+    alice = await room.join("alice")
+    invited = await room.post("alice", {"kind": "space/invite", "payload": {"participant_id": "zoe"}})
+    token = invited.json()["token"]
+    await alice.ask("chat", {"text": "hi"})
+    headers = {"Authorization": "Bearer t-alice"}
+    texts = [
+        (await room.http.get("/participants/alice/messages", headers=headers)).text,
+        (await room.http.get("/spaces", headers=headers)).text,
+        (await room.post("alice", {"kind": "system/x"})).text,
+        (await room.post("alice", b"{")).text,
+        (await room.http.get("/spaces", headers={"Authorization": "Bearer wrong-token-value"})).text,
+        (await room.admin("GET", "connections")).text,
+        (await room.http.get("/metrics")).text,
+        (await room.http.get("/health")).text,
+        str(alice.heard),
+    ]
+    for text in texts:
+        for secret in (token, "t-alice", "t-bob", "t-root", "wrong-token-value"):
+            assert secret not in text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import CALL, Client, Stage, lab, on_loop, participants, space_settings
+from tests.gateway.lab import CALL, Client, Stage, lab, participants, space_settings
 
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"])
 PROTOCOLS = {"mew": "mew/v0.4", "mcpx": "mcpx/v0.1", "m3p": "mcpx/v0.1"}
@@ -52,16 +52,14 @@ HEADERS: list[tuple[str, list[str], str]] = [
 
 @pytest.mark.requirement("M3P-56")
 @pytest.mark.parametrize(("where", "offered", "dialect"), HEADERS)
-def test_the_first_that_applies_decides(stage: Stage, where: str, offered: list[str], dialect: str) -> None:
+async def test_the_first_that_applies_decides(
+    stage: Stage, where: str, offered: list[str], dialect: str
+) -> None:
     """m3p is never guessed: only `dialect=m3p` and its subprotocol choose it."""
-
-    async def check() -> None:
-        client = await stage.room.open(where, token="t-alice", subprotocols=offered)
-        assert await spoken(client) == dialect
-        chosen = client.socket.subprotocol
-        assert chosen == next((name for name in offered if name != "unknown"), None)
-
-    stage.run(check())
+    client = await stage.room.open(where, token="t-alice", subprotocols=offered)
+    assert await spoken(client) == dialect
+    chosen = client.socket.subprotocol
+    assert chosen == next((name for name in offered if name != "unknown"), None)
 
 
 JOINS: list[tuple[str, Json, str]] = [
@@ -78,29 +76,22 @@ JOINS: list[tuple[str, Json, str]] = [
 
 
 @pytest.mark.parametrize(("where", "join", "dialect"), JOINS)
-def test_a_join_frame_chooses_where_the_url_left_it_open(
+async def test_a_join_frame_chooses_where_the_url_left_it_open(
     stage: Stage, where: str, join: Json, dialect: str
 ) -> None:
-    async def check() -> None:
-        client = await stage.room.open(where)
-        sent: dict[str, Any] = dict(join)
-        place = sent.setdefault("payload", {}) if "kind" in sent else sent
-        place["token"] = "t-alice"
-        await client.send(sent)
-        assert await spoken(client) == dialect
-
-    stage.run(check())
+    client = await stage.room.open(where)
+    sent: dict[str, Any] = dict(join)
+    place = sent.setdefault("payload", {}) if "kind" in sent else sent
+    place["token"] = "t-alice"
+    await client.send(sent)
+    assert await spoken(client) == dialect
 
 
 @pytest.mark.parametrize("query", ["dialect=latin", "dialect=", "routing=some", "dialect=MEW"])
-def test_an_unknown_wish_is_a_bad_request(stage: Stage, query: str) -> None:
-    async def check() -> None:
-        assert await stage.room.status(f"/ws?space=lab&{query}", token="t-alice") == 400
-
-    stage.run(check())
+async def test_an_unknown_wish_is_a_bad_request(stage: Stage, query: str) -> None:
+    assert await stage.room.status(f"/ws?space=lab&{query}", token="t-alice") == 400
 
 
-@on_loop
 async def test_a_space_turns_away_a_dialect_that_it_does_not_speak(tmp_path: Path) -> None:
     """The default is MEW alone."""
     spaces: Json = {"lab": {"participants": PEOPLE}}
@@ -113,61 +104,48 @@ async def test_a_space_turns_away_a_dialect_that_it_does_not_speak(tmp_path: Pat
         assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-def test_an_envelope_of_another_dialect_is_a_mismatch(stage: Stage) -> None:
-    async def check() -> None:
-        mew = await stage.room.join("alice")
-        mcpx = await stage.room.join("bob", "&dialect=mcpx")
-        assert await mew.refused("chat", protocol="mcpx/v0.1") == "protocol_mismatch"
-        assert await mcpx.refused("chat", protocol="mew/v0.4") == "protocol_mismatch"
-
-    stage.run(check())
+async def test_an_envelope_of_another_dialect_is_a_mismatch(stage: Stage) -> None:
+    mew = await stage.room.join("alice")
+    mcpx = await stage.room.join("bob", "&dialect=mcpx")
+    assert await mew.refused("chat", protocol="mcpx/v0.1") == "protocol_mismatch"
+    assert await mcpx.refused("chat", protocol="mew/v0.4") == "protocol_mismatch"
 
 
-def test_three_dialects_in_one_space_talk_to_each_other(stage: Stage) -> None:
+async def test_three_dialects_in_one_space_talk_to_each_other(stage: Stage) -> None:
     """Section 8: one request, three spellings; the sender's own dialect gets its very bytes."""
-
-    async def check() -> None:
-        room = stage.room
-        mew = await room.join("alice")
-        mcpx = await room.join("bob", "&dialect=mcpx")
-        m3p = await room.join("carol", "&dialect=m3p")
-        await mew.say("mcp/request", CALL, id="r1", to=["bob"])
-        kinds = ["mcp/request", "mcp/request:tools/call:read_file", "mcp.request.tools/call:read_file"]
-        for client, kind in zip((mew, mcpx, m3p), kinds, strict=True):
-            heard = await client.hear(kind)
-            assert (heard["id"], heard["from"], heard["payload"]) == ("r1", "alice", CALL)
-        answer: Json = {"result": {"content": []}}
-        kind = "mcp/response:tools/call:read_file"
-        await mcpx.send(
-            {"id": "a1", "kind": kind, "to": ["alice"], "correlation_id": "r1", "payload": answer}
-        )
-        assert (await mew.hear("mcp/response"))["correlation_id"] == ["r1"]
-        assert (await m3p.hear("mcp.response.tools/call:read_file"))["correlation_id"] == "r1"
-        await m3p.send({"id": "c1", "kind": "chat.message", "payload": {"text": "Grüße"}})
-        assert (await mew.hear("chat"))["payload"] == {"text": "Grüße"}
-        assert (await mcpx.hear("chat"))["x_origin"]["kind"] == "chat.message"
-
-    stage.run(check())
+    room = stage.room
+    mew = await room.join("alice")
+    mcpx = await room.join("bob", "&dialect=mcpx")
+    m3p = await room.join("carol", "&dialect=m3p")
+    await mew.say("mcp/request", CALL, id="r1", to=["bob"])
+    kinds = ["mcp/request", "mcp/request:tools/call:read_file", "mcp.request.tools/call:read_file"]
+    for client, kind in zip((mew, mcpx, m3p), kinds, strict=True):
+        heard = await client.hear(kind)
+        assert (heard["id"], heard["from"], heard["payload"]) == ("r1", "alice", CALL)
+    answer: Json = {"result": {"content": []}}
+    kind = "mcp/response:tools/call:read_file"
+    await mcpx.send({"id": "a1", "kind": kind, "to": ["alice"], "correlation_id": "r1", "payload": answer})
+    assert (await mew.hear("mcp/response"))["correlation_id"] == ["r1"]
+    assert (await m3p.hear("mcp.response.tools/call:read_file"))["correlation_id"] == "r1"
+    await m3p.send({"id": "c1", "kind": "chat.message", "payload": {"text": "Grüße"}})
+    assert (await mew.hear("chat"))["payload"] == {"text": "Grüße"}
+    assert (await mcpx.hear("chat"))["x_origin"]["kind"] == "chat.message"
 
 
-def test_echo_0_keeps_one_s_own_words_away_and_nothing_else(stage: Stage) -> None:
+async def test_echo_0_keeps_one_s_own_words_away_and_nothing_else(stage: Stage) -> None:
     """D-02: per socket; another socket of the same member still hears them."""
-
-    async def check() -> None:
-        quiet = await stage.room.open("/ws?space=lab&echo=0", token="t-alice")
-        assert (await quiet.next())["kind"] == "system/welcome"
-        assert await quiet.fence() == [], "its own presence is an echo too"
-        loud, bob = await stage.room.join("alice"), await stage.room.join("bob")
-        await quiet.fence()
-        await quiet.say("chat", {"text": "mine"})
-        for client in (loud, bob):
-            assert (await client.hear("chat"))["payload"] == {"text": "mine"}
-        await bob.say("chat", {"text": "his"})
-        assert [each["payload"] for each in await heard_after(bob, quiet)] == [{"text": "his"}]
-        await loud.say("chat", {"text": "mine too"})
-        assert [each["payload"] for each in await heard_after(loud, quiet)] == [{"text": "mine too"}]
-
-    stage.run(check())
+    quiet = await stage.room.open("/ws?space=lab&echo=0", token="t-alice")
+    assert (await quiet.next())["kind"] == "system/welcome"
+    assert await quiet.fence() == [], "its own presence is an echo too"
+    loud, bob = await stage.room.join("alice"), await stage.room.join("bob")
+    await quiet.fence()
+    await quiet.say("chat", {"text": "mine"})
+    for client in (loud, bob):
+        assert (await client.hear("chat"))["payload"] == {"text": "mine"}
+    await bob.say("chat", {"text": "his"})
+    assert [each["payload"] for each in await heard_after(bob, quiet)] == [{"text": "his"}]
+    await loud.say("chat", {"text": "mine too"})
+    assert [each["payload"] for each in await heard_after(loud, quiet)] == [{"text": "mine too"}]
 
 
 async def heard_after(speaker: Client, listener: Client) -> list[Any]:
@@ -175,51 +153,43 @@ async def heard_after(speaker: Client, listener: Client) -> list[Any]:
     return await listener.fence()
 
 
-def test_directed_hears_what_is_addressed_to_it_or_to_all(stage: Stage) -> None:
+async def test_directed_hears_what_is_addressed_to_it_or_to_all(stage: Stage) -> None:
     """D-54: MCPx and m3p only; MEW connections always hear everything."""
-
-    async def check() -> None:
-        room = stage.room
-        alice = await room.join("alice")
-        directed = await room.join("bob", "&dialect=mcpx&routing=directed")
-        by_frame = await room.open("/")
-        join = {"type": "join", "topic": "lab", "token": "t-bob", "routing": "directed"}
-        await by_frame.send(join)
-        await by_frame.fence()
-        mew = await room.join("bob", "&routing=directed")
-        everything = await room.join("carol", "&dialect=m3p")
-        for client in (directed, by_frame, mew, everything):
-            await client.fence()
-        for to in ([], ["bob"], ["carol"], ["carol", "bob"]):
-            await alice.say("chat", {"text": ",".join(to)}, to=to)
-        await alice.fence()
-        for client in (directed, by_frame):
-            assert [each["payload"]["text"] for each in await client.fence()] == ["", "bob", "carol,bob"]
-        for client in (mew, everything):
-            texts = [each["payload"]["text"] for each in await client.fence()]
-            assert texts == ["", "bob", "carol", "carol,bob"]
-        # Its own errors and everybody's presence still come.
-        assert await directed.refused("system/x") == "capability_violation"
-        await everything.leave()
-        await directed.hear("system/presence")
-
-    stage.run(check())
+    room = stage.room
+    alice = await room.join("alice")
+    directed = await room.join("bob", "&dialect=mcpx&routing=directed")
+    by_frame = await room.open("/")
+    join = {"type": "join", "topic": "lab", "token": "t-bob", "routing": "directed"}
+    await by_frame.send(join)
+    await by_frame.fence()
+    mew = await room.join("bob", "&routing=directed")
+    everything = await room.join("carol", "&dialect=m3p")
+    for client in (directed, by_frame, mew, everything):
+        await client.fence()
+    for to in ([], ["bob"], ["carol"], ["carol", "bob"]):
+        await alice.say("chat", {"text": ",".join(to)}, to=to)
+    await alice.fence()
+    for client in (directed, by_frame):
+        assert [each["payload"]["text"] for each in await client.fence()] == ["", "bob", "carol,bob"]
+    for client in (mew, everything):
+        texts = [each["payload"]["text"] for each in await client.fence()]
+        assert texts == ["", "bob", "carol", "carol,bob"]
+    # Its own errors and everybody's presence still come.
+    assert await directed.refused("system/x") == "capability_violation"
+    await everything.leave()
+    await directed.hear("system/presence")
 
 
-def test_frames_reach_legacy_connections_only_with_streams_1(stage: Stage) -> None:
+async def test_frames_reach_legacy_connections_only_with_streams_1(stage: Stage) -> None:
     """D-57."""
-
-    async def check() -> None:
-        room = stage.room
-        alice = await room.join("alice")
-        without = await room.join("bob", "&dialect=mcpx")
-        with_streams = await room.join("carol", "&dialect=m3p&streams=1")
-        assert await without.refused("stream/request", {"direction": "upload"}) == "invalid_request"
-        await alice.say("stream/request", {"direction": "upload"})
-        stream = (await alice.hear("stream/open"))["payload"]["stream_id"]
-        await alice.send(f"#{stream}#data")
-        assert await with_streams.hear_frame() == f"#{stream}#data"
-        await alice.fence()
-        assert not any(isinstance(each, str | bytes) for each in [*await without.fence(), *without.heard])
-
-    stage.run(check())
+    room = stage.room
+    alice = await room.join("alice")
+    without = await room.join("bob", "&dialect=mcpx")
+    with_streams = await room.join("carol", "&dialect=m3p&streams=1")
+    assert await without.refused("stream/request", {"direction": "upload"}) == "invalid_request"
+    await alice.say("stream/request", {"direction": "upload"})
+    stream = (await alice.hear("stream/open"))["payload"]["stream_id"]
+    await alice.send(f"#{stream}#data")
+    assert await with_streams.hear_frame() == f"#{stream}#data"
+    await alice.fence()
+    assert not any(isinstance(each, str | bytes) for each in [*await without.fence(), *without.heard])

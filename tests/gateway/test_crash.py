@@ -7,18 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.crash_soak import crash, restart_with_many_records
-from tests.gateway.lab import on_loop
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["on", "strict"])
-@on_loop
 async def test_no_acknowledged_record_is_lost_or_doubled_by_a_crash(tmp_path: Path, strict: bool) -> None:
     crashes = await crash(tmp_path, 3, seed=20_261_115, strict=strict)
     assert crashes.rounds == 3
     assert len(crashes.acknowledged) > 20
 
 
-@on_loop
 async def test_a_restart_with_thousands_of_records_is_quick(tmp_path: Path) -> None:
     """Most of it is the interpreter; `make soak` asks for 2 s with 100,000 records."""
     assert await restart_with_many_records(tmp_path, 8_000) < 8

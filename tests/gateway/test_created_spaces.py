@@ -14,7 +14,6 @@ from tests.gateway.lab import (
     Room,
     gateway_settings,
     lab,
-    on_loop,
     participants,
     space_settings,
     write_config,
@@ -36,14 +35,12 @@ async def names(room: Room, token: str) -> set[str]:
     return {each["name"] for each in answer.json()["spaces"]}
 
 
-@on_loop
 async def test_without_the_setting_a_wrong_name_is_an_error_and_creates_nothing(tmp_path: Path) -> None:
     async with lab(tmp_path, file=configured(tmp_path)) as room:
         assert await room.status("/ws?space=labb", token="t-alice") == 404
         assert await names(room, "t-alice") == {"lab"}
 
 
-@on_loop
 async def test_a_member_of_the_model_creates_a_space_by_joining_it(tmp_path: Path) -> None:
     """The same people with the same rights, and nothing of what is said in the model."""
     async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
@@ -61,7 +58,6 @@ async def test_a_member_of_the_model_creates_a_space_by_joining_it(tmp_path: Pat
         assert 'moot_sessions{space="garden"} 2' in metrics
 
 
-@on_loop
 async def test_who_is_not_of_the_model_creates_nothing(tmp_path: Path) -> None:
     async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
         assert await room.status("/ws?space=garden", token="t-carol") == 404
@@ -75,7 +71,6 @@ async def test_who_is_not_of_the_model_creates_nothing(tmp_path: Path) -> None:
         assert await names(room, "t-carol") == {"vault"}
 
 
-@on_loop
 async def test_only_so_many_are_created(tmp_path: Path) -> None:
     file = configured(tmp_path, auto_create_spaces="lab", auto_spaces=2)
     async with lab(tmp_path, file=file) as room:
@@ -85,7 +80,6 @@ async def test_only_so_many_are_created(tmp_path: Path) -> None:
         await room.join("bob", space="two")
 
 
-@on_loop
 async def test_a_created_space_is_there_again_after_a_restart_with_all_that_was_granted(
     tmp_path: Path,
 ) -> None:
@@ -102,7 +96,6 @@ async def test_a_created_space_is_there_again_after_a_restart_with_all_that_was_
         assert await bob.refused("mcp/request", {"method": "tools/list"}) == "capability_violation"
 
 
-@on_loop
 async def test_a_space_that_was_configured_once_is_not_handed_to_others(tmp_path: Path) -> None:
     async with lab(tmp_path, file=configured(tmp_path)) as room:
         carol = await room.join("carol", space="vault")
@@ -115,7 +108,6 @@ async def test_a_space_that_was_configured_once_is_not_handed_to_others(tmp_path
         assert await names(room, "t-alice") == {"lab"}
 
 
-@on_loop
 async def test_a_space_that_found_no_room_on_the_disk_can_be_created_later(tmp_path: Path) -> None:
     async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

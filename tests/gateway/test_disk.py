@@ -17,7 +17,6 @@ from tests.gateway.lab import (
     gateway_settings,
     healthy,
     lab,
-    on_loop,
     participants,
     space_settings,
     write_config,
@@ -56,7 +55,6 @@ async def degrade(room: Room) -> None:
 
 
 @pytest.mark.parametrize("journal", ["on", "strict"])
-@on_loop
 async def test_a_full_disk_refuses_what_must_be_audited_and_lets_stopping_work(
     tmp_path: Path, journal: str
 ) -> None:
@@ -127,7 +125,6 @@ async def test_a_full_disk_refuses_what_must_be_audited_and_lets_stopping_work(
         assert await agent.refused("chat") == "participant_paused"
 
 
-@on_loop
 async def test_a_gateway_that_is_stopped_while_the_disk_is_full_ends_in_time_and_starts_again(
     tmp_path: Path,
 ) -> None:
@@ -149,7 +146,6 @@ async def test_a_gateway_that_is_stopped_while_the_disk_is_full_ends_in_time_and
         assert await carol.refused("mcp/request", CALL, to=["alice"]) is None
 
 
-@on_loop
 async def test_a_disk_that_fails_again_and_again_leaves_a_whole_chain(tmp_path: Path) -> None:
     """Also cut in the middle of a line; nothing is written twice."""
     async with lab(tmp_path, PEOPLE) as room:
@@ -166,7 +162,6 @@ async def test_a_disk_that_fails_again_and_again_leaves_a_whole_chain(tmp_path: 
     assert ids == [f"c-{number}-{each}" for number in range(3) for each in range(10)]
 
 
-@on_loop
 async def test_a_data_folder_that_cannot_be_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", "utf-8")
     file = write_config(tmp_path, settings(data="file/below"))

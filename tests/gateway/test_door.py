@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.lab import Lab, Stage, lab, on_loop, participants, soon, space_settings
+from tests.gateway.lab import Lab, Stage, lab, participants, soon, space_settings
 from tests.gateway.raw import CLOSE, PING, PONG, TEXT, RawClient, frame, raw_client, upgrade
 
 HEADER_BYTES = 4_096
@@ -40,95 +40,77 @@ async def seconds_until_end(client: RawClient) -> float:
 
 
 @pytest.mark.parametrize("before", [0, 1, 3], ids=["first", "second", "fourth"])
-def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(stage: Stage, before: int) -> None:
+async def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(stage: Stage, before: int) -> None:
     """Slow loris; a good request first is no excuse for the next one."""
+    port = stage.room.port
+    async with raw_client(port) as client:
+        for _ in range(before):
+            client.send(get(port))
+            status, headers = await client.answer()
+            await client.reader.readexactly(int(headers["content-length"]))
+            assert status == 200
 
-    async def check() -> None:
-        port = stage.room.port
-        async with raw_client(port) as client:
-            for _ in range(before):
-                client.send(get(port))
-                status, headers = await client.answer()
-                await client.reader.readexactly(int(headers["content-length"]))
-                assert status == 200
+        async def drip() -> None:
+            for byte in get(port, b"X-Slow: " + b"a" * 1000):
+                client.send(bytes([byte]))
+                await asyncio.sleep(0.05)
 
-            async def drip() -> None:
-                for byte in get(port, b"X-Slow: " + b"a" * 1000):
-                    client.send(bytes([byte]))
-                    await asyncio.sleep(0.05)
-
-            dripping = asyncio.create_task(drip())
-            assert await seconds_until_end(client) < HEADER_SECONDS + 4
-            dripping.cancel()
-
-    stage.run(check())
+        dripping = asyncio.create_task(drip())
+        assert await seconds_until_end(client) < HEADER_SECONDS + 4
+        dripping.cancel()
 
 
 @pytest.mark.parametrize("token", [None, "t-alice"], ids=["without a token", "with a token"])
-def test_a_body_that_drips_is_hung_up_on(stage: Stage, token: str | None) -> None:
+async def test_a_body_that_drips_is_hung_up_on(stage: Stage, token: str | None) -> None:
     """The same patience as for headers, whether or not the caller was answered already."""
+    port = stage.room.port
+    lines = [b"Content-Length: 100000", b"Content-Type: application/json"]
+    if token is not None:
+        lines.append(b"Authorization: Bearer " + token.encode())
+    async with raw_client(port) as client:
+        request = get(port, *lines, where=b"/participants/alice/messages")
+        client.send(request.replace(b"GET", b"POST", 1))
 
-    async def check() -> None:
-        port = stage.room.port
-        lines = [b"Content-Length: 100000", b"Content-Type: application/json"]
-        if token is not None:
-            lines.append(b"Authorization: Bearer " + token.encode())
-        async with raw_client(port) as client:
-            request = get(port, *lines, where=b"/participants/alice/messages")
-            client.send(request.replace(b"GET", b"POST", 1))
+        async def drip() -> None:
+            while True:
+                client.send(b" ")
+                await asyncio.sleep(0.05)
 
-            async def drip() -> None:
-                while True:
-                    client.send(b" ")
-                    await asyncio.sleep(0.05)
-
-            dripping = asyncio.create_task(drip())
-            assert await seconds_until_end(client) < 6
-            dripping.cancel()
-
-    stage.run(check())
+        dripping = asyncio.create_task(drip())
+        assert await seconds_until_end(client) < 6
+        dripping.cancel()
 
 
-def test_a_connection_that_says_nothing_is_hung_up_on(stage: Stage) -> None:
-    async def check() -> None:
-        async with raw_client(stage.room.port) as client:
-            assert await seconds_until_end(client) < HEADER_SECONDS + 4
-
-    stage.run(check())
+async def test_a_connection_that_says_nothing_is_hung_up_on(stage: Stage) -> None:
+    async with raw_client(stage.room.port) as client:
+        assert await seconds_until_end(client) < HEADER_SECONDS + 4
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("size", [HEADER_BYTES, 40_000, 1_000_000])
-def test_headers_beyond_the_limit_are_refused(stage: Stage, size: int, before: int) -> None:
+async def test_headers_beyond_the_limit_are_refused(stage: Stage, size: int, before: int) -> None:
     """In one packet or many, of one line or many, on a fresh connection or a used one."""
-
-    async def check() -> None:
-        port = stage.room.port
-        for line in (b"X: " + b"a" * size, b"\r\n".join([b"X: " + b"a" * 90] * (size // 90))):
-            async with raw_client(port) as client:
-                for _ in range(before):
-                    client.send(get(port))
-                    _, headers = await client.answer()
-                    await client.reader.readexactly(int(headers["content-length"]))
-                client.send(get(port, line))
-                answer = await client.ended()
-                assert not answer.startswith(b"HTTP/1.1 200"), answer[:100]
-                assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")), answer[:100]
-
-    stage.run(check())
-
-
-def test_headers_just_within_the_limit_pass(stage: Stage) -> None:
-    async def check() -> None:
-        port = stage.room.port
+    port = stage.room.port
+    for line in (b"X: " + b"a" * size, b"\r\n".join([b"X: " + b"a" * 90] * (size // 90))):
         async with raw_client(port) as client:
-            client.send(get(port, b"X: " + b"a" * (HEADER_BYTES - 200)))
-            assert (await client.answer())[0] == 200
-        async with raw_client(port) as client:
-            headers = {"Authorization": "Bearer t-alice", "X": "a" * (HEADER_BYTES - 600)}
-            await client.upgraded(headers=headers)
+            for _ in range(before):
+                client.send(get(port))
+                _, headers = await client.answer()
+                await client.reader.readexactly(int(headers["content-length"]))
+            client.send(get(port, line))
+            answer = await client.ended()
+            assert not answer.startswith(b"HTTP/1.1 200"), answer[:100]
+            assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")), answer[:100]
 
-    stage.run(check())
+
+async def test_headers_just_within_the_limit_pass(stage: Stage) -> None:
+    port = stage.room.port
+    async with raw_client(port) as client:
+        client.send(get(port, b"X: " + b"a" * (HEADER_BYTES - 200)))
+        assert (await client.answer())[0] == 200
+    async with raw_client(port) as client:
+        headers = {"Authorization": "Bearer t-alice", "X": "a" * (HEADER_BYTES - 600)}
+        await client.upgraded(headers=headers)
 
 
 ODD_REQUESTS = {
@@ -155,22 +137,18 @@ ODD_REQUESTS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), ODD_REQUESTS.values(), ids=ODD_REQUESTS)
-def test_odd_requests_get_a_plain_answer(stage: Stage, text: bytes, expected: set[int]) -> None:
+async def test_odd_requests_get_a_plain_answer(stage: Stage, text: bytes, expected: set[int]) -> None:
     """Never 500, and no traceback in the log (looked at after every test here)."""
-
-    async def check() -> None:
-        port = stage.room.port
-        if text.startswith(b"UPGRADE "):
-            target, _, more = text.removeprefix(b"UPGRADE ").partition(b"\r\n")
-            rest = upgrade(port).split(b"\r\n", 1)[1]
-            sent = b"GET %b HTTP/1.1\r\n%b%b" % (target, more + b"\r\n" if more else b"", rest)
-        else:
-            sent = text.replace(b"HOST", b"127.0.0.1:%d" % port)
-        async with raw_client(port) as client:
-            client.send(sent)
-            assert (await client.answer())[0] in expected
-
-    stage.run(check())
+    port = stage.room.port
+    if text.startswith(b"UPGRADE "):
+        target, _, more = text.removeprefix(b"UPGRADE ").partition(b"\r\n")
+        rest = upgrade(port).split(b"\r\n", 1)[1]
+        sent = b"GET %b HTTP/1.1\r\n%b%b" % (target, more + b"\r\n" if more else b"", rest)
+    else:
+        sent = text.replace(b"HOST", b"127.0.0.1:%d" % port)
+    async with raw_client(port) as client:
+        client.send(sent)
+        assert (await client.answer())[0] in expected
 
 
 UPGRADES: dict[str, tuple[dict[str, str], set[int]]] = {
@@ -183,33 +161,25 @@ UPGRADES: dict[str, tuple[dict[str, str], set[int]]] = {
 
 
 @pytest.mark.parametrize(("headers", "expected"), UPGRADES.values(), ids=UPGRADES)
-def test_an_upgrade_that_is_none_gets_no_socket(
+async def test_an_upgrade_that_is_none_gets_no_socket(
     stage: Stage, headers: dict[str, str], expected: set[int]
 ) -> None:
     """RFC 6455, 4.2.1."""
-
-    async def check() -> None:
-        async with raw_client(stage.room.port) as client:
-            client.send(upgrade(stage.room.port, "/", {"Authorization": "Bearer t-alice"} | headers))
-            assert (await client.answer())[0] in expected
-
-    stage.run(check())
+    async with raw_client(stage.room.port) as client:
+        client.send(upgrade(stage.room.port, "/", {"Authorization": "Bearer t-alice"} | headers))
+        assert (await client.answer())[0] in expected
 
 
-def test_header_names_and_values_are_read_as_http_says(stage: Stage) -> None:
+async def test_header_names_and_values_are_read_as_http_says(stage: Stage) -> None:
     """Any letter case, several tokens in Connection, any order of subprotocols."""
-
-    async def check() -> None:
-        for headers in (
-            {"upgrade": "WebSocket", "connection": "keep-alive, UPGRADE", "Authorization": "Bearer t-alice"},
-            {"CONNECTION": "Upgrade", "authorization": "bearer t-alice"},
-            {"Authorization": "Bearer   t-alice ", "SEC-WEBSOCKET-VERSION": "13"},
-        ):
-            async with raw_client(stage.room.port) as client:
-                client.send(upgrade(stage.room.port, "/ws?space=lab", headers))
-                assert (await client.answer())[0] == 101, headers
-
-    stage.run(check())
+    for headers in (
+        {"upgrade": "WebSocket", "connection": "keep-alive, UPGRADE", "Authorization": "Bearer t-alice"},
+        {"CONNECTION": "Upgrade", "authorization": "bearer t-alice"},
+        {"Authorization": "Bearer   t-alice ", "SEC-WEBSOCKET-VERSION": "13"},
+    ):
+        async with raw_client(stage.room.port) as client:
+            client.send(upgrade(stage.room.port, "/ws?space=lab", headers))
+            assert (await client.answer())[0] == 101, headers
 
 
 async def is_served(room: Lab, client: RawClient) -> bool:
@@ -223,7 +193,6 @@ async def is_served(room: Lab, client: RawClient) -> bool:
 
 
 @pytest.mark.parametrize("limit", ["connections_per_address", "max_connections"])
-@on_loop
 async def test_connections_beyond_the_limit_are_hung_up_on_until_one_leaves(
     tmp_path: Path, limit: str
 ) -> None:
@@ -253,7 +222,6 @@ async def test_connections_beyond_the_limit_are_hung_up_on_until_one_leaves(
                 await refused.ended()
 
 
-@on_loop
 async def test_a_half_open_peer_is_noticed_and_its_leave_told(tmp_path: Path) -> None:
     """A peer that answers no ping is gone; one that does stays, however silent it is."""
     people = participants(alice=["*"], bob=["chat"], carol=["chat"])
@@ -276,7 +244,6 @@ async def test_a_half_open_peer_is_noticed_and_its_leave_told(tmp_path: Path) ->
             answering.cancel()
 
 
-@on_loop
 async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
     """A reset, and an end of the stream without a close frame."""
     async with lab(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
@@ -292,7 +259,6 @@ async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
                 await alice.hear(lambda each: each["payload"].get("event") == "leave")
 
 
-@on_loop
 async def test_a_peer_that_does_not_answer_our_close_is_dropped(tmp_path: Path) -> None:
     async with lab(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
         alice = await room.join("alice")

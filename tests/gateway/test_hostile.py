@@ -25,7 +25,6 @@ from tests.gateway.lab import (
     fields,
     gateway_settings,
     lab,
-    on_loop,
     participants,
     refusal_in,
     space_settings,
@@ -149,26 +148,22 @@ def mutated(random: random.Random, number: int) -> bytes:
 CODES: Final = frozenset(each.code for each in walk(Refused)) | {"revoke_incomplete"}
 
 
-def test_a_thousand_mutations_over_a_socket_get_clear_answers_and_hurt_nobody(stage: Stage) -> None:
+async def test_a_thousand_mutations_over_a_socket_get_clear_answers_and_hurt_nobody(stage: Stage) -> None:
     """Seeded; text that is no UTF-8 goes as binary, since as text it would end the connection."""
-
-    async def check() -> None:
-        async with bystanders(stage.room):
-            mallory = await stage.room.join("mallory")
-            chance = random.Random(20_260_101)
-            for number in range(1000):
-                raw = mutated(chance, number)
-                await mallory.send(raw if not _is_utf8(raw) or chance.random() < 0.3 else raw.decode())
-                if number % 50 == 0:
-                    await mallory.fence()
-            await mallory.fence()
-            errors = [each for each in mallory.heard if isinstance(each, dict) and refusal_in(each)]
-            assert {refusal_in(each) for each in errors} <= CODES
-            assert all(each["payload"]["message"] for each in errors)
-            assert {"invalid_json", "invalid_envelope"} <= {refusal_in(each) for each in errors}
-            assert (await mallory.ask("chat", {"text": "well"}))["from"] == "mallory"
-
-    stage.run(check())
+    async with bystanders(stage.room):
+        mallory = await stage.room.join("mallory")
+        chance = random.Random(20_260_101)
+        for number in range(1000):
+            raw = mutated(chance, number)
+            await mallory.send(raw if not _is_utf8(raw) or chance.random() < 0.3 else raw.decode())
+            if number % 50 == 0:
+                await mallory.fence()
+        await mallory.fence()
+        errors = [each for each in mallory.heard if isinstance(each, dict) and refusal_in(each)]
+        assert {refusal_in(each) for each in errors} <= CODES
+        assert all(each["payload"]["message"] for each in errors)
+        assert {"invalid_json", "invalid_envelope"} <= {refusal_in(each) for each in errors}
+        assert (await mallory.ask("chat", {"text": "well"}))["from"] == "mallory"
 
 
 def _is_utf8(raw: bytes) -> bool:
@@ -179,26 +174,23 @@ def _is_utf8(raw: bytes) -> bool:
     return True
 
 
-def test_a_thousand_mutations_over_http_get_clear_answers_and_hurt_nobody(stage: Stage) -> None:
-    async def check() -> None:
-        async with bystanders(stage.room):
-            chance = random.Random(20_260_102)
-            statuses: Counter[int] = Counter()
+async def test_a_thousand_mutations_over_http_get_clear_answers_and_hurt_nobody(stage: Stage) -> None:
+    async with bystanders(stage.room):
+        chance = random.Random(20_260_102)
+        statuses: Counter[int] = Counter()
 
-            async def post(raws: list[bytes]) -> None:
-                async with raw_client(stage.room.port) as client:
-                    for raw in raws:
-                        status, answer = await client.post("/participants/mallory/messages", "t-mallory", raw)
-                        statuses[status] += 1
-                        assert status in (200, 400, 403, 404, 409, 429), answer
-                        assert {"error", "status"} & answer.keys(), answer
+        async def post(raws: list[bytes]) -> None:
+            async with raw_client(stage.room.port) as client:
+                for raw in raws:
+                    status, answer = await client.post("/participants/mallory/messages", "t-mallory", raw)
+                    statuses[status] += 1
+                    assert status in (200, 400, 403, 404, 409, 429), answer
+                    assert {"error", "status"} & answer.keys(), answer
 
-            raws = [mutated(chance, 10_000 + number) for number in range(1000)]
-            await asyncio.gather(*(post(raws[start::16]) for start in range(16)))
-            assert statuses[400] > 200
-            assert statuses[200] > 100
-
-    stage.run(check())
+        raws = [mutated(chance, 10_000 + number) for number in range(1000)]
+        await asyncio.gather(*(post(raws[start::16]) for start in range(16)))
+        assert statuses[400] > 200
+        assert statuses[200] > 100
 
 
 HUGE: Final = 1 << 20
@@ -221,36 +213,29 @@ NESTED: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("make", NESTED.values(), ids=NESTED)
-def test_huge_and_deep_messages_are_answered_quickly_on_both_ways(
+async def test_huge_and_deep_messages_are_answered_quickly_on_both_ways(
     stage: Stage, make: Callable[[], bytes]
 ) -> None:
-    async def check() -> None:
-        raw = make()
-        loop = asyncio.get_running_loop()
-        async with bystanders(stage.room):
-            mallory = await stage.room.join("mallory", "&echo=0")
-            start = loop.time()
-            await mallory.send(raw.decode())
-            refusals = {refusal_in(each) for each in await mallory.fence() if not is_chat_of(each, "alice")}
-            answer = await stage.room.post("mallory", raw)
-            assert loop.time() - start < 5
-            assert answer.status_code in (200, 400, 413)
-            code = answer.json().get("error")
-            assert refusals - {None} == ({code} if code else set())
-
-    stage.run(check())
+    raw = make()
+    loop = asyncio.get_running_loop()
+    async with bystanders(stage.room):
+        mallory = await stage.room.join("mallory", "&echo=0")
+        start = loop.time()
+        await mallory.send(raw.decode())
+        refusals = {refusal_in(each) for each in await mallory.fence() if not is_chat_of(each, "alice")}
+        answer = await stage.room.post("mallory", raw)
+        assert loop.time() - start < 5
+        assert answer.status_code in (200, 400, 413)
+        code = answer.json().get("error")
+        assert refusals - {None} == ({code} if code else set())
 
 
-def test_a_body_beyond_the_limit_is_413_without_being_read(stage: Stage) -> None:
-    async def check() -> None:
-        async with bystanders(stage.room):
-            answer = await stage.room.post("mallory", b'"' + b"x" * (3 << 20) + b'"')
-            assert (answer.status_code, answer.json()["error"]) == (413, "denied")
-
-    stage.run(check())
+async def test_a_body_beyond_the_limit_is_413_without_being_read(stage: Stage) -> None:
+    async with bystanders(stage.room):
+        answer = await stage.room.post("mallory", b'"' + b"x" * (3 << 20) + b'"')
+        assert (answer.status_code, answer.json()["error"]) == (413, "denied")
 
 
-@on_loop
 async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp_path: Path) -> None:
     """Over both ways: one member's flood uses up one member's share."""
     async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 50}}) as room:
@@ -272,7 +257,6 @@ async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp
         assert len(heard) == 25
 
 
-@on_loop
 async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> None:
     """Who waits as long as told is not refused again."""
     async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 2}}) as room:
@@ -287,7 +271,6 @@ async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> Non
         assert (await room.post("mallory", fields("chat"))).status_code == 200
 
 
-@on_loop
 async def test_a_flood_of_bytes_is_limited_too(tmp_path: Path) -> None:
     limits: Json = {"messages_per_second": 0, "bytes_per_second": 100_000}
     async with lab(tmp_path, PEOPLE, rules={"limits": limits}) as room:
@@ -299,7 +282,6 @@ async def test_a_flood_of_bytes_is_limited_too(tmp_path: Path) -> None:
         assert len(answers) >= 6
 
 
-@on_loop
 async def test_a_flood_of_rubbish_is_not_answered_for_ever(tmp_path: Path) -> None:
     """`errors_per_second`: a client in a loop costs neither answers nor the journal's disk."""
     async with lab(tmp_path, PEOPLE, errors_per_second=10) as room:
@@ -321,46 +303,37 @@ async def test_a_flood_of_rubbish_is_not_answered_for_ever(tmp_path: Path) -> No
         assert (await mallory.ask("chat"))["from"] == "mallory"
 
 
-def test_stream_errors_come_once_a_second_and_stream(stage: Stage) -> None:
+async def test_stream_errors_come_once_a_second_and_stream(stage: Stage) -> None:
     """D-36."""
-
-    async def check() -> None:
-        alice, mallory = await stage.room.join("alice"), await stage.room.join("mallory")
-        streams = []
-        for _ in range(2):
-            await alice.say("stream/request", {"direction": "upload"})
-            streams.append((await alice.hear("stream/open"))["payload"]["stream_id"])
-        await mallory.fence()
-        for stream in streams * 50:
-            await mallory.send(f"#{stream}#not mine")
-        errors = [each["payload"] for each in await mallory.fence()]
-        assert {each["error"] for each in errors} == {"unauthorized_stream_write"}
-        assert {each["stream_id"] for each in errors} == set(streams)
-        assert len(errors) <= 6
-
-    stage.run(check())
+    alice, mallory = await stage.room.join("alice"), await stage.room.join("mallory")
+    streams = []
+    for _ in range(2):
+        await alice.say("stream/request", {"direction": "upload"})
+        streams.append((await alice.hear("stream/open"))["payload"]["stream_id"])
+    await mallory.fence()
+    for stream in streams * 50:
+        await mallory.send(f"#{stream}#not mine")
+    errors = [each["payload"] for each in await mallory.fence()]
+    assert {each["error"] for each in errors} == {"unauthorized_stream_write"}
+    assert {each["stream_id"] for each in errors} == set(streams)
+    assert len(errors) <= 6
 
 
-def test_many_connections_that_talk_rubbish_at_once(stage: Stage) -> None:
+async def test_many_connections_that_talk_rubbish_at_once(stage: Stage) -> None:
     """Before joining: each is told so and closed; the bystanders do not notice."""
+    chance = random.Random(7)
+    async with bystanders(stage.room):
 
-    async def check() -> None:
-        chance = random.Random(7)
-        async with bystanders(stage.room):
+        async def try_once() -> int | None:
+            client = await stage.room.open("/")
+            await client.send(bytes(chance.randrange(256) for _ in range(chance.randrange(1, 300))))
+            return (await client.closed())[0]
 
-            async def try_once() -> int | None:
-                client = await stage.room.open("/")
-                await client.send(bytes(chance.randrange(256) for _ in range(chance.randrange(1, 300))))
-                return (await client.closed())[0]
-
-            for _ in range(5):
-                codes = await asyncio.gather(*(try_once() for _ in range(20)))
-                assert set(codes) == {1008}
-
-    stage.run(check())
+        for _ in range(5):
+            codes = await asyncio.gather(*(try_once() for _ in range(20)))
+            assert set(codes) == {1008}
 
 
-@on_loop
 async def test_a_kicked_member_that_keeps_talking_is_out_and_unheard(tmp_path: Path) -> None:
     """Also in the milliseconds in which the kick waits for the disk."""
     async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 0}}) as room:
@@ -376,7 +349,6 @@ async def test_a_kicked_member_that_keeps_talking_is_out_and_unheard(tmp_path: P
         assert (await alice.ask("chat"))["from"] == "alice"
 
 
-@on_loop
 async def test_numbers_that_few_readers_know_do_not_stop_the_gateway(tmp_path: Path) -> None:
     """What is kept of a peer's words goes into snapshots: also integers beyond 64 bits."""
     huge = 10**30

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import CALL, Lab, Stage, fields, lab, on_loop, participants, space_settings
+from tests.gateway.lab import CALL, Lab, Stage, fields, lab, participants, space_settings
 
 PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat", "space/invite"])
 
@@ -36,33 +36,27 @@ def texts(polled: Any) -> list[str]:
 
 
 @pytest.mark.requirement("MEW-5.3-1", "MEW-5.3-3", "MEW-5.3-4")
-def test_kind_and_payload_suffice_and_the_answer_says_id_time_and_accepted(stage: Stage) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        answer = await stage.room.post("bob", {"kind": "chat", "payload": {"text": "posted"}})
-        assert answer.status_code == 200
-        body = answer.json()
-        assert body.keys() == {"id", "status", "timestamp"}
-        assert body["status"] == "accepted"
-        heard = await alice.hear("chat")
-        assert (heard["id"], heard["ts"], heard["from"]) == (body["id"], body["timestamp"], "bob")
-        assert heard["protocol"] == "mew/v0.4"
-        # Nobody came or went for that.
-        assert [each["kind"] for each in await alice.fence()] == []
-
-    stage.run(check())
+async def test_kind_and_payload_suffice_and_the_answer_says_id_time_and_accepted(stage: Stage) -> None:
+    alice = await stage.room.join("alice")
+    answer = await stage.room.post("bob", {"kind": "chat", "payload": {"text": "posted"}})
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body.keys() == {"id", "status", "timestamp"}
+    assert body["status"] == "accepted"
+    heard = await alice.hear("chat")
+    assert (heard["id"], heard["ts"], heard["from"]) == (body["id"], body["timestamp"], "bob")
+    assert heard["protocol"] == "mew/v0.4"
+    # Nobody came or went for that.
+    assert [each["kind"] for each in await alice.fence()] == []
 
 
 @pytest.mark.requirement("MEW-5.3-2")
-def test_an_unauthorised_post_is_403_and_delivers_nothing(stage: Stage) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        answer = await stage.room.post("bob", fields("mcp/request", CALL, to=["alice"]))
-        assert (answer.status_code, answer.json()["error"]) == (403, "capability_violation")
-        assert answer.json()["your_capabilities"] == [{"kind": "chat"}]
-        assert await alice.fence() == []
-
-    stage.run(check())
+async def test_an_unauthorised_post_is_403_and_delivers_nothing(stage: Stage) -> None:
+    alice = await stage.room.join("alice")
+    answer = await stage.room.post("bob", fields("mcp/request", CALL, to=["alice"]))
+    assert (answer.status_code, answer.json()["error"]) == (403, "capability_violation")
+    assert answer.json()["your_capabilities"] == [{"kind": "chat"}]
+    assert await alice.fence() == []
 
 
 @pytest.mark.parametrize(
@@ -76,50 +70,39 @@ def test_an_unauthorised_post_is_403_and_delivers_nothing(stage: Stage) -> None:
         ("/participants/bob/messages?space=nowhere", {"Authorization": "Bearer t-bob"}, 404),
     ],
 )
-def test_wrong_callers_are_told_so_and_nothing_is_delivered(
+async def test_wrong_callers_are_told_so_and_nothing_is_delivered(
     stage: Stage, where: str, headers: dict[str, str], status: int
 ) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        posted = await stage.room.http.post(where, json={"kind": "chat"}, headers=headers)
-        polled = await stage.room.http.get(where, headers=headers)
-        assert posted.status_code == polled.status_code == status
-        assert posted.json()["message"]
-        assert ("www-authenticate" in posted.headers) == (status == 401)
-        assert await alice.fence() == []
-
-    stage.run(check())
+    alice = await stage.room.join("alice")
+    posted = await stage.room.http.post(where, json={"kind": "chat"}, headers=headers)
+    polled = await stage.room.http.get(where, headers=headers)
+    assert posted.status_code == polled.status_code == status
+    assert posted.json()["message"]
+    assert ("www-authenticate" in posted.headers) == (status == 401)
+    assert await alice.fence() == []
 
 
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
-def test_only_json_is_taken(stage: Stage, kind: str) -> None:
+async def test_only_json_is_taken(stage: Stage, kind: str) -> None:
     """D-84: what a form of another page can send without asking is refused."""
-
-    async def check() -> None:
-        for where, token in (
-            ("/participants/alice/messages", "t-alice"),
-            ("/admin/participants/bob/capabilities", "t-root"),
-        ):
-            headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
-            answer = await stage.room.http.post(where, content=b'{"kind":"chat"}', headers=headers)
-            assert answer.status_code == 415, where
-
-    stage.run(check())
-
-
-def test_json_with_a_charset_is_json(stage: Stage) -> None:
-    async def check() -> None:
-        headers = {"Authorization": "Bearer t-bob", "Content-Type": "Application/JSON; charset=utf-8"}
-        where = "/participants/bob/messages"
+    for where, token in (
+        ("/participants/alice/messages", "t-alice"),
+        ("/admin/participants/bob/capabilities", "t-root"),
+    ):
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
         answer = await stage.room.http.post(where, content=b'{"kind":"chat"}', headers=headers)
-        assert answer.status_code == 200
-
-    stage.run(check())
+        assert answer.status_code == 415, where
 
 
-@on_loop
+async def test_json_with_a_charset_is_json(stage: Stage) -> None:
+    headers = {"Authorization": "Bearer t-bob", "Content-Type": "Application/JSON; charset=utf-8"}
+    where = "/participants/bob/messages"
+    answer = await stage.room.http.post(where, content=b'{"kind":"chat"}', headers=headers)
+    assert answer.status_code == 200
+
+
 async def test_a_body_that_is_too_large_is_413_with_and_without_a_length(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE, body_bytes=10_000) as room:
         body = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"x" * 20_000)
@@ -136,162 +119,130 @@ async def test_a_body_that_is_too_large_is_413_with_and_without_a_length(tmp_pat
         assert ok.status_code == 200
 
 
-def test_the_body_s_protocol_chooses_the_dialect_however_it_is_escaped(stage: Stage) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        for number, text in enumerate((b'"mcpx/v0.1"', b'"mcpx\\/v0.1"', b'"\\u006dcpx/v0.1"')):
-            raw = b'{"protocol":%b,"kind":"chat","id":"esc-%d","payload":{}}' % (text, number)
-            answer = await stage.room.post("bob", raw)
-            assert answer.status_code == 200, answer.text
-            assert (await alice.hear("chat"))["x_origin"]["protocol"] == "mcpx/v0.1"
-        answer = await stage.room.post("bob", {"kind": "chat"}, dialect="latin")
-        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_envelope")
-
-    stage.run(check())
+async def test_the_body_s_protocol_chooses_the_dialect_however_it_is_escaped(stage: Stage) -> None:
+    alice = await stage.room.join("alice")
+    for number, text in enumerate((b'"mcpx/v0.1"', b'"mcpx\\/v0.1"', b'"\\u006dcpx/v0.1"')):
+        raw = b'{"protocol":%b,"kind":"chat","id":"esc-%d","payload":{}}' % (text, number)
+        answer = await stage.room.post("bob", raw)
+        assert answer.status_code == 200, answer.text
+        assert (await alice.hear("chat"))["x_origin"]["protocol"] == "mcpx/v0.1"
+    answer = await stage.room.post("bob", {"kind": "chat"}, dialect="latin")
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_envelope")
 
 
-def test_posts_at_once_all_arrive_once_and_in_one_order_for_everybody(stage: Stage) -> None:
-    async def check() -> None:
-        alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
-        await alice.fence()
-        answers = await asyncio.gather(*(stage.room.post("carol", fields("chat")) for _ in range(80)))
-        ids = {answer.json()["id"] for answer in answers}
-        assert {answer.status_code for answer in answers} == {200}
-        heard = [
-            [each["id"] for each in await client.fence() if each["kind"] == "chat"] for client in (alice, bob)
-        ]
-        assert heard[0] == heard[1]
-        assert sorted(heard[0]) == sorted(ids)
-
-    stage.run(check())
+async def test_posts_at_once_all_arrive_once_and_in_one_order_for_everybody(stage: Stage) -> None:
+    alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
+    await alice.fence()
+    answers = await asyncio.gather(*(stage.room.post("carol", fields("chat")) for _ in range(80)))
+    ids = {answer.json()["id"] for answer in answers}
+    assert {answer.status_code for answer in answers} == {200}
+    heard = [
+        [each["id"] for each in await client.fence() if each["kind"] == "chat"] for client in (alice, bob)
+    ]
+    assert heard[0] == heard[1]
+    assert sorted(heard[0]) == sorted(ids)
 
 
 # Polling
 
 
 @pytest.mark.requirement("MEW-5.3-6", "MEW-5.3-7")
-def test_polling_gives_what_came_since_as_whole_as_the_socket_s_copies(stage: Stage) -> None:
-    async def check() -> None:
-        alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
-        await bob.fence()
-        since = await now(stage.room)
-        await alice.say(
-            "chat", {"text": "one", "unknown": [1, {"a": None}]}, to=["carol"], x_extra={"kept": True}
-        )
-        await alice.ask("chat", {"text": "two"}, about=["e-0"], context="a/b")
-        heard = [each for each in await bob.fence() if each["kind"] == "chat"]
-        polled = await stage.room.poll("bob", since=since)
-        assert [each for each in polled["messages"] if each["kind"] == "chat"] == heard
-        assert len(heard) == 2
-
-    stage.run(check())
+async def test_polling_gives_what_came_since_as_whole_as_the_socket_s_copies(stage: Stage) -> None:
+    alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
+    await bob.fence()
+    since = await now(stage.room)
+    await alice.say(
+        "chat", {"text": "one", "unknown": [1, {"a": None}]}, to=["carol"], x_extra={"kept": True}
+    )
+    await alice.ask("chat", {"text": "two"}, about=["e-0"], context="a/b")
+    heard = [each for each in await bob.fence() if each["kind"] == "chat"]
+    polled = await stage.room.poll("bob", since=since)
+    assert [each for each in polled["messages"] if each["kind"] == "chat"] == heard
+    assert len(heard) == 2
 
 
-def test_next_leads_on_without_a_gap_or_a_repeat(stage: Stage) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        next = await now(stage.room)
-        found: list[str] = []
-        for number in range(40):
-            await alice.ask("chat", {"text": str(number)})
-            polled = await stage.room.poll("bob", since=next)
-            found += texts(polled)
-            next = polled["next"]
-            again = await stage.room.poll("bob", since=next)
-            assert again == {"messages": [], "next": next}
-        assert found == [str(number) for number in range(40)]
-
-    stage.run(check())
+async def test_next_leads_on_without_a_gap_or_a_repeat(stage: Stage) -> None:
+    alice = await stage.room.join("alice")
+    next = await now(stage.room)
+    found: list[str] = []
+    for number in range(40):
+        await alice.ask("chat", {"text": str(number)})
+        polled = await stage.room.poll("bob", since=next)
+        found += texts(polled)
+        next = polled["next"]
+        again = await stage.room.poll("bob", since=next)
+        assert again == {"messages": [], "next": next}
+    assert found == [str(number) for number in range(40)]
 
 
-def test_since_is_a_timestamp_too_and_strict(stage: Stage) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        await alice.ask("chat", {"text": "early"})
-        await asyncio.sleep(0.01)
-        middle = (await alice.ask("chat", {"text": "middle"}))["ts"]
-        await asyncio.sleep(0.01)
-        await alice.ask("chat", {"text": "late"})
-        polled = texts(await stage.room.poll("bob", since=middle))
-        assert polled in (["middle", "late"], ["late"])
-        with_zone = middle.replace("Z", "+00:00")
-        assert texts(await stage.room.poll("bob", since=with_zone)) == polled
-        assert "early" in texts(await stage.room.poll("bob", since="0"))
-
-    stage.run(check())
+async def test_since_is_a_timestamp_too_and_strict(stage: Stage) -> None:
+    alice = await stage.room.join("alice")
+    await alice.ask("chat", {"text": "early"})
+    await asyncio.sleep(0.01)
+    middle = (await alice.ask("chat", {"text": "middle"}))["ts"]
+    await asyncio.sleep(0.01)
+    await alice.ask("chat", {"text": "late"})
+    polled = texts(await stage.room.poll("bob", since=middle))
+    assert polled in (["middle", "late"], ["late"])
+    with_zone = middle.replace("Z", "+00:00")
+    assert texts(await stage.room.poll("bob", since=with_zone)) == polled
+    assert "early" in texts(await stage.room.poll("bob", since="0"))
 
 
 @pytest.mark.parametrize("since", ["yesterday", "nan", "inf", "-inf", "1e999", "0x10", "2026-13-01", "[]"])
-def test_a_since_that_is_no_moment_is_400(stage: Stage, since: str) -> None:
-    async def check() -> None:
-        headers = {"Authorization": "Bearer t-bob"}
-        where = "/participants/bob/messages"
-        answer = await stage.room.http.get(where, params={"since": since}, headers=headers)
-        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
-
-    stage.run(check())
+async def test_a_since_that_is_no_moment_is_400(stage: Stage, since: str) -> None:
+    headers = {"Authorization": "Bearer t-bob"}
+    where = "/participants/bob/messages"
+    answer = await stage.room.http.get(where, params={"since": since}, headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
 @pytest.mark.requirement("MEW-5.3-8")
-def test_polling_leaves_out_what_others_alone_were_told(stage: Stage) -> None:
+async def test_polling_leaves_out_what_others_alone_were_told(stage: Stage) -> None:
     """Welcome, error and invite-ack go to whom they are for, and their token to nobody else."""
-
-    async def check() -> None:
-        since = await now(stage.room)
-        carol = await stage.room.join("carol")
-        await carol.refused("mcp/request", CALL)
-        ack = await carol.ask("space/invite", {"participant_id": "guest-of-carol"})
-        polled = await stage.room.poll("bob", since=since)
-        assert {each["kind"] for each in polled["messages"]} <= {"system/presence", "chat"}
-        assert ack["payload"]["token"] not in str(polled)
-        own = await stage.room.poll("carol", since=since)
-        assert {"system/welcome", "system/error", "space/invite-ack"} <= {
-            each["kind"] for each in own["messages"]
-        }
-
-    stage.run(check())
+    since = await now(stage.room)
+    carol = await stage.room.join("carol")
+    await carol.refused("mcp/request", CALL)
+    ack = await carol.ask("space/invite", {"participant_id": "guest-of-carol"})
+    polled = await stage.room.poll("bob", since=since)
+    assert {each["kind"] for each in polled["messages"]} <= {"system/presence", "chat"}
+    assert ack["payload"]["token"] not in str(polled)
+    own = await stage.room.poll("carol", since=since)
+    assert {"system/welcome", "system/error", "space/invite-ack"} <= {
+        each["kind"] for each in own["messages"]
+    }
 
 
 @pytest.mark.parametrize("query", ["", "&echo=0", "&dialect=mcpx&routing=directed", "&dialect=m3p"])
-def test_who_only_polls_hears_what_a_socket_would_hear(stage: Stage, query: str) -> None:
+async def test_who_only_polls_hears_what_a_socket_would_hear(stage: Stage, query: str) -> None:
     """Whatever the options of those who are connected, and whoever is addressed; presence included."""
-
-    async def check() -> None:
-        since = await now(stage.room)
-        carol = await stage.room.join("carol")
-        alice = await stage.room.join("alice", query)
-        dotted = "m3p" in query
-        await alice.say("chat.message" if dotted else "chat", {"text": "to all"})
-        await alice.say("chat.message" if dotted else "chat", {"text": "to carol"}, to=["carol"])
-        await alice.fence()
-        await carol.fence()
-        polled = await stage.room.poll("bob", since=since)
-        assert texts(polled) == ["to all", "to carol"]
-        joined = [
-            each["payload"]["participant"]["id"] for each in polled["messages"] if each["kind"] != "chat"
-        ]
-        assert joined == ["carol", "alice"]
-
-    stage.run(check())
+    since = await now(stage.room)
+    carol = await stage.room.join("carol")
+    alice = await stage.room.join("alice", query)
+    dotted = "m3p" in query
+    await alice.say("chat.message" if dotted else "chat", {"text": "to all"})
+    await alice.say("chat.message" if dotted else "chat", {"text": "to carol"}, to=["carol"])
+    await alice.fence()
+    await carol.fence()
+    polled = await stage.room.poll("bob", since=since)
+    assert texts(polled) == ["to all", "to carol"]
+    joined = [each["payload"]["participant"]["id"] for each in polled["messages"] if each["kind"] != "chat"]
+    assert joined == ["carol", "alice"]
 
 
-def test_polling_speaks_the_dialect_that_is_asked_for(stage: Stage) -> None:
-    async def check() -> None:
-        since = await now(stage.room)
-        alice = await stage.room.join("alice")
-        await alice.ask("mcp/request", CALL, id="dialect-1", to=["bob"])
-        for dialect, kind in (
-            ("mew", "mcp/request"),
-            ("mcpx", "mcp/request:tools/call:read_file"),
-            ("m3p", "mcp.request.tools/call:read_file"),
-        ):
-            polled = await stage.room.poll("bob", since=since, dialect=dialect)
-            assert kind in [each["kind"] for each in polled["messages"]]
-
-    stage.run(check())
+async def test_polling_speaks_the_dialect_that_is_asked_for(stage: Stage) -> None:
+    since = await now(stage.room)
+    alice = await stage.room.join("alice")
+    await alice.ask("mcp/request", CALL, id="dialect-1", to=["bob"])
+    for dialect, kind in (
+        ("mew", "mcp/request"),
+        ("mcpx", "mcp/request:tools/call:read_file"),
+        ("m3p", "mcp.request.tools/call:read_file"),
+    ):
+        polled = await stage.room.poll("bob", since=since, dialect=dialect)
+        assert kind in [each["kind"] for each in polled["messages"]]
 
 
-@on_loop
 async def test_nobody_polls_for_what_was_said_before_or_without_them(tmp_path: Path) -> None:
     """D-40: member at the time; an invitee, and somebody who was removed and is back."""
     async with lab(tmp_path, PEOPLE) as room:
@@ -318,7 +269,6 @@ async def test_nobody_polls_for_what_was_said_before_or_without_them(tmp_path: P
                 assert texts(polled.json()) == expected
 
 
-@on_loop
 async def test_the_past_is_bounded_in_messages_and_bytes(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE, poll_window=20, poll_bytes=5_000) as room:
         alice = await room.join("alice")
@@ -333,7 +283,6 @@ async def test_the_past_is_bounded_in_messages_and_bytes(tmp_path: Path) -> None
 
 
 @pytest.mark.requirement("MEW-6.2-4")
-@on_loop
 async def test_posting_polling_metrics_and_admin_can_be_turned_off(tmp_path: Path) -> None:
     off: Json = {"inject": False, "poll": False, "metrics": False, "admin": False}
     async with lab(tmp_path, PEOPLE, http=off) as room:

@@ -12,7 +12,7 @@ import websockets
 
 from moot.protocol.operation import Json
 from tests.gateway.disk import everything_under
-from tests.gateway.lab import Client, Lab, Stage, lab, on_loop, participants, refusal_in, space_settings
+from tests.gateway.lab import Client, Lab, Stage, lab, participants, refusal_in, space_settings
 
 PLACES = ["/", "/ws", "/participants/alice/ws", "/ws?space=lab"]
 FRAMES: dict[str, Json] = {
@@ -85,56 +85,43 @@ async def rest_of(client: Client) -> Any:
     "MEW-5.2-1", "MEW-5.2-3", "MEW-5.2-4", "MEW-5.2-7", "MEW-8.1-1", "MEW-8.1-2", "MEW-8.1-3"
 )
 @pytest.mark.requirement("MEW-5.1-4", "MCPX-5.1-3", "MEW-R-2")
-def test_a_token_in_the_header_decides_who_one_is(stage: Stage) -> None:
-    async def check() -> None:
-        room = stage.room
-        for name, rights in (("alice", [{"kind": "*"}]), ("bob", [{"kind": "chat"}])):
-            client = await room.open("/ws?space=lab", token=f"t-{name}")
-            payload = await welcomed(client)
-            assert payload["you"] == {"id": name, "capabilities": rights}
-            presence = await client.next()
-            assert presence["kind"] == "system/presence"
-            assert presence["payload"] == {"event": "join", "participant": payload["you"]}
-            await client.leave()
-
-    stage.run(check())
+async def test_a_token_in_the_header_decides_who_one_is(stage: Stage) -> None:
+    room = stage.room
+    for name, rights in (("alice", [{"kind": "*"}]), ("bob", [{"kind": "chat"}])):
+        client = await room.open("/ws?space=lab", token=f"t-{name}")
+        payload = await welcomed(client)
+        assert payload["you"] == {"id": name, "capabilities": rights}
+        presence = await client.next()
+        assert presence["kind"] == "system/presence"
+        assert presence["payload"] == {"event": "join", "participant": payload["you"]}
+        await client.leave()
 
 
 @pytest.mark.requirement("MCPX-5.2-1", "MCPX-5.2-3", "MCPX-5.2-4", "MCPX-5.2-7", "MCPX-8.1-1", "MCPX-8.1-3")
-def test_a_topic_is_joined_with_a_bearer_token_and_no_id(stage: Stage) -> None:
-    async def check() -> None:
-        client = await stage.room.open("/ws?topic=lab", token="t-bob")
-        payload = await welcomed(client)
-        assert payload["you"] == {"id": "bob", "capabilities": ["chat"]}
-        assert client.heard[0]["protocol"] == "mcpx/v0.1"
-
-    stage.run(check())
+async def test_a_topic_is_joined_with_a_bearer_token_and_no_id(stage: Stage) -> None:
+    client = await stage.room.open("/ws?topic=lab", token="t-bob")
+    payload = await welcomed(client)
+    assert payload["you"] == {"id": "bob", "capabilities": ["chat"]}
+    assert client.heard[0]["protocol"] == "mcpx/v0.1"
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 @pytest.mark.parametrize("where", PLACES)
-def test_every_form_of_join_frame_works_at_every_place(stage: Stage, where: str, frame: Json) -> None:
+async def test_every_form_of_join_frame_works_at_every_place(stage: Stage, where: str, frame: Json) -> None:
     """reference-facts.md: the SDK, the terminal and the template each send another."""
-
-    async def check() -> None:
-        client = await stage.room.open(where)
-        await client.send(frame)
-        assert (await welcomed(client))["you"]["id"] == "alice"
-        assert (await client.ask("chat", {"text": "hi"}))["from"] == "alice"
-
-    stage.run(check())
+    client = await stage.room.open(where)
+    await client.send(frame)
+    assert (await welcomed(client))["you"]["id"] == "alice"
+    assert (await client.ask("chat", {"text": "hi"}))["from"] == "alice"
 
 
 @pytest.mark.requirement("MEW-5.1-1")
-def test_capabilities_that_a_client_claims_have_no_effect(stage: Stage) -> None:
-    async def check() -> None:
-        client = await stage.room.open("/")
-        claim = [{"kind": "*"}]
-        await client.send({"type": "join", "space": "lab", "token": "t-bob", "capabilities": claim})
-        assert (await welcomed(client))["you"]["capabilities"] == [{"kind": "chat"}]
-        assert await client.refused("space/kick", {"participant_id": "alice"}) == "capability_violation"
-
-    stage.run(check())
+async def test_capabilities_that_a_client_claims_have_no_effect(stage: Stage) -> None:
+    client = await stage.room.open("/")
+    claim = [{"kind": "*"}]
+    await client.send({"type": "join", "space": "lab", "token": "t-bob", "capabilities": claim})
+    assert (await welcomed(client))["you"]["capabilities"] == [{"kind": "chat"}]
+    assert await client.refused("space/kick", {"participant_id": "alice"}) == "capability_violation"
 
 
 LATE_JOINS: dict[str, Json] = {
@@ -146,73 +133,60 @@ LATE_JOINS: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("frame", LATE_JOINS.values(), ids=LATE_JOINS)
-def test_a_join_after_a_header_handshake_changes_nothing_and_says_nothing(stage: Stage, frame: Json) -> None:
+async def test_a_join_after_a_header_handshake_changes_nothing_and_says_nothing(
+    stage: Stage, frame: Json
+) -> None:
     """One template of the reference implementation sends both."""
-
-    async def check() -> None:
-        for dialect in ("mew", "mcpx", "m3p"):
-            client = await stage.room.open(f"/ws?space=lab&dialect={dialect}", token="t-bob")
-            await client.send(frame)
-            kinds = [each["kind"].replace(".", "/") for each in await client.fence()]
-            assert [kind for kind in kinds if kind != "system/presence"] == ["system/welcome"]
-            assert (await client.ask("chat.message" if dialect == "m3p" else "chat"))["from"] == "bob"
-
-    stage.run(check())
+    for dialect in ("mew", "mcpx", "m3p"):
+        client = await stage.room.open(f"/ws?space=lab&dialect={dialect}", token="t-bob")
+        await client.send(frame)
+        kinds = [each["kind"].replace(".", "/") for each in await client.fence()]
+        assert [kind for kind in kinds if kind != "system/presence"] == ["system/welcome"]
+        assert (await client.ask("chat.message" if dialect == "m3p" else "chat"))["from"] == "bob"
 
 
 @pytest.mark.parametrize("frame", LATE_JOINS.values(), ids=LATE_JOINS)
-def test_a_join_in_the_middle_is_refused_and_its_token_written_nowhere(stage: Stage, frame: Json) -> None:
+async def test_a_join_in_the_middle_is_refused_and_its_token_written_nowhere(
+    stage: Stage, frame: Json
+) -> None:
     """D-10: a join is read as the first frame only. Nothing secret is ever written."""
-
-    async def check() -> None:
-        for dialect in ("mew", "mcpx", "m3p"):
-            client = await stage.room.join("bob", f"&dialect={dialect}")
-            dotted = frame | {"kind": "system.join"} if dialect == "m3p" and "kind" in frame else frame
-            await client.send(dotted)
-            (answer,) = await client.fence()
-            assert refusal_in(answer) in ("capability_violation", "invalid_envelope")
-        if "kind" in frame:
-            answered = await stage.room.post("bob", frame, space="lab")
-            assert answered.status_code == 400
-        # HTTP 200 comes only when all that was journaled before is on disk.
-        assert (await stage.room.post("bob", {"kind": "chat"}, space="lab")).status_code == 200
-        assert b"t-zoe" not in everything_under(stage.room.journal())
-
-    stage.run(check())
+    for dialect in ("mew", "mcpx", "m3p"):
+        client = await stage.room.join("bob", f"&dialect={dialect}")
+        dotted = frame | {"kind": "system.join"} if dialect == "m3p" and "kind" in frame else frame
+        await client.send(dotted)
+        (answer,) = await client.fence()
+        assert refusal_in(answer) in ("capability_violation", "invalid_envelope")
+    if "kind" in frame:
+        answered = await stage.room.post("bob", frame, space="lab")
+        assert answered.status_code == 400
+    # HTTP 200 comes only when all that was journaled before is on disk.
+    assert (await stage.room.post("bob", {"kind": "chat"}, space="lab")).status_code == 200
+    assert b"t-zoe" not in everything_under(stage.room.journal())
 
 
 @pytest.mark.requirement("MEW-5.2-2", "MCPX-5.2-2", "MCPX-8.1-2")
 @pytest.mark.parametrize("where", ["/ws?space=lab", "/ws?topic=lab", "/", "/participants/alice/ws?space=lab"])
-def test_a_token_that_nobody_has_is_401(stage: Stage, where: str) -> None:
-    async def check() -> None:
-        for token in ("wrong", "t-alic", "t-alicee", "T-alice", "x" * 2000):
-            assert await stage.room.status(where, token=token) == 401
-        for header in ("Bearer", "Bearer ", "Basic t-alice", "t-alice", "Token t-alice", ""):
-            assert await stage.room.status(where, headers={"Authorization": header}) == 401
-
-    stage.run(check())
+async def test_a_token_that_nobody_has_is_401(stage: Stage, where: str) -> None:
+    for token in ("wrong", "t-alic", "t-alicee", "T-alice", "x" * 2000):
+        assert await stage.room.status(where, token=token) == 401
+    for header in ("Bearer", "Bearer ", "Basic t-alice", "t-alice", "Token t-alice", ""):
+        assert await stage.room.status(where, headers={"Authorization": header}) == 401
 
 
-def test_a_token_of_another_space_is_403_and_an_unknown_space_404(stage: Stage) -> None:
-    async def check() -> None:
-        room = stage.room
-        assert await room.status("/ws?space=lab", token="t-zoe") == 403
-        assert await room.status("/ws?space=nowhere", token="t-zoe") == 404
-        assert await room.status("/ws?space=..%2Flab", token="t-zoe") == 404
-        # Without a name the one called `default` is meant (D-22); zoe is not in it.
-        assert await room.status("/ws", token="t-zoe") == 403
-
-    stage.run(check())
+async def test_a_token_of_another_space_is_403_and_an_unknown_space_404(stage: Stage) -> None:
+    room = stage.room
+    assert await room.status("/ws?space=lab", token="t-zoe") == 403
+    assert await room.status("/ws?space=nowhere", token="t-zoe") == 404
+    assert await room.status("/ws?space=..%2Flab", token="t-zoe") == 404
+    # Without a name the one called `default` is meant (D-22); zoe is not in it.
+    assert await room.status("/ws", token="t-zoe") == 403
 
 
 @pytest.mark.parametrize(
     "where", ["/nowhere", "/ws/", "/participants/ws", "/participants//ws", "/health", "//ws"]
 )
-def test_there_are_no_sockets_elsewhere(stage: Stage, where: str) -> None:
-    async def check() -> None:
-        assert await stage.room.status(where, token="t-alice") == 404
-
-    stage.run(check())
+async def test_there_are_no_sockets_elsewhere(stage: Stage, where: str) -> None:
+    assert await stage.room.status(where, token="t-alice") == 404
 
 
 BAD_JOINS: dict[str, tuple[Json, str]] = {
@@ -238,130 +212,107 @@ BAD_JOINS: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize(("frame", "code"), BAD_JOINS.values(), ids=BAD_JOINS)
-def test_a_bad_join_is_told_so_and_closed_1008(stage: Stage, frame: Json, code: str) -> None:
-    async def check() -> None:
-        witness = await stage.room.join("alice")
-        client = await stage.room.open("/ws")
-        await client.send(frame)
-        assert await turned_away(client) == code
-        # Nobody hears of somebody who did not get in.
-        assert await witness.fence() == []
-
-    stage.run(check())
+async def test_a_bad_join_is_told_so_and_closed_1008(stage: Stage, frame: Json, code: str) -> None:
+    witness = await stage.room.join("alice")
+    client = await stage.room.open("/ws")
+    await client.send(frame)
+    assert await turned_away(client) == code
+    # Nobody hears of somebody who did not get in.
+    assert await witness.fence() == []
 
 
-def test_who_does_not_join_in_time_is_turned_away_having_heard_nothing(stage: Stage) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        silent = await stage.room.open("/ws?space=lab")
-        started = asyncio.get_running_loop().time()
-        await alice.ask("chat", {"text": "not for the silent one"})
-        assert await turned_away(silent) == "unauthorized"
-        assert 0.4 < asyncio.get_running_loop().time() - started < 5
-
-    stage.run(check())
+async def test_who_does_not_join_in_time_is_turned_away_having_heard_nothing(stage: Stage) -> None:
+    alice = await stage.room.join("alice")
+    silent = await stage.room.open("/ws?space=lab")
+    started = asyncio.get_running_loop().time()
+    await alice.ask("chat", {"text": "not for the silent one"})
+    assert await turned_away(silent) == "unauthorized"
+    assert 0.4 < asyncio.get_running_loop().time() - started < 5
 
 
 @pytest.mark.requirement("MEW-7.2-1")
-def test_several_sockets_share_one_identity_and_closing_one_harms_no_other(stage: Stage) -> None:
+async def test_several_sockets_share_one_identity_and_closing_one_harms_no_other(stage: Stage) -> None:
     """D-22: presence only on the first and the last."""
-
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        first, second = await stage.room.join("bob"), await stage.room.join("bob")
-        await first.say("chat", {"text": "to both"})
-        for client in (first, second):
-            assert (await client.hear("chat"))["from"] == "bob"
-        await first.leave()
-        await second.fence()
-        assert (await second.ask("chat", {"text": "still here"}))["from"] == "bob"
-        await second.leave()
-        await alice.hear(lambda each: each["payload"].get("event") == "leave")
-        again = await stage.room.join("bob")
-        await again.leave()
-        await alice.hear(lambda each: each["payload"].get("event") == "leave")
-        events = [each["payload"]["event"] for each in alice.heard if each["kind"] == "system/presence"]
-        assert events == ["join", "join", "leave", "join", "leave"]
-
-    stage.run(check())
+    alice = await stage.room.join("alice")
+    first, second = await stage.room.join("bob"), await stage.room.join("bob")
+    await first.say("chat", {"text": "to both"})
+    for client in (first, second):
+        assert (await client.hear("chat"))["from"] == "bob"
+    await first.leave()
+    await second.fence()
+    assert (await second.ask("chat", {"text": "still here"}))["from"] == "bob"
+    await second.leave()
+    await alice.hear(lambda each: each["payload"].get("event") == "leave")
+    again = await stage.room.join("bob")
+    await again.leave()
+    await alice.hear(lambda each: each["payload"].get("event") == "leave")
+    events = [each["payload"]["event"] for each in alice.heard if each["kind"] == "system/presence"]
+    assert events == ["join", "join", "leave", "join", "leave"]
 
 
-def test_one_socket_too_many_is_told_so_and_may_come_back_later(stage: Stage) -> None:
-    async def check() -> None:
-        sockets = [await stage.room.join("bob") for _ in range(8)]
-        ninth = await stage.room.open("/ws?space=lab", token="t-bob")
-        assert (await ninth.closed())[0] == 1013
-        assert [refusal_in(each) for each in ninth.heard] == ["resource_limit"]
-        # Those who are in can still post, and the others are untouched.
-        answer = await stage.room.post("bob", {"kind": "chat"}, space="lab")
-        assert answer.status_code == 200, answer.text
-        for client in sockets:
-            await client.hear("chat")
-            await client.leave()
-
-    stage.run(check())
+async def test_one_socket_too_many_is_told_so_and_may_come_back_later(stage: Stage) -> None:
+    sockets = [await stage.room.join("bob") for _ in range(8)]
+    ninth = await stage.room.open("/ws?space=lab", token="t-bob")
+    assert (await ninth.closed())[0] == 1013
+    assert [refusal_in(each) for each in ninth.heard] == ["resource_limit"]
+    # Those who are in can still post, and the others are untouched.
+    answer = await stage.room.post("bob", {"kind": "chat"}, space="lab")
+    assert answer.status_code == 200, answer.text
+    for client in sockets:
+        await client.hear("chat")
+        await client.leave()
 
 
-def test_the_newest_socket_of_an_exclusive_participant_wins(stage: Stage) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        old = await stage.room.join("carol")
-        new = await stage.room.join("carol")
-        assert (await old.closed())[0] == 4001
-        assert (await new.ask("chat"))["from"] == "carol"
-        await alice.hear("chat")
-        presence = [each["payload"]["event"] for each in alice.heard if each["kind"] == "system/presence"]
-        assert presence == ["join", "join"]
-
-    stage.run(check())
+async def test_the_newest_socket_of_an_exclusive_participant_wins(stage: Stage) -> None:
+    alice = await stage.room.join("alice")
+    old = await stage.room.join("carol")
+    new = await stage.room.join("carol")
+    assert (await old.closed())[0] == 4001
+    assert (await new.ask("chat"))["from"] == "carol"
+    await alice.hear("chat")
+    presence = [each["payload"]["event"] for each in alice.heard if each["kind"] == "system/presence"]
+    assert presence == ["join", "join"]
 
 
-def test_who_is_shut_down_is_closed_4002_after_its_last_words_and_may_rejoin_at_once(stage: Stage) -> None:
+async def test_who_is_shut_down_is_closed_4002_after_its_last_words_and_may_rejoin_at_once(
+    stage: Stage,
+) -> None:
     """D-26; the grace is 0.2 s here."""
-
-    async def check() -> None:
-        alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
-        await alice.ask("participant/shutdown", {"reason": "night"}, id="down", to=["bob"])
-        assert await bob.refused("chat") == "participant_shutdown"
-        assert await bob.refused("chat/acknowledge", to=["alice"], about=["down"]) is None
-        assert (await bob.closed())[0] == 4002
-        await alice.hear(lambda each: each["payload"].get("event") == "leave")
-        back = await stage.room.join("bob")
-        assert await back.refused("chat") is None
-
-    stage.run(check())
+    alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
+    await alice.ask("participant/shutdown", {"reason": "night"}, id="down", to=["bob"])
+    assert await bob.refused("chat") == "participant_shutdown"
+    assert await bob.refused("chat/acknowledge", to=["alice"], about=["down"]) is None
+    assert (await bob.closed())[0] == 4002
+    await alice.hear(lambda each: each["payload"].get("event") == "leave")
+    back = await stage.room.join("bob")
+    assert await back.refused("chat") is None
 
 
 @pytest.mark.requirement("MEW-3.6.4-2", "MEW-3.6.4-9", "MEW-3.6.4-10")
-def test_a_shared_token_ties_a_configured_name_to_another_runtime_id(stage: Stage) -> None:
+async def test_a_shared_token_ties_a_configured_name_to_another_runtime_id(stage: Stage) -> None:
     """D-19: a grant to `mew` reaches client-123; both names address it."""
-
-    async def check() -> None:
-        alice = await stage.room.join("alice")
-        client = await stage.room.open("/")
-        join = {"type": "join", "space": "lab", "token": "t-mew", "participantId": "client-123"}
-        await client.send(join)
-        you = (await welcomed(client))["you"]
-        assert (you["id"], you["name"]) == ("client-123", "mew")
-        presence = await alice.hear("system/presence")
-        assert presence["payload"]["participant"]["id"] == "client-123"
-        grant = {"recipient": "mew", "capabilities": [{"kind": "chat"}]}
-        assert await alice.refused("capability/grant", grant) is None
-        updated = await client.hear("system/welcome")
-        assert {"kind": "chat"} in updated["payload"]["you"]["capabilities"]
-        assert (await client.ask("chat", {"text": "granted"}))["from"] == "client-123"
-        for name in ("mew", "client-123"):
-            await alice.say("chat", {"text": name}, to=[name])
-            assert (await client.hear(lambda each: each["from"] == "alice"))["to"] == ["client-123"]
-        # All sockets of a member share one runtime id (D-88).
-        other = await stage.room.open("/")
-        await other.send(join | {"participantId": "client-456"})
-        assert await turned_away(other) == "invalid_request"
-
-    stage.run(check())
+    alice = await stage.room.join("alice")
+    client = await stage.room.open("/")
+    join = {"type": "join", "space": "lab", "token": "t-mew", "participantId": "client-123"}
+    await client.send(join)
+    you = (await welcomed(client))["you"]
+    assert (you["id"], you["name"]) == ("client-123", "mew")
+    presence = await alice.hear("system/presence")
+    assert presence["payload"]["participant"]["id"] == "client-123"
+    grant = {"recipient": "mew", "capabilities": [{"kind": "chat"}]}
+    assert await alice.refused("capability/grant", grant) is None
+    updated = await client.hear("system/welcome")
+    assert {"kind": "chat"} in updated["payload"]["you"]["capabilities"]
+    assert (await client.ask("chat", {"text": "granted"}))["from"] == "client-123"
+    for name in ("mew", "client-123"):
+        await alice.say("chat", {"text": name}, to=[name])
+        assert (await client.hear(lambda each: each["from"] == "alice"))["to"] == ["client-123"]
+    # All sockets of a member share one runtime id (D-88).
+    other = await stage.room.open("/")
+    await other.send(join | {"participantId": "client-456"})
+    assert await turned_away(other) == "invalid_request"
 
 
-@on_loop
 async def test_a_token_in_the_url_counts_only_when_that_is_allowed(tmp_path: Path) -> None:
     people = participants(alice=["*"])
     for allowed in (False, True):
@@ -376,7 +327,6 @@ async def test_a_token_in_the_url_counts_only_when_that_is_allowed(tmp_path: Pat
                 assert await turned_away(client) == "unauthorized"
 
 
-@on_loop
 async def test_the_only_space_need_not_be_named(tmp_path: Path) -> None:
     async with lab(tmp_path) as room:
         for client in (await room.open("/ws", token="t-alice"), await room.open("/", token="t-alice")):
@@ -385,7 +335,6 @@ async def test_the_only_space_need_not_be_named(tmp_path: Path) -> None:
         assert answer.status_code == 200
 
 
-@on_loop
 async def test_a_refused_upgrade_says_why_in_json(tmp_path: Path) -> None:
     async with lab(tmp_path) as room:
         with pytest.raises(websockets.InvalidStatus) as refused:

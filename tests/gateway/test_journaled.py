@@ -10,7 +10,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.store.records import Record, read_records, verify
-from tests.gateway.lab import CALL, Lab, lab, on_loop, participants
+from tests.gateway.lab import CALL, Lab, lab, participants
 from tests.gateway.served import command
 
 PEOPLE = participants(
@@ -43,7 +43,6 @@ async def propose_and_fulfil(room: Lab) -> None:
 
 
 @pytest.mark.requirement("MEW-3.2.1-5", "MEW-7.3-4", "MCPX-3.2.1-5", "MCPX-7.1-3")
-@on_loop
 async def test_the_lineage_of_an_approval_is_found_from_any_of_its_links(tmp_path: Path) -> None:
     """Proposal, request and response in one chain, also while the gateway runs."""
     async with lab(tmp_path, PEOPLE) as room:
@@ -62,7 +61,6 @@ async def test_the_lineage_of_an_approval_is_found_from_any_of_its_links(tmp_pat
 
 
 @pytest.mark.requirement("MEW-3.4.1-6")
-@on_loop
 async def test_an_acknowledgement_is_kept_with_its_chat(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE) as room:
         alice, bob = await room.join("alice"), await room.join("bob")
@@ -73,7 +71,6 @@ async def test_an_acknowledgement_is_kept_with_its_chat(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-3.6.8-3", "MEW-3.6.8-5")
-@on_loop
 async def test_who_gave_whom_what_and_when(tmp_path: Path) -> None:
     """A chain of grants over three members, a revoke, an invite and a kick."""
     async with lab(tmp_path, PEOPLE) as room:
@@ -119,7 +116,6 @@ def is_grant_to(record: Record, name: str) -> bool:
 
 
 @pytest.mark.requirement("D002-6")
-@on_loop
 async def test_every_record_tells_its_operation_by_itself(tmp_path: Path) -> None:
     """In each dialect: kind, and the method and name in it or in the envelope beside it."""
     async with lab(tmp_path, PEOPLE) as room:
@@ -138,7 +134,6 @@ async def test_every_record_tells_its_operation_by_itself(tmp_path: Path) -> Non
         assert record.word("dialect") in ("mew", "mcpx", "m3p")
 
 
-@on_loop
 async def test_everything_that_comes_in_is_there_with_what_came_of_it(tmp_path: Path) -> None:
     """Accepted, refused, malformed, joins, leaves, posts and an administrator's acts."""
     async with lab(tmp_path, PEOPLE) as room:
@@ -169,7 +164,6 @@ async def test_everything_that_comes_in_is_there_with_what_came_of_it(tmp_path: 
     assert [each.number for each in found] == list(range(1, len(found) + 1))
 
 
-@on_loop
 async def test_the_bytes_of_an_envelope_are_kept_as_they_came(tmp_path: Path) -> None:
     """Odd spacing, escapes, big numbers: evidence is not rewritten."""
     big = "123456789012345678901234567890"

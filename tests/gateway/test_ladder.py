@@ -23,7 +23,6 @@ from tests.gateway.lab import (
     fields,
     healthy,
     lab,
-    on_loop,
     participants,
     refusal_in,
     space_settings,
@@ -284,25 +283,20 @@ async def over_http(room: Lab, one: Case, space: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[one.rung.replace(" ", "-") for one in CASES])
-def test_the_ladder_answers_the_same_on_both_ways(stage: Stage, number: int) -> None:
+async def test_the_ladder_answers_the_same_on_both_ways(stage: Stage, number: int) -> None:
     one = CASES[number]
-
-    async def compare() -> None:
-        heard = await over_socket(stage.room, one, f"socket-{number}")
-        answered = await over_http(stage.room, one, f"http-{number}")
-        assert heard.get("error") == answered.get("error") == one.code
-        if one.dialect == "mew":
-            # Not only the word: the sentence, and whatever helps to do better.
-            if one.code == "rate_limited":
-                for answer in (heard, answered):
-                    assert 0 < answer.pop("retry_after") <= 20
-                    answer.pop("message")
-            assert heard == answered
-
-    stage.run(compare())
+    heard = await over_socket(stage.room, one, f"socket-{number}")
+    answered = await over_http(stage.room, one, f"http-{number}")
+    assert heard.get("error") == answered.get("error") == one.code
+    if one.dialect == "mew":
+        # Not only the word: the sentence, and whatever helps to do better.
+        if one.code == "rate_limited":
+            for answer in (heard, answered):
+                assert 0 < answer.pop("retry_after") <= 20
+                answer.pop("message")
+        assert heard == answered
 
 
-@on_loop
 async def test_without_a_journal_both_ways_answer_unavailable(tmp_path: Path) -> None:
     """Step 12, D-85: while the disk takes nothing."""
     async with lab(tmp_path, PEOPLE) as room:
@@ -325,7 +319,6 @@ async def test_without_a_journal_both_ways_answer_unavailable(tmp_path: Path) ->
         ({"participant_id": "zoe", "initial_capabilities": [{"kind": "space/kick"}]}, 400, "error"),
     ],
 )
-@on_loop
 async def test_an_invite_answers_the_same_on_both_ways(
     tmp_path: Path, invite: Json, status: int, words: str
 ) -> None:

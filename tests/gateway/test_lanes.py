@@ -19,7 +19,6 @@ from tests.gateway.disk import no_room_on_disk
 from tests.gateway.lab import (
     CALL,
     gateway_settings,
-    on_loop,
     participants,
     soon,
     space_settings,
@@ -115,7 +114,6 @@ async def _administer(one: House, alice: Seat) -> str:
 @pytest.mark.parametrize(
     "happens", [_pause, _shutdown, _reload_rights, _reload_size, _reload_rate, _administer]
 )
-@on_loop
 async def test_the_very_next_message_is_decided_anew(
     tmp_path: Path, happens: Callable[[House, Seat], Awaitable[str]]
 ) -> None:
@@ -124,7 +122,6 @@ async def test_the_very_next_message_is_decided_anew(
         assert (await refusal_of(one, bob, chat("bob", "c-next")))["error"] == code
 
 
-@on_loop
 async def test_whoever_was_resumed_talks_as_before(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, alice, bob):
         await _pause(one, alice)
@@ -134,7 +131,6 @@ async def test_whoever_was_resumed_talks_as_before(tmp_path: Path) -> None:
         open_lane(one, bob)
 
 
-@on_loop
 async def test_a_right_that_was_lent_is_gone_with_its_revocation(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, alice, _bob):
         carol = one.join("carol")
@@ -148,7 +144,6 @@ async def test_a_right_that_was_lent_is_gone_with_its_revocation(tmp_path: Path)
         assert (await refusal_of(one, carol, chat("carol", "c-next")))["error"] == "capability_violation"
 
 
-@on_loop
 async def test_nobody_hears_from_whoever_was_kicked(tmp_path: Path) -> None:
     """Also while the close that says so still waits for the disk."""
     async with talking(tmp_path) as (one, alice, bob):
@@ -161,7 +156,6 @@ async def test_nobody_hears_from_whoever_was_kicked(tmp_path: Path) -> None:
         assert "c-next" not in [record.id for record in read_records(one.journal)]
 
 
-@on_loop
 async def test_a_token_with_fewer_rights_has_a_lane_of_its_own(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         less = one.join("bob", token="t-less")
@@ -187,7 +181,6 @@ async def test_a_token_with_fewer_rights_has_a_lane_of_its_own(tmp_path: Path) -
         (chat("bob", "c-next")[:-1], "invalid_json"),
     ],
 )
-@on_loop
 async def test_an_open_lane_refuses_nothing_and_lets_nothing_odd_through(
     tmp_path: Path, said: bytes, code: str
 ) -> None:
@@ -213,7 +206,6 @@ async def test_an_open_lane_refuses_nothing_and_lets_nothing_odd_through(
         ({"bytes_per_second": 150}, "bytes_per_second"),
     ],
 )
-@on_loop
 async def test_too_fast_is_told_when_to_try_again(tmp_path: Path, limits: Json, limit: str) -> None:
     """One that the long way takes, one that the lane takes; the third owes half a second and more."""
     async with talking(tmp_path, limits) as (one, _alice, bob):
@@ -235,7 +227,6 @@ async def _never_takes_the_lane(one: House, seat: Seat) -> None:
 
 
 @pytest.mark.parametrize("limit", [{"max_recipients": 31}, {"max_correlations": 31}, {"id_chars": 255}])
-@on_loop
 async def test_narrower_limits_than_a_lane_knows_keep_it_shut(tmp_path: Path, limit: Json) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         one.reload(settings(limit))
@@ -250,7 +241,6 @@ async def test_narrower_limits_than_a_lane_knows_keep_it_shut(tmp_path: Path, li
         {"people": {"bob": [{"kind": "chat", "to": ["alice"]}]}},
     ],
 )
-@on_loop
 async def test_some_gateways_open_no_lane(tmp_path: Path, more: Any) -> None:
     """What waits for the disk, what is written to a file as well, and rights that look at each message."""
     async with house(tmp_path, settings(**more)) as one:
@@ -258,7 +248,6 @@ async def test_some_gateways_open_no_lane(tmp_path: Path, more: Any) -> None:
         await _never_takes_the_lane(one, one.join("bob"))
 
 
-@on_loop
 async def test_while_somebody_reads_another_spelling_there_is_no_lane(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         visitor = one.join("alice", "&dialect=mcpx")
@@ -271,7 +260,6 @@ async def test_while_somebody_reads_another_spelling_there_is_no_lane(tmp_path: 
 # The journal, the past, the figures.
 
 
-@on_loop
 async def test_a_full_disk_closes_the_lane_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, alice, bob):
         await one.durable()
@@ -291,7 +279,6 @@ async def test_a_full_disk_closes_the_lane_and_nothing_is_lost_or_doubled(tmp_pa
     assert [record.id for record in read_records(journal) if record.kind == "chat"] == heard
 
 
-@on_loop
 async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: Path) -> None:
     async with talking(tmp_path, snapshot_records=6) as (one, _alice, bob):
         ids = [f"c-{number}" for number in range(40)]
@@ -307,7 +294,6 @@ async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: 
         assert one.host.refusals == {"duplicate_id": 40}
 
 
-@on_loop
 async def test_the_past_keeps_to_its_bounds(tmp_path: Path) -> None:
     """However many the lane takes in one tick, and whoever else speaks in it."""
     async with talking(tmp_path, poll_window=5, poll_bytes=2_000) as (one, alice, bob):
@@ -323,7 +309,6 @@ async def test_the_past_keeps_to_its_bounds(tmp_path: Path) -> None:
         assert one.host.lanes.heard > 100
 
 
-@on_loop
 async def test_figures_count_both_ways(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         for number in range(10):
@@ -336,7 +321,6 @@ async def test_figures_count_both_ways(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("environ", "short"), [({}, 3), ({"MOOT_PURE_PYTHON": "1"}, 0)])
-@on_loop
 async def test_pure_python_can_be_had_by_a_variable(
     tmp_path: Path, environ: dict[str, str], short: int
 ) -> None:

@@ -22,7 +22,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.effects import Answer
 from moot.space.roster import Options
-from tests.gateway.lab import CALL, gateway_settings, on_loop, participants, soon, space_settings
+from tests.gateway.lab import CALL, gateway_settings, participants, soon, space_settings
 from tests.gateway.lane_pairs import ODD, SECOND, House, Seat, check_alike, house, members, spelt
 
 NAMES: Final = ("alice", "bob", "carol", "dora")
@@ -353,19 +353,16 @@ QUERIES: Final = ("", "", "&echo=0", "&echo=unanswered")
 
 
 @pytest.mark.parametrize("seed", range(4))
-@on_loop
 async def test_a_gateway_with_lanes_does_what_one_without_does(tmp_path: Path, seed: int) -> None:
     steps, heard = await lived(tmp_path, Author(seed, settings, QUERIES))
     assert heard > steps / 20
 
 
-@on_loop
 async def test_so_it_does_where_no_journal_is_kept(tmp_path: Path) -> None:
     steps, heard = await lived(tmp_path, Author(11, partial(settings, journal="off"), QUERIES))
     assert heard > steps / 20
 
 
-@on_loop
 async def test_so_it_does_where_little_of_the_past_is_kept(tmp_path: Path) -> None:
     """A tick brings more than the past holds, by count and by bytes."""
     small = partial(settings, poll_window=5, poll_bytes=1_500)
@@ -373,7 +370,6 @@ async def test_so_it_does_where_little_of_the_past_is_kept(tmp_path: Path) -> No
     assert heard > steps / 20
 
 
-@on_loop
 async def test_where_everything_waits_for_the_disk_nothing_takes_the_short_way(tmp_path: Path) -> None:
     _, heard = await lived(tmp_path, Author(13, partial(settings, journal="strict"), QUERIES))
     assert heard == 0

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import gateway_settings, on_loop, participants, space_settings, write_config
+from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
 from tests.gateway.raw import TEXT, RawClient, frame, raw_client
 from tests.gateway.served import Served, served
 
@@ -66,7 +66,6 @@ def cpu_seconds(gateway: Served) -> float:
 
 
 @pytest.mark.requirement("M3P-48", "M3P-51")
-@on_loop
 async def test_memory_stays_flat_through_100_000_validated_messages(tmp_path: Path) -> None:
     """And they come in far faster than 1,000 a second; journal and polling window are on."""
     async with served(write_config(tmp_path, settings())) as gateway, raw_client(gateway.port) as client:
@@ -83,7 +82,6 @@ async def test_memory_stays_flat_through_100_000_validated_messages(tmp_path: Pa
 
 
 @pytest.mark.requirement("M3P-50", "M3P-52", "M3P-59", "M3P-60")
-@on_loop
 async def test_validation_costs_microseconds_and_no_memory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from tests.gateway.disk import everything_under
-from tests.gateway.lab import gateway_settings, lab, on_loop, participants, soon, space_settings, write_config
+from tests.gateway.lab import gateway_settings, lab, participants, soon, space_settings, write_config
 from tests.gateway.served import served
 from tests.gateway.smtp import mail_server
 
@@ -25,7 +25,6 @@ def smtp(port: int, **more: Json) -> Json:
 
 
 @pytest.mark.requirement("MEW-3.6.5-5", "MEW-3.6.5-6", "MEW-3.6.5-10", "MEW-3.6.6-4", "MEW-3.6.6-5")
-@on_loop
 async def test_the_invitee_gets_one_mail_that_leads_in_and_nobody_else_sees_the_token(tmp_path: Path) -> None:
     async with mail_server() as mailbox:
         spaces = {"lab": space_settings(PEOPLE)}
@@ -73,7 +72,6 @@ async def test_the_invitee_gets_one_mail_that_leads_in_and_nobody_else_sees_the_
     assert b"she knows the code" in journal
 
 
-@on_loop
 async def test_an_invite_over_http_is_mailed_too_and_a_failed_one_is_not(tmp_path: Path) -> None:
     async with mail_server() as mailbox, lab(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as room:
         for payload, status in (
@@ -88,7 +86,6 @@ async def test_an_invite_over_http_is_mailed_too_and_a_failed_one_is_not(tmp_pat
         assert answer.json()["token"] in mailbox.messages[0].get_content()
 
 
-@on_loop
 async def test_the_gateway_logs_in_where_it_has_to(tmp_path: Path) -> None:
     async with mail_server() as mailbox:
         settings = smtp(mailbox.port, user="moot", password_env="MAIL_PASSWORD")
@@ -102,7 +99,6 @@ async def test_the_gateway_logs_in_where_it_has_to(tmp_path: Path) -> None:
     assert b"pass-word" not in everything_under(tmp_path)
 
 
-@on_loop
 async def test_a_token_does_not_travel_in_the_clear_unless_that_is_allowed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -120,7 +116,6 @@ async def test_a_token_does_not_travel_in_the_clear_unless_that_is_allowed(
         assert ack["payload"]["token"] not in caplog.text
 
 
-@on_loop
 async def test_a_mail_server_that_is_down_or_silent_holds_up_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,7 +151,6 @@ BAD_ADDRESSES = [
 ]
 
 
-@on_loop
 async def test_an_address_that_is_none_is_refused_and_nothing_happens(tmp_path: Path) -> None:
     async with mail_server() as mailbox, lab(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as room:
         alice, bob = await room.join("alice"), await room.join("bob")
@@ -172,7 +166,6 @@ async def test_an_address_that_is_none_is_refused_and_nothing_happens(tmp_path: 
         assert mailbox.recipients == [["zoe.x+y@mail-1.example.net"]]
 
 
-@on_loop
 async def test_without_a_mail_server_the_inviter_still_gets_the_way_in(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE) as room:
         alice = await room.join("alice")

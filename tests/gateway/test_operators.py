@@ -17,7 +17,6 @@ from tests.gateway.lab import (
     Stage,
     gateway_settings,
     lab,
-    on_loop,
     participants,
     space_settings,
     write_config,
@@ -38,17 +37,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.mark.requirement("MEW-0-2", "MCPX-0-1")
-def test_health_says_ok_and_names_the_protocols(stage: Stage) -> None:
-    async def check() -> None:
-        answer = await stage.room.http.get("/health")
-        body = answer.json()
-        assert answer.status_code == 200
-        assert body["status"] == "ok"
-        assert {"mew/v0.4", "mcpx/v0.1"} <= set(body["protocols"])
-        assert "t-" not in answer.text
-        assert not {"alice", "bob"} & set(re.findall(r"\w+", answer.text))
-
-    stage.run(check())
+async def test_health_says_ok_and_names_the_protocols(stage: Stage) -> None:
+    answer = await stage.room.http.get("/health")
+    body = answer.json()
+    assert answer.status_code == 200
+    assert body["status"] == "ok"
+    assert {"mew/v0.4", "mcpx/v0.1"} <= set(body["protocols"])
+    assert "t-" not in answer.text
+    assert not {"alice", "bob"} & set(re.findall(r"\w+", answer.text))
 
 
 LABEL = r"[a-zA-Z_]\w*=\"(?:[^\"\\\n]|\\[\\\"n])*\""
@@ -76,109 +72,88 @@ async def samples(room: Lab) -> dict[str, float]:
 
 
 @pytest.mark.requirement("MEW-7.3-5")
-def test_metrics_are_what_prometheus_reads_and_count_violations(stage: Stage) -> None:
-    async def check() -> None:
-        before = await samples(stage.room)
-        bob = await stage.room.join("bob", space="default")
-        for _ in range(3):
-            assert await bob.refused("mcp/request", CALL) == "capability_violation"
-        after = await samples(stage.room)
-        grown = {
-            name
-            for name in after
-            if after[name] >= before.get(name, 0) + 3 and "capability_violation" in name
-        }
-        assert grown, after
-        text = (await stage.room.http.get("/metrics")).text
-        assert "bob" not in text
-        assert "t-bob" not in text
-
-    stage.run(check())
+async def test_metrics_are_what_prometheus_reads_and_count_violations(stage: Stage) -> None:
+    before = await samples(stage.room)
+    bob = await stage.room.join("bob", space="default")
+    for _ in range(3):
+        assert await bob.refused("mcp/request", CALL) == "capability_violation"
+    after = await samples(stage.room)
+    grown = {
+        name for name in after if after[name] >= before.get(name, 0) + 3 and "capability_violation" in name
+    }
+    assert grown, after
+    text = (await stage.room.http.get("/metrics")).text
+    assert "bob" not in text
+    assert "t-bob" not in text
 
 
-def test_spaces_lists_those_that_a_token_opens(stage: Stage) -> None:
-    async def check() -> None:
-        async def spaces(token: str | None) -> Any:
-            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-            answer = await stage.room.http.get("/spaces", headers=headers)
-            return (
-                [each["name"] for each in answer.json()["spaces"]]
-                if answer.is_success
-                else answer.status_code
-            )
+async def test_spaces_lists_those_that_a_token_opens(stage: Stage) -> None:
+    async def spaces(token: str | None) -> Any:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        answer = await stage.room.http.get("/spaces", headers=headers)
+        return [each["name"] for each in answer.json()["spaces"]] if answer.is_success else answer.status_code
 
-        assert await spaces("t-alice") == ["default"]
-        assert await spaces("t-bob") == ["default", "other"]
-        assert await spaces("t-zoe") == ["other"]
-        assert await spaces("wrong") == 401
-        assert await spaces(None) == 401
-
-    stage.run(check())
+    assert await spaces("t-alice") == ["default"]
+    assert await spaces("t-bob") == ["default", "other"]
+    assert await spaces("t-zoe") == ["other"]
+    assert await spaces("wrong") == 401
+    assert await spaces(None) == 401
 
 
 @pytest.mark.requirement("MEW-10.1-1", "MCPX-10.1-1", "MEW-8.1-4", "MCPX-8.1-4")
-def test_connections_show_what_is_kept_of_each_socket(stage: Stage) -> None:
-    async def check() -> None:
-        for _ in range(2):
-            await stage.room.join("bob", space="default")
-        await stage.room.join("zoe", "&dialect=mcpx", space="other")
-        answer = await stage.room.admin("GET", "connections")
-        rows = answer.json()["connections"]
-        assert [(row["participant_id"], row["space"], row["dialect"]) for row in rows] == [
-            ("bob", "default", "mew"),
-            ("bob", "default", "mew"),
-            ("zoe", "other", "mcpx"),
-        ]
-        assert len({row["connection_id"] for row in rows}) == 3
-        assert rows[0]["capabilities"] == [{"kind": "chat"}]
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", rows[0]["connected_at"])
-        for token in ("t-alice", "t-root-", "-"):
-            refused = await stage.room.http.get(
-                "/admin/connections", headers={"Authorization": f"Bearer {token}"}
-            )
-            assert refused.status_code in (401, 403)
-            assert "bob" not in refused.text
-
-    stage.run(check())
+async def test_connections_show_what_is_kept_of_each_socket(stage: Stage) -> None:
+    for _ in range(2):
+        await stage.room.join("bob", space="default")
+    await stage.room.join("zoe", "&dialect=mcpx", space="other")
+    answer = await stage.room.admin("GET", "connections")
+    rows = answer.json()["connections"]
+    assert [(row["participant_id"], row["space"], row["dialect"]) for row in rows] == [
+        ("bob", "default", "mew"),
+        ("bob", "default", "mew"),
+        ("zoe", "other", "mcpx"),
+    ]
+    assert len({row["connection_id"] for row in rows}) == 3
+    assert rows[0]["capabilities"] == [{"kind": "chat"}]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", rows[0]["connected_at"])
+    for token in ("t-alice", "t-root-", "-"):
+        refused = await stage.room.http.get(
+            "/admin/connections", headers={"Authorization": f"Bearer {token}"}
+        )
+        assert refused.status_code in (401, 403)
+        assert "bob" not in refused.text
 
 
 @pytest.mark.requirement("MCPX-10.3-1", "MCPX-10.3-2", "MCPX-10.3-3")
-def test_an_administrator_adds_and_removes_and_the_member_is_told(stage: Stage) -> None:
-    async def check() -> None:
-        carol = await stage.room.join("carol", space="default")
-        change: Json = {"add": [{"kind": "mcp/request"}], "remove": [{"kind": "chat"}]}
-        answer = await stage.room.admin("POST", "participants/carol/capabilities", change)
-        body = answer.json()
-        assert answer.status_code == 200
-        assert body["participantId"] == "carol"
-        assert body["oldCapabilities"] == [{"kind": "chat"}]
-        assert body["newCapabilities"] == [{"kind": "mcp/request"}]
-        assert body["modifiedBy"] == "root"
-        assert body["modifiedAt"].endswith("Z")
-        welcome = await carol.hear("system/welcome")
-        assert welcome["payload"]["you"]["capabilities"] == [{"kind": "mcp/request"}]
-        assert await carol.refused("chat") == "capability_violation"
-        assert await carol.refused("mcp/request", CALL, to=["alice"]) is None
-        strings: Json = {"add": ["mcp/request:tools/call:read_*", "chat"], "remove": ["mcp/request:*"]}
-        answer = await stage.room.admin("POST", "participants/carol/capabilities", strings)
-        assert answer.status_code == 200, answer.text
-        assert "mcp/request:tools/call:read_*" in answer.json()["newCapabilities"]
-
-    stage.run(check())
+async def test_an_administrator_adds_and_removes_and_the_member_is_told(stage: Stage) -> None:
+    carol = await stage.room.join("carol", space="default")
+    change: Json = {"add": [{"kind": "mcp/request"}], "remove": [{"kind": "chat"}]}
+    answer = await stage.room.admin("POST", "participants/carol/capabilities", change)
+    body = answer.json()
+    assert answer.status_code == 200
+    assert body["participantId"] == "carol"
+    assert body["oldCapabilities"] == [{"kind": "chat"}]
+    assert body["newCapabilities"] == [{"kind": "mcp/request"}]
+    assert body["modifiedBy"] == "root"
+    assert body["modifiedAt"].endswith("Z")
+    welcome = await carol.hear("system/welcome")
+    assert welcome["payload"]["you"]["capabilities"] == [{"kind": "mcp/request"}]
+    assert await carol.refused("chat") == "capability_violation"
+    assert await carol.refused("mcp/request", CALL, to=["alice"]) is None
+    strings: Json = {"add": ["mcp/request:tools/call:read_*", "chat"], "remove": ["mcp/request:*"]}
+    answer = await stage.room.admin("POST", "participants/carol/capabilities", strings)
+    assert answer.status_code == 200, answer.text
+    assert "mcp/request:tools/call:read_*" in answer.json()["newCapabilities"]
 
 
 @pytest.mark.requirement("MCPX-10.3-4")
-def test_others_get_403_and_nothing_changes(stage: Stage) -> None:
-    async def check() -> None:
-        for token in ("t-alice", "t-bob", "wrong", None):
-            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-            for where in ("participants/bob/capabilities", "participants/bob/restore"):
-                answer = await stage.room.http.post(f"/admin/{where}", json={"add": ["*"]}, headers=headers)
-                assert answer.status_code in ((401, 403) if token is None else (403,)), where
-        bob = await stage.room.join("bob", space="default")
-        assert bob.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
-
-    stage.run(check())
+async def test_others_get_403_and_nothing_changes(stage: Stage) -> None:
+    for token in ("t-alice", "t-bob", "wrong", None):
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        for where in ("participants/bob/capabilities", "participants/bob/restore"):
+            answer = await stage.room.http.post(f"/admin/{where}", json={"add": ["*"]}, headers=headers)
+            assert answer.status_code in ((401, 403) if token is None else (403,)), where
+    bob = await stage.room.join("bob", space="default")
+    assert bob.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
 
 
 BAD_CHANGES: dict[str, tuple[str, Json, dict[str, str], int]] = {
@@ -196,44 +171,35 @@ BAD_CHANGES: dict[str, tuple[str, Json, dict[str, str], int]] = {
 
 
 @pytest.mark.parametrize(("name", "body", "params", "status"), BAD_CHANGES.values(), ids=BAD_CHANGES)
-def test_a_change_that_is_wrong_in_one_place_changes_nothing(
+async def test_a_change_that_is_wrong_in_one_place_changes_nothing(
     stage: Stage, name: str, body: Json, params: dict[str, str], status: int
 ) -> None:
     """D-55: atomic."""
-
-    async def check() -> None:
-        answer = await stage.room.admin("POST", f"participants/{name}/capabilities", body, **params)
-        assert answer.status_code == status, answer.text
-        assert answer.json()["message"]
-        bob = await stage.room.join("bob", space="default")
-        assert bob.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
-
-    stage.run(check())
+    answer = await stage.room.admin("POST", f"participants/{name}/capabilities", body, **params)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["message"]
+    bob = await stage.room.join("bob", space="default")
+    assert bob.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
 
 
-def test_a_removed_member_comes_back_only_by_the_administrator_with_a_new_token(stage: Stage) -> None:
+async def test_a_removed_member_comes_back_only_by_the_administrator_with_a_new_token(stage: Stage) -> None:
     """D-24."""
-
-    async def check() -> None:
-        room = stage.room
-        alice, dora = await room.join("alice", space="default"), await room.join("dora", space="default")
-        assert (await room.admin("POST", "participants/dora/restore")).status_code == 400
-        await alice.ask("space/kick", {"participant_id": "dora", "reason": "enough"})
-        assert (await dora.closed())[0] == 4003
-        assert await room.status("/ws?space=default", token="t-dora") == 401
-        assert (await room.post("dora", {"kind": "chat"})).status_code == 403
-        answer = await room.admin("POST", "participants/dora/restore")
-        assert answer.status_code == 200
-        assert await room.status("/ws?space=default", token="t-dora") == 401
-        back = await room.open("/ws?space=default", token=answer.json()["token"])
-        assert (await back.next())["payload"]["you"]["id"] == "dora"
-        assert (await room.admin("POST", "participants/dora/restore")).status_code == 400
-        assert (await room.admin("POST", "participants/nobody/restore")).status_code == 404
-
-    stage.run(check())
+    room = stage.room
+    alice, dora = await room.join("alice", space="default"), await room.join("dora", space="default")
+    assert (await room.admin("POST", "participants/dora/restore")).status_code == 400
+    await alice.ask("space/kick", {"participant_id": "dora", "reason": "enough"})
+    assert (await dora.closed())[0] == 4003
+    assert await room.status("/ws?space=default", token="t-dora") == 401
+    assert (await room.post("dora", {"kind": "chat"})).status_code == 403
+    answer = await room.admin("POST", "participants/dora/restore")
+    assert answer.status_code == 200
+    assert await room.status("/ws?space=default", token="t-dora") == 401
+    back = await room.open("/ws?space=default", token=answer.json()["token"])
+    assert (await back.next())["payload"]["you"]["id"] == "dora"
+    assert (await room.admin("POST", "participants/dora/restore")).status_code == 400
+    assert (await room.admin("POST", "participants/nobody/restore")).status_code == 404
 
 
-@on_loop
 async def test_without_admin_tokens_there_is_no_administration(tmp_path: Path) -> None:
     settings = gateway_settings({"lab": space_settings(PEOPLE)})
     del settings["gateway"]["admin_tokens"]
@@ -252,65 +218,55 @@ async def test_without_admin_tokens_there_is_no_administration(tmp_path: Path) -
 # The document
 
 
-def test_openapi_is_true_to_the_routes(stage: Stage) -> None:
+async def test_openapi_is_true_to_the_routes(stage: Stage) -> None:
     """Everything that it names answers, with a status that it names; everything else is 404 or 405."""
-
-    async def check() -> None:
-        document = (await stage.room.http.get("/openapi.json")).json()
-        assert document["openapi"].startswith("3.1")
-        methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"]
-        for path, operations in document["paths"].items():
-            for method in methods:
-                for headers in ({}, {"Authorization": "Bearer t-root"}, {"Authorization": "Bearer t-alice"}):
-                    answer = await stage.room.http.request(
-                        method, path.replace("{id}", "alice"), headers=headers
-                    )
-                    described = operations.get(method.lower())
-                    if described is None:
-                        assert answer.status_code == 405, (method, path)
-                        continue
-                    assert str(answer.status_code) in described["responses"], (
-                        method,
-                        path,
-                        headers,
-                        answer.text,
-                    )
-                    content = described["responses"][str(answer.status_code)].get("content", {})
-                    if content:
-                        assert answer.headers["content-type"].split(";")[0] in content
-        for unknown in ("/nope", "/participants", "/participants/alice", "/admin", "/docs", "/redoc", "/ws"):
-            answer = await stage.room.http.get(unknown)
-            assert answer.status_code == 404, unknown
-            assert answer.json()["error"] == "not_found"
-
-    stage.run(check())
-
-
-def test_every_reference_of_the_document_leads_somewhere(stage: Stage) -> None:
-    async def check() -> None:
-        document = (await stage.room.http.get("/openapi.json")).json()
-        for reference in re.findall(r'"\$ref": ?"#/([^"]+)"', json.dumps(document)):
-            place: Any = document
-            for step in reference.split("/"):
-                place = place[step]
-        for path, operations in document["paths"].items():
-            for described in operations.values():
-                named = {each["name"] for each in described.get("parameters", []) if each["in"] == "path"}
-                assert named == set(re.findall(r"\{(\w+)\}", path))
-                assert described["responses"]
-                assert "security" in described or path in (
-                    "/",
-                    "/console/{path}",
-                    "/status",
-                    "/health",
-                    "/metrics",
-                    "/openapi.json",
+    document = (await stage.room.http.get("/openapi.json")).json()
+    assert document["openapi"].startswith("3.1")
+    methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"]
+    for path, operations in document["paths"].items():
+        for method in methods:
+            for headers in ({}, {"Authorization": "Bearer t-root"}, {"Authorization": "Bearer t-alice"}):
+                answer = await stage.room.http.request(method, path.replace("{id}", "alice"), headers=headers)
+                described = operations.get(method.lower())
+                if described is None:
+                    assert answer.status_code == 405, (method, path)
+                    continue
+                assert str(answer.status_code) in described["responses"], (
+                    method,
+                    path,
+                    headers,
+                    answer.text,
                 )
+                content = described["responses"][str(answer.status_code)].get("content", {})
+                if content:
+                    assert answer.headers["content-type"].split(";")[0] in content
+    for unknown in ("/nope", "/participants", "/participants/alice", "/admin", "/docs", "/redoc", "/ws"):
+        answer = await stage.room.http.get(unknown)
+        assert answer.status_code == 404, unknown
+        assert answer.json()["error"] == "not_found"
 
-    stage.run(check())
+
+async def test_every_reference_of_the_document_leads_somewhere(stage: Stage) -> None:
+    document = (await stage.room.http.get("/openapi.json")).json()
+    for reference in re.findall(r'"\$ref": ?"#/([^"]+)"', json.dumps(document)):
+        place: Any = document
+        for step in reference.split("/"):
+            place = place[step]
+    for path, operations in document["paths"].items():
+        for described in operations.values():
+            named = {each["name"] for each in described.get("parameters", []) if each["in"] == "path"}
+            assert named == set(re.findall(r"\{(\w+)\}", path))
+            assert described["responses"]
+            assert "security" in described or path in (
+                "/",
+                "/console/{path}",
+                "/status",
+                "/health",
+                "/metrics",
+                "/openapi.json",
+            )
 
 
-@on_loop
 async def test_a_violation_can_be_announced_to_the_space(tmp_path: Path) -> None:
     """MEW 7.3, D-32: off by default; the notice names who and what, and no capabilities."""
     async with lab(tmp_path, PEOPLE, rules={"violation_notice": True}) as room:

@@ -10,7 +10,7 @@ from typing import Any
 
 from moot.protocol.operation import Json
 from tests.gateway.disk import file_mode
-from tests.gateway.lab import CALL, Client, Lab, fields, lab, on_loop, participants, soon, write_config
+from tests.gateway.lab import CALL, Client, Lab, fields, lab, participants, soon, write_config
 
 SPACE_YAML: Json = {
     "space": {"id": "demo", "name": "Demo", "description": "as there", "default_participant": "human"},
@@ -60,7 +60,6 @@ async def come(room: Lab, name: str, form: str = "type") -> Client:
     return client
 
 
-@on_loop
 async def test_a_space_yaml_runs_and_its_clients_come_in_as_they_are_used_to(tmp_path: Path) -> None:
     async with demo(tmp_path) as room:
         for form in ("type", "participantId", "participant"):
@@ -73,7 +72,6 @@ async def test_a_space_yaml_runs_and_its_clients_come_in_as_they_are_used_to(tmp
         assert (await human.hear("chat"))["to"] == ["files"]
 
 
-@on_loop
 async def test_everyone_shows_the_literal_mcp_response_that_tool_discovery_looks_for(tmp_path: Path) -> None:
     """D-14: visibly, and in this format only."""
     async with demo(tmp_path) as room:
@@ -92,7 +90,6 @@ async def test_everyone_shows_the_literal_mcp_response_that_tool_discovery_looks
         assert alice.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "*"}]
 
 
-@on_loop
 async def test_what_is_missing_is_filled_a_lone_correlation_becomes_a_list_and_the_unknown_passes(
     tmp_path: Path,
 ) -> None:
@@ -110,7 +107,6 @@ async def test_what_is_missing_is_filled_a_lone_correlation_becomes_a_list_and_t
         assert heard["ts"].endswith("Z")
 
 
-@on_loop
 async def test_binary_frames_that_hold_json_are_envelopes(tmp_path: Path) -> None:
     """Some of its clients send Buffers; what is delivered is text."""
     async with demo(tmp_path) as room:
@@ -119,7 +115,6 @@ async def test_binary_frames_that_hold_json_are_envelopes(tmp_path: Path) -> Non
         assert (await agent.hear("chat"))["id"] == "b1"
 
 
-@on_loop
 async def test_its_patterns_mean_what_they_say(tmp_path: Path) -> None:
     """`!tools/call` passes everything else, unlike there."""
     async with demo(tmp_path) as room:
@@ -130,7 +125,6 @@ async def test_its_patterns_mean_what_they_say(tmp_path: Path) -> None:
         assert await agent.refused("mcp/request", {"method": "tools/list"}) == "capability_violation"
 
 
-@on_loop
 async def test_its_stream_habits_work(tmp_path: Path) -> None:
     """No direction means upload; peers may say stream/open and close what was never opened (D-10, D-33)."""
     async with demo(tmp_path) as room:
@@ -148,7 +142,6 @@ async def test_its_stream_habits_work(tmp_path: Path) -> None:
         assert opened["stream_id"] != "mine"
 
 
-@on_loop
 async def test_controls_reach_the_member_who_answers_without_a_capability(tmp_path: Path) -> None:
     async with demo(tmp_path) as room:
         human, agent = await come(room, "human"), await come(room, "agent")
@@ -163,7 +156,6 @@ async def test_controls_reach_the_member_who_answers_without_a_capability(tmp_pa
         assert await agent.refused("capability/grant-ack", ack, to=["human"], about=["g1"]) is None
 
 
-@on_loop
 async def test_its_http_answers_are_as_there(tmp_path: Path) -> None:
     async with demo(tmp_path) as room:
 
@@ -185,7 +177,6 @@ async def test_its_http_answers_are_as_there(tmp_path: Path) -> None:
         assert (await room.http.get("/health")).json()["status"] == "ok"
 
 
-@on_loop
 async def test_an_output_log_member_is_a_file_that_gets_every_envelope(tmp_path: Path) -> None:
     """One JSON line each, in MEW's words, whoever is connected; no welcome, no error, no token."""
     path = tmp_path / "logs" / "everything.jsonl"
@@ -218,7 +209,6 @@ async def test_an_output_log_member_is_a_file_that_gets_every_envelope(tmp_path:
     assert len(path.read_text("utf-8").splitlines()) > before
 
 
-@on_loop
 async def test_an_output_log_that_cannot_be_written_holds_up_nobody(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()

@@ -17,7 +17,7 @@ from moot.space.rules import load_config
 from moot.space.space import Space
 from moot.store.database import Database
 from moot.store.records import read_records
-from tests.gateway.lab import CALL, PATIENCE, Client, Closed, Lab, fields, lab, on_loop, participants
+from tests.gateway.lab import CALL, PATIENCE, Client, Closed, Lab, fields, lab, participants
 
 PEOPLE = participants(
     alice=["*"], bob=["*"], carol=["chat", "mcp/*", "stream/*"], agent=["mcp/proposal", "mcp/withdraw"]
@@ -185,7 +185,6 @@ async def states(room: Lab) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@on_loop
 async def test_replaying_the_journal_gives_the_state_that_the_gateway_is_in(
     tmp_path: Path, seed: int
 ) -> None:

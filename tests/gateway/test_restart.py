@@ -19,7 +19,6 @@ from tests.gateway.lab import (
     Room,
     gateway_settings,
     lab,
-    on_loop,
     participants,
     refusal_in,
     soon,
@@ -52,7 +51,6 @@ async def acknowledged(room: Room) -> None:
 @pytest.mark.requirement("MCPX-2.1-5", "MEW-3.6.6-4", "MEW-3.6.5-6")
 @pytest.mark.parametrize("number", ENDS.values(), ids=ENDS)
 @pytest.mark.parametrize("journal", ["on", "strict", "off"])
-@on_loop
 async def test_what_was_decided_survives_a_restart(tmp_path: Path, number: int, journal: str) -> None:
     """Grants, invites with their tokens, kicks, pauses, proposals, seen ids, an administrator's changes."""
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=journal))
@@ -104,7 +102,6 @@ async def test_what_was_decided_survives_a_restart(tmp_path: Path, number: int, 
 
 
 @pytest.mark.parametrize("number", ENDS.values(), ids=ENDS)
-@on_loop
 async def test_what_was_said_can_still_be_polled_after_a_restart(tmp_path: Path, number: int) -> None:
     """An open proposal outlives a restart, and so does what it says; newcomers were not there (D-40)."""
     spaces = {"lab": space_settings(PEOPLE)}
@@ -129,7 +126,6 @@ async def test_what_was_said_can_still_be_polled_after_a_restart(tmp_path: Path,
 
 
 @pytest.mark.parametrize("number", ENDS.values(), ids=ENDS)
-@on_loop
 async def test_a_restart_with_an_edited_file_starts_and_the_file_counts(tmp_path: Path, number: int) -> None:
     """Reloads and edits in between: the journal plays again under whatever the file says now."""
     spaces = {"lab": space_settings(PEOPLE)}
@@ -161,7 +157,6 @@ async def test_a_restart_with_an_edited_file_starts_and_the_file_counts(tmp_path
     assert carol.heard
 
 
-@on_loop
 async def test_restarting_many_times_changes_nothing_and_grows_nothing(tmp_path: Path) -> None:
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, snapshot_records=7))
     seen: list[Any] = []
@@ -183,7 +178,6 @@ async def test_restarting_many_times_changes_nothing_and_grows_nothing(tmp_path:
     assert {"kind": "mcp/request"} in seen[1]["capabilities"]
 
 
-@on_loop
 async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgotten(tmp_path: Path) -> None:
     """Rotation and retention: rights come from the snapshot, the chain still holds."""
     journal: Json = {"segment_bytes": 4_000, "retain": 2}
@@ -207,7 +201,6 @@ async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgot
 
 
 @pytest.mark.parametrize("modes", [("on", "off", "on"), ("off", "strict", "off"), ("off", "on", "strict")])
-@on_loop
 async def test_the_journal_can_be_turned_off_and_on_between_starts(
     tmp_path: Path, modes: tuple[str, ...]
 ) -> None:
@@ -228,7 +221,6 @@ async def test_the_journal_can_be_turned_off_and_on_between_starts(
             assert await room.status("/ws?space=lab", token="t-mallory") == 401
 
 
-@on_loop
 async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: Path) -> None:
     """Limited tokens, guests, runtime ids, legacy dialects and options, in the journal and in a snapshot."""
     people = participants(alice=["*"], mew=["chat"]) | {
@@ -273,7 +265,6 @@ async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: P
             assert await whole.refused("mcp/proposal", CALL) is None
 
 
-@on_loop
 async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_path: Path) -> None:
     rules: Json = {"limits": {"proposal_seconds": 3.0}}
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE, **rules)}))
@@ -290,7 +281,6 @@ async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_
         assert await alice.refused("mcp/request", CALL, about=["p1"]) == "proposal_settled"
 
 
-@on_loop
 async def test_a_damaged_journal_is_a_clear_error_and_a_torn_end_is_none(tmp_path: Path) -> None:
     """A crash leaves half a line; what no crash explains stops the start and says what to do."""
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}))

@@ -16,7 +16,6 @@ from tests.gateway.lab import (
     CALL,
     ROOT,
     gateway_settings,
-    on_loop,
     participants,
     refusal_in,
     space_settings,
@@ -33,7 +32,6 @@ def settings(people: Json | None = None, **gateway: Json) -> Json:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-@on_loop
 async def test_stopping_tells_members_and_exits_0_within_5_seconds(tmp_path: Path, number: int) -> None:
     """Also with a peer that answers nothing and one in the middle of a request."""
     gateway = await started(write_config(tmp_path, settings()))
@@ -55,7 +53,6 @@ async def test_stopping_tells_members_and_exits_0_within_5_seconds(tmp_path: Pat
     assert b"last words" in everything_under(tmp_path / "data" / "spaces" / "lab" / "journal")
 
 
-@on_loop
 async def test_where_tokens_were_made_is_said_and_what_a_reload_leaves_out_too(tmp_path: Path) -> None:
     people: Json = {"alice": {"capabilities": ["*"]}}
     file = write_config(tmp_path, settings(people, admin_tokens={"root": {}}))
@@ -69,7 +66,6 @@ async def test_where_tokens_were_made_is_said_and_what_a_reload_leaves_out_too(t
         assert not any("gateway.admin_tokens" in line for line in gateway.lines)
 
 
-@on_loop
 async def test_a_reload_changes_rights_and_drops_nobody(tmp_path: Path) -> None:
     """SIGHUP: rights, newcomers and rotated tokens; who is no longer named is removed."""
     file = write_config(tmp_path, settings())
@@ -101,7 +97,6 @@ BROKEN = {
 }
 
 
-@on_loop
 async def test_a_broken_file_changes_nothing_and_says_where(tmp_path: Path) -> None:
     file = write_config(tmp_path, settings())
     async with served(file) as gateway:
@@ -123,7 +118,6 @@ async def test_a_broken_file_changes_nothing_and_says_where(tmp_path: Path) -> N
         assert await bob.refused("mcp/proposal", CALL) is None
 
 
-@on_loop
 async def test_check_says_what_a_configuration_means_and_makes_nothing(tmp_path: Path) -> None:
     file = write_config(
         tmp_path, {"spaces": {"lab": {"participants": {"alice": {"capabilities": ["chat"]}}}}}
@@ -140,7 +134,6 @@ async def test_check_says_what_a_configuration_means_and_makes_nothing(tmp_path:
         assert "Traceback" not in output
 
 
-@on_loop
 async def test_a_port_or_data_folder_in_use_is_a_clear_error(tmp_path: Path) -> None:
     file = write_config(tmp_path, settings())
     with socket.socket() as taken:
@@ -161,7 +154,6 @@ async def test_a_port_or_data_folder_in_use_is_a_clear_error(tmp_path: Path) -> 
         await first.join("alice")
 
 
-@on_loop
 async def test_generated_tokens_are_for_their_owner_alone_and_open_the_door(tmp_path: Path) -> None:
     """Only hashes are kept elsewhere."""
     people: Json = {
@@ -185,7 +177,6 @@ async def test_generated_tokens_are_for_their_owner_alone_and_open_the_door(tmp_
     assert b"t-from-environment" not in rest
 
 
-@on_loop
 async def test_environment_and_options_override_the_file(tmp_path: Path) -> None:
     file = write_config(tmp_path, settings(port=1))
     environ = {"MOOT_GATEWAY__PORT": "0", "MOOT_GATEWAY__LOG__FORMAT": "json"}
@@ -196,7 +187,6 @@ async def test_environment_and_options_override_the_file(tmp_path: Path) -> None
         assert {"time", "level", "message"} <= json.loads(line).keys()
 
 
-@on_loop
 async def test_the_log_holds_ids_and_sizes_and_never_payloads_or_tokens(tmp_path: Path) -> None:
     """At its most talkative."""
     log: Json = {"level": "debug", "format": "json", "file": "gateway.log"}
@@ -236,7 +226,6 @@ async def test_the_log_holds_ids_and_sizes_and_never_payloads_or_tokens(tmp_path
         assert any(line["message"] == message and line.get("participant") == "bob" for line in lines), message
 
 
-@on_loop
 async def test_memory_stays_bounded_while_readers_stall(tmp_path: Path) -> None:
     """80 MB go by; those who do not read are kept 1 MiB each at most."""
     people = participants(alice=["*"], **{f"slow-{number}": ["chat"] for number in range(6)})

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import Client, Lab, lab, on_loop, participants
+from tests.gateway.lab import Client, Lab, lab, participants
 from tests.gateway.raw import CLOSE, TEXT, Frame, RawClient, raw_client
 
 PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"])
@@ -62,7 +62,6 @@ async def check_told(client: RawClient, words: str) -> None:
     assert all(one.opcode == TEXT and one.payload.endswith(b"}") for one in frames[:-1])
 
 
-@on_loop
 async def test_too_many_bytes_behind(tmp_path: Path) -> None:
     """The others lose nothing, and hear it in order."""
     async with lab(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20) as room:
@@ -77,7 +76,6 @@ async def test_too_many_bytes_behind(tmp_path: Path) -> None:
         assert all(each["payload"]["text"] == CHUNK for each in heard)
 
 
-@on_loop
 async def test_too_many_messages_behind(tmp_path: Path) -> None:
     gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 200, "outbox_seconds": 60}
     async with lab(tmp_path, PEOPLE, rules=RULES, **gateway) as room:
@@ -91,7 +89,6 @@ async def test_too_many_messages_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("goes_on", [True, False], ids=["with more traffic", "in silence"])
-@on_loop
 async def test_too_many_seconds_behind(tmp_path: Path, goes_on: bool) -> None:
     """Who took nothing for so long is stuck, also when nobody says anything more."""
     gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 1 << 20, "outbox_seconds": 0.5}
@@ -111,7 +108,6 @@ async def test_too_many_seconds_behind(tmp_path: Path, goes_on: bool) -> None:
                 assert loop.time() - start < 6
 
 
-@on_loop
 async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) -> None:
     gateway: dict[str, Any] = {"outbox_bytes": PLENTY * 2, "outbox_seconds": 60}
     async with lab(tmp_path, PEOPLE, rules=RULES, **gateway) as room:
@@ -132,7 +128,6 @@ async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) ->
             await alice.fence()
 
 
-@on_loop
 async def test_many_slow_readers_at_once_do_not_hold_up_the_others(tmp_path: Path) -> None:
     people = PEOPLE | participants(**{f"slow-{number}": ["chat"] for number in range(12)})
     async with lab(tmp_path, people, rules=RULES) as room:

@@ -17,7 +17,6 @@ from tests.gateway.lab import (
     fields,
     gateway_settings,
     lab,
-    on_loop,
     participants,
     soon,
     space_settings,
@@ -44,7 +43,6 @@ def open_files(gateway: Served) -> int:
     return len(os.listdir(f"/proc/{gateway.process.pid}/fd"))
 
 
-@on_loop
 async def test_connections_that_break_off_at_any_byte_leave_nothing_behind(tmp_path: Path) -> None:
     """Cut in the headers, the handshake, the join, a frame, a fragmented message, a stream, and the close."""
     conversation = [
@@ -94,7 +92,6 @@ async def test_connections_that_break_off_at_any_byte_leave_nothing_behind(tmp_p
 
 
 @pytest.mark.parametrize("journal", ["on", "strict"])
-@on_loop
 async def test_what_follows_a_join_in_the_same_packet_is_heard(tmp_path: Path, journal: str) -> None:
     async with lab(tmp_path, PEOPLE, journal=journal) as room, raw_client(room.port) as client:
         await client.upgraded("/")
@@ -110,7 +107,6 @@ async def test_what_follows_a_join_in_the_same_packet_is_heard(tmp_path: Path, j
         assert heard == ["system/welcome", "system/presence", "c0", "c1", "c2", "c3", "c4"]
 
 
-@on_loop
 async def test_callers_that_hang_up_before_the_answer_are_no_news(tmp_path: Path) -> None:
     """What they posted whole counts, once; the log stays clean (looked at after every test here)."""
     async with lab(tmp_path, PEOPLE, connections_per_address=0) as room:
@@ -138,7 +134,6 @@ async def test_callers_that_hang_up_before_the_answer_are_no_news(tmp_path: Path
         assert not [id for id in heard if id.startswith("gone-") and int(id[5:]) % 2 == 0]
 
 
-@on_loop
 async def test_requests_in_one_packet_are_answered_in_their_order(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
         alice = await room.join("alice")
@@ -159,7 +154,6 @@ async def test_requests_in_one_packet_are_answered_in_their_order(tmp_path: Path
             assert (await alice.hear("chat"))["id"] == f"piped-{number}"
 
 
-@on_loop
 async def test_an_extension_that_is_offered_is_not_taken(tmp_path: Path) -> None:
     """Browsers offer compression; frames are shared between readers, so it is off."""
     async with lab(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
@@ -170,7 +164,6 @@ async def test_an_extension_that_is_offered_is_not_taken(tmp_path: Path) -> None
         assert await client.closed() == 1002
 
 
-@on_loop
 async def test_a_gateway_on_ipv6_is_reached_by_its_own_names(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE, host="::1") as room:
         assert room.url == f"http://[::1]:{room.port}"
@@ -182,7 +175,6 @@ async def test_a_gateway_on_ipv6_is_reached_by_its_own_names(tmp_path: Path) -> 
         assert (await room.http.get("/health", headers=named)).status_code == 200
 
 
-@on_loop
 async def test_reloads_in_a_row_under_load_lose_no_message(tmp_path: Path) -> None:
     file = write_config(tmp_path, settings())
     async with served(file) as gateway:

@@ -41,107 +41,91 @@ def frames_of(client: Client) -> list[str | bytes]:
     return [each for each in client.heard if isinstance(each, str | bytes)]
 
 
-def test_text_stays_text_and_binary_stays_binary(stage: Stage) -> None:
+async def test_text_stays_text_and_binary_stays_binary(stage: Stage) -> None:
     """Byte for byte, also where the data holds `#`, nothing, or JSON; the writer gets its own back."""
-
-    async def check() -> None:
-        alice, bob = (
-            await stage.room.join("alice", space="bytes"),
-            await stage.room.join("bob", space="bytes"),
-        )
-        stream = await opened(alice, content_type="text/plain")
-        data: list[str | bytes] = [
-            f"#{stream}#plain",
-            f"#{stream}##hash#es##",
-            f"#{stream}#",
-            f'#{stream}#{{"kind":"chat"}}',
-            f"#{stream}#Grüße 𝄞\n\0",
-            f"#{stream}#bytes".encode(),
-            f"#{stream}#".encode() + bytes(range(256)),
-            f"#{stream}#".encode() + b"x" * 500_000,
-        ]
-        for message in data:
-            await alice.send(message)
-        for client in (alice, bob):
-            assert [await client.hear_frame() for _ in data] == data
-
-    stage.run(check())
+    alice, bob = (
+        await stage.room.join("alice", space="bytes"),
+        await stage.room.join("bob", space="bytes"),
+    )
+    stream = await opened(alice, content_type="text/plain")
+    data: list[str | bytes] = [
+        f"#{stream}#plain",
+        f"#{stream}##hash#es##",
+        f"#{stream}#",
+        f'#{stream}#{{"kind":"chat"}}',
+        f"#{stream}#Grüße 𝄞\n\0",
+        f"#{stream}#bytes".encode(),
+        f"#{stream}#".encode() + bytes(range(256)),
+        f"#{stream}#".encode() + b"x" * 500_000,
+    ]
+    for message in data:
+        await alice.send(message)
+    for client in (alice, bob):
+        assert [await client.hear_frame() for _ in data] == data
 
 
-def test_frames_and_envelopes_keep_one_order(stage: Stage) -> None:
-    async def check() -> None:
-        alice, bob = (
-            await stage.room.join("alice", space="order"),
-            await stage.room.join("bob", space="order"),
-        )
-        stream = await opened(alice)
-        await bob.fence()
-        for number in range(100):
-            await alice.send(f"#{stream}#{number}" if number % 3 else f'{{"kind":"chat","id":"o-{number}"}}')
-        await alice.fence()
-        heard = [each if isinstance(each, str) else each["id"] for each in await bob.fence()]
-        assert heard == [f"#{stream}#{number}" if number % 3 else f"o-{number}" for number in range(100)]
-        await alice.say("stream/close", {"stream_id": stream})
-
-    stage.run(check())
+async def test_frames_and_envelopes_keep_one_order(stage: Stage) -> None:
+    alice, bob = (
+        await stage.room.join("alice", space="order"),
+        await stage.room.join("bob", space="order"),
+    )
+    stream = await opened(alice)
+    await bob.fence()
+    for number in range(100):
+        await alice.send(f"#{stream}#{number}" if number % 3 else f'{{"kind":"chat","id":"o-{number}"}}')
+    await alice.fence()
+    heard = [each if isinstance(each, str) else each["id"] for each in await bob.fence()]
+    assert heard == [f"#{stream}#{number}" if number % 3 else f"o-{number}" for number in range(100)]
+    await alice.say("stream/close", {"stream_id": stream})
 
 
-def test_a_targeted_stream_reaches_exactly_its_targets(stage: Stage) -> None:
+async def test_a_targeted_stream_reaches_exactly_its_targets(stage: Stage) -> None:
     """On all their sockets, not on the writer's; and nobody while they are away (D-36, D-39)."""
-
-    async def check() -> None:
-        room = stage.room
-        alice, carol = await room.join("alice", space="target"), await room.join("carol", space="target")
-        tims = [await room.join("tim", space="target"), await room.join("tim", space="target")]
-        stream = await opened(alice, target=["tim"])
-        await alice.send(f"#{stream}#for tim")
-        for tim in tims:
-            assert await tim.hear_frame() == f"#{stream}#for tim"
-        for tim in tims:
-            await tim.leave()
-        await alice.hear(lambda each: each["payload"].get("event") == "leave")
-        # A second socket of carol's: whoever was the last audience must not be the next.
-        second = await room.join("carol", space="target")
-        await alice.send(f"#{stream}#while tim is away")
-        await alice.fence()
-        back = await room.join("tim", space="target")
-        await alice.send(f"#{stream}#tim is back")
-        assert await back.hear_frame() == f"#{stream}#tim is back"
-        await alice.ask("space/kick", {"participant_id": "tim"})
-        await alice.send(f"#{stream}#tim is out")
-        await alice.fence()
-        for client in (alice, carol, second):
-            await client.fence()
-            assert frames_of(client) == []
-
-    stage.run(check())
+    room = stage.room
+    alice, carol = await room.join("alice", space="target"), await room.join("carol", space="target")
+    tims = [await room.join("tim", space="target"), await room.join("tim", space="target")]
+    stream = await opened(alice, target=["tim"])
+    await alice.send(f"#{stream}#for tim")
+    for tim in tims:
+        assert await tim.hear_frame() == f"#{stream}#for tim"
+    for tim in tims:
+        await tim.leave()
+    await alice.hear(lambda each: each["payload"].get("event") == "leave")
+    # A second socket of carol's: whoever was the last audience must not be the next.
+    second = await room.join("carol", space="target")
+    await alice.send(f"#{stream}#while tim is away")
+    await alice.fence()
+    back = await room.join("tim", space="target")
+    await alice.send(f"#{stream}#tim is back")
+    assert await back.hear_frame() == f"#{stream}#tim is back"
+    await alice.ask("space/kick", {"participant_id": "tim"})
+    await alice.send(f"#{stream}#tim is out")
+    await alice.fence()
+    for client in (alice, carol, second):
+        await client.fence()
+        assert frames_of(client) == []
 
 
-def test_only_writers_write_and_a_closed_stream_is_closed(stage: Stage) -> None:
-    async def check() -> None:
-        alice, bob, carol = [
-            await stage.room.join(name, space="writers") for name in ("alice", "bob", "carol")
-        ]
-        stream = await opened(alice)
-        await bob.send(f"#{stream}#not yet")
-        error = await bob.hear("system/error")
-        assert error["payload"]["error"] == "unauthorized_stream_write"
-        assert error["payload"]["stream_id"] == stream
-        assert "correlation_id" not in error
-        assert await alice.ask("stream/grant-write", {"stream_id": stream, "participant_id": "bob"})
-        await bob.hear("stream/write-granted")
-        await bob.send(f"#{stream}#now")
-        assert await carol.hear_frame() == f"#{stream}#now"
-        await alice.ask("stream/transfer-ownership", {"stream_id": stream, "new_owner": "carol"})
-        await alice.send(f"#{stream}#no longer mine")
-        assert (await alice.hear("system/error"))["payload"]["error"] == "unauthorized_stream_write"
-        await carol.hear("stream/ownership-transferred")
-        await carol.say("stream/close", {"stream_id": stream})
-        await carol.send(f"#{stream}#too late")
-        assert (await carol.hear("system/error"))["payload"]["error"] == "stream_not_found"
-        assert frames_of(alice) == [f"#{stream}#now"]
-
-    stage.run(check())
+async def test_only_writers_write_and_a_closed_stream_is_closed(stage: Stage) -> None:
+    alice, bob, carol = [await stage.room.join(name, space="writers") for name in ("alice", "bob", "carol")]
+    stream = await opened(alice)
+    await bob.send(f"#{stream}#not yet")
+    error = await bob.hear("system/error")
+    assert error["payload"]["error"] == "unauthorized_stream_write"
+    assert error["payload"]["stream_id"] == stream
+    assert "correlation_id" not in error
+    assert await alice.ask("stream/grant-write", {"stream_id": stream, "participant_id": "bob"})
+    await bob.hear("stream/write-granted")
+    await bob.send(f"#{stream}#now")
+    assert await carol.hear_frame() == f"#{stream}#now"
+    await alice.ask("stream/transfer-ownership", {"stream_id": stream, "new_owner": "carol"})
+    await alice.send(f"#{stream}#no longer mine")
+    assert (await alice.hear("system/error"))["payload"]["error"] == "unauthorized_stream_write"
+    await carol.hear("stream/ownership-transferred")
+    await carol.say("stream/close", {"stream_id": stream})
+    await carol.send(f"#{stream}#too late")
+    assert (await carol.hear("system/error"))["payload"]["error"] == "stream_not_found"
+    assert frames_of(alice) == [f"#{stream}#now"]
 
 
 BAD_FRAMES = {
@@ -154,56 +138,46 @@ BAD_FRAMES = {
 
 
 @pytest.mark.parametrize("message", BAD_FRAMES.values(), ids=BAD_FRAMES)
-def test_a_frame_out_of_shape_is_told_so(stage: Stage, message: str) -> None:
-    async def check() -> None:
-        alice, bob = (
-            await stage.room.join("alice", space="shape"),
-            await stage.room.join("bob", space="shape"),
-        )
-        for sent in (message, message.encode()):
-            await alice.send(sent)
-        errors = {refusal_in(each) for each in await alice.fence()} - {None}
-        assert errors <= {"invalid_envelope", "stream_not_found"}
-        assert len(errors) == 1
-        await bob.fence()
-        assert frames_of(bob) == []
-
-    stage.run(check())
+async def test_a_frame_out_of_shape_is_told_so(stage: Stage, message: str) -> None:
+    alice, bob = (
+        await stage.room.join("alice", space="shape"),
+        await stage.room.join("bob", space="shape"),
+    )
+    for sent in (message, message.encode()):
+        await alice.send(sent)
+    errors = {refusal_in(each) for each in await alice.fence()} - {None}
+    assert errors <= {"invalid_envelope", "stream_not_found"}
+    assert len(errors) == 1
+    await bob.fence()
+    assert frames_of(bob) == []
 
 
-def test_streams_are_limited_per_member_and_end_with_their_owner(stage: Stage) -> None:
+async def test_streams_are_limited_per_member_and_end_with_their_owner(stage: Stage) -> None:
     """D-39: after the grace the gateway closes what its owner left behind."""
-
-    async def check() -> None:
-        alice, bob = (
-            await stage.room.join("alice", space="limits"),
-            await stage.room.join("bob", space="limits"),
-        )
-        streams = [await opened(bob) for _ in range(3)]
-        assert await bob.refused("stream/request", {"direction": "upload"}) == "resource_limit"
-        late = await stage.room.join("carol", space="limits")
-        welcome = next(each for each in late.heard if each["kind"] == "system/welcome")
-        assert [each["stream_id"] for each in welcome["payload"]["active_streams"]] == streams
-        await bob.leave()
-        closed: list[Any] = [await alice.hear("stream/close") for _ in streams]
-        assert [each["payload"] for each in closed] == [
-            {"stream_id": stream, "reason": "owner_disconnected"} for stream in streams
-        ]
-        assert {each["from"] for each in closed} == {"gateway"}
-
-    stage.run(check())
+    alice, bob = (
+        await stage.room.join("alice", space="limits"),
+        await stage.room.join("bob", space="limits"),
+    )
+    streams = [await opened(bob) for _ in range(3)]
+    assert await bob.refused("stream/request", {"direction": "upload"}) == "resource_limit"
+    late = await stage.room.join("carol", space="limits")
+    welcome = next(each for each in late.heard if each["kind"] == "system/welcome")
+    assert [each["stream_id"] for each in welcome["payload"]["active_streams"]] == streams
+    await bob.leave()
+    closed: list[Any] = [await alice.hear("stream/close") for _ in streams]
+    assert [each["payload"] for each in closed] == [
+        {"stream_id": stream, "reason": "owner_disconnected"} for stream in streams
+    ]
+    assert {each["from"] for each in closed} == {"gateway"}
 
 
-def test_a_stream_opened_over_http_is_announced_and_named_in_the_answer(stage: Stage) -> None:
-    async def check() -> None:
-        alice = await stage.room.join("alice", space="posted")
-        request = {"kind": "stream/request", "payload": {"direction": "upload"}}
-        posted = await stage.room.post("alice", request, space="posted")
-        body = posted.json()
-        assert (posted.status_code, body["status"]) == (200, "stream_opened")
-        assert (await alice.hear("stream/open"))["payload"]["stream_id"] == body["stream_id"]
-        await alice.send(f"#{body['stream_id']}#mine")
-        assert await alice.hear_frame() == f"#{body['stream_id']}#mine"
-        await alice.say("stream/close", {"stream_id": body["stream_id"]})
-
-    stage.run(check())
+async def test_a_stream_opened_over_http_is_announced_and_named_in_the_answer(stage: Stage) -> None:
+    alice = await stage.room.join("alice", space="posted")
+    request = {"kind": "stream/request", "payload": {"direction": "upload"}}
+    posted = await stage.room.post("alice", request, space="posted")
+    body = posted.json()
+    assert (posted.status_code, body["status"]) == (200, "stream_opened")
+    assert (await alice.hear("stream/open"))["payload"]["stream_id"] == body["stream_id"]
+    await alice.send(f"#{body['stream_id']}#mine")
+    assert await alice.hear_frame() == f"#{body['stream_id']}#mine"
+    await alice.say("stream/close", {"stream_id": body["stream_id"]})

@@ -15,7 +15,6 @@ from mcp.client.sse import sse_client
 
 from mcp import Client, MCPError, StdioServerParameters
 from moot.mcp.downstream.backend import Changed, Updated
-from tests.gateway.lab import on_loop
 from tests.mcp.http_shop import Open, open_shop
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +54,6 @@ def text_of(result: types.CallToolResult) -> str:
 
 
 @pytest.mark.parametrize(("way", "mode"), WAYS)
-@on_loop
 async def test_a_client_lists_and_calls_everything(way: str, mode: Any) -> None:
     async with client(way, mode) as one:
         assert one.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
@@ -80,7 +78,6 @@ async def test_a_client_lists_and_calls_everything(way: str, mode: Any) -> None:
 
 
 @pytest.mark.parametrize(("way", "mode"), WAYS)
-@on_loop
 async def test_an_error_of_the_tools_server_keeps_code_message_and_data(way: str, mode: Any) -> None:
     async with client(way, mode) as one:
         with pytest.raises(MCPError) as caught:
@@ -90,7 +87,6 @@ async def test_an_error_of_the_tools_server_keeps_code_message_and_data(way: str
 
 
 @pytest.mark.parametrize(("way", "mode"), WAYS)
-@on_loop
 async def test_a_resource_that_is_not_there_is_the_eras_own_error(way: str, mode: Any) -> None:
     async with client(way, mode) as one:
         with pytest.raises(MCPError) as caught:
@@ -99,7 +95,6 @@ async def test_a_resource_that_is_not_there_is_the_eras_own_error(way: str, mode
 
 
 @pytest.mark.parametrize("way", ["stdio", "http", "sse"])
-@on_loop
 async def test_progress_and_logs_of_a_call_reach_a_handshake_client(way: str) -> None:
     logged: list[types.LoggingMessageNotificationParams] = []
     heard: list[tuple[float, float | None]] = []
@@ -117,7 +112,6 @@ async def test_progress_and_logs_of_a_call_reach_a_handshake_client(way: str) ->
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])
-@on_loop
 async def test_a_stateless_client_hears_logs_only_when_it_asks_for_them(way: str) -> None:
     logged: list[str] = []
 
@@ -132,7 +126,6 @@ async def test_a_stateless_client_hears_logs_only_when_it_asks_for_them(way: str
 
 
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
-@on_loop
 async def test_a_handshake_client_sets_its_level_of_logs() -> None:
     logged: list[str] = []
 
@@ -148,7 +141,6 @@ async def test_a_handshake_client_sets_its_level_of_logs() -> None:
 
 
 @pytest.mark.parametrize(("way", "mode"), [w for w in WAYS if w[1] != "auto"])
-@on_loop
 async def test_a_tools_question_reaches_the_person_and_the_answer_the_tool(way: str, mode: Any) -> None:
     async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert params.message == "What is your name?"
@@ -159,7 +151,6 @@ async def test_a_tools_question_reaches_the_person_and_the_answer_the_tool(way: 
 
 
 @pytest.mark.parametrize("way", ["stdio", "http", "sse"])
-@on_loop
 async def test_a_handshake_client_that_cannot_be_asked_gets_a_result_that_says_so(way: str) -> None:
     async with client(way, "legacy") as one:
         result = await one.call_tool("ask_name", {})
@@ -167,7 +158,6 @@ async def test_a_handshake_client_that_cannot_be_asked_gets_a_result_that_says_s
         assert "did not declare elicitation" in text_of(result)
 
 
-@on_loop
 async def test_a_stateless_client_that_cannot_be_asked_is_told_what_to_declare() -> None:
     async with client("http", "2026-07-28") as one:
         with pytest.raises(MCPError) as caught:
@@ -176,7 +166,6 @@ async def test_a_stateless_client_that_cannot_be_asked_is_told_what_to_declare()
         assert caught.value.error.data == {"requiredCapabilities": {"elicitation": {}}}
 
 
-@on_loop
 async def test_a_number_as_structured_content_is_shown_where_it_is_known() -> None:
     """Any JSON value since 2026-07-28, an object before it."""
     async with client("http", "2026-07-28") as one:
@@ -190,7 +179,6 @@ async def test_a_number_as_structured_content_is_shown_where_it_is_known() -> No
 
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 @pytest.mark.parametrize("way", ["http", "sse"])
-@on_loop
 async def test_a_handshake_client_hears_of_changes_and_of_resources_it_subscribed_to(way: str) -> None:
     heard: list[str] = []
     enough = anyio.Event()
@@ -223,7 +211,6 @@ async def test_a_handshake_client_hears_of_changes_and_of_resources_it_subscribe
     await shop.shop.until(lambda: not shop.shop.subscribed)
 
 
-@on_loop
 async def test_a_stateless_client_listens_for_what_it_asked_for_and_nothing_else() -> None:
     async with open_shop() as shop, at(shop, "http", "2026-07-28") as one:
         async with one.listen(
@@ -242,7 +229,6 @@ async def test_a_stateless_client_listens_for_what_it_asked_for_and_nothing_else
 
 
 @pytest.mark.parametrize(("way", "mode"), [("http", "legacy"), ("http", "2026-07-28"), ("sse", "legacy")])
-@on_loop
 async def test_a_call_that_the_client_gives_up_is_given_up_behind_the_face_too(way: str, mode: Any) -> None:
     async with open_shop() as shop, at(shop, way, mode) as one:
         async with anyio.create_task_group() as group:

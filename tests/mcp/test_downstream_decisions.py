@@ -18,7 +18,6 @@ from moot.errors import McpError
 from moot.mcp.downstream.limits import FaceLimits
 from moot.mcp.downstream.rpc import Request
 from moot.mcp.downstream.stateless import Listening, OneRequest
-from tests.gateway.lab import on_loop
 from tests.mcp.http_shop import Open, open_shop
 from tests.mcp.shop import QUESTION
 from tests.mcp.test_downstream_clients import at, text_of
@@ -112,7 +111,6 @@ class Tasks(ClientExtension):
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_decision_that_comes_soon_is_all_that_the_client_notices(mode: Any) -> None:
     async with open_shop() as shop, at(shop, "http", mode) as one:
         async with anyio.create_task_group() as group:
@@ -127,7 +125,6 @@ async def test_a_decision_that_comes_soon_is_all_that_the_client_notices(mode: A
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> None:
     heard: list[tuple[float, str | None]] = []
 
@@ -154,7 +151,6 @@ async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> Non
 
 
 @pytest.mark.parametrize(("way", "mode"), [("http", "legacy"), ("sse", "legacy"), ("http", "2026-07-28")])
-@on_loop
 async def test_a_client_that_can_be_told_by_no_means_gets_a_pending_result(way: str, mode: Any) -> None:
     async with open_shop(HASTY) as shop, at(shop, way, mode) as one:
         result = await one.call_tool("decide", {})
@@ -163,7 +159,6 @@ async def test_a_client_that_can_be_told_by_no_means_gets_a_pending_result(way: 
         assert shop.shop.decisions[0].withdrawn is None
 
 
-@on_loop
 async def test_a_client_with_tasks_follows_the_decision_as_a_task() -> None:
     async with open_shop(HASTY) as shop:
         extension = Tasks(shop)
@@ -180,7 +175,6 @@ async def test_a_client_with_tasks_follows_the_decision_as_a_task() -> None:
         assert shop.face.counts.channels == {"tasks": 1}
 
 
-@on_loop
 async def test_a_task_that_is_cancelled_is_withdrawn() -> None:
     async with open_shop(HASTY) as shop:
         extension = Tasks(shop, cancel=True)
@@ -190,7 +184,6 @@ async def test_a_task_that_is_cancelled_is_withdrawn() -> None:
         assert shop.shop.decisions[0].withdrawn == "cancelled by the client"
 
 
-@on_loop
 async def test_a_task_takes_the_input_that_its_tool_wants_and_decides_again() -> None:
     wants = {"resultType": "input_required", "inputRequests": {"who": QUESTION}, "requestState": "s1"}
     async with open_shop(HASTY) as shop:
@@ -204,7 +197,6 @@ async def test_a_task_takes_the_input_that_its_tool_wants_and_decides_again() ->
         assert extension.seen[-1] == "completed"
 
 
-@on_loop
 async def test_a_task_whose_call_fails_says_with_which_error() -> None:
     async with open_shop(HASTY) as shop, at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
         made = await raw(shop, "tools/call", {"name": "decide", "arguments": {}})
@@ -218,7 +210,6 @@ async def test_a_task_whose_call_fails_says_with_which_error() -> None:
         assert (await ask(one.session, "tasks/cancel", "p-1"))["resultType"] == "complete"
 
 
-@on_loop
 async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
     async with open_shop(HASTY) as shop:
         await raw(shop, "tools/call", {"name": "decide", "arguments": {}})
@@ -247,14 +238,12 @@ async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
         assert task["_meta"] == {"io.modelcontextprotocol/subscriptionId": 7}
 
 
-@on_loop
 async def test_a_task_that_a_tool_server_made_is_asked_for_behind_the_face() -> None:
     async with open_shop(HASTY) as shop, at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
         assert (await raw(shop, "tools/call", {"name": "work_long"}))["taskId"] == "theirs"
         assert (await ask(one.session, "tasks/get", "theirs"))["status"] == "working"
 
 
-@on_loop
 async def test_a_tool_that_never_stops_asking_is_given_up_on() -> None:
     """Handshake era: the loop is ours there."""
     asked: list[str] = []
@@ -269,7 +258,6 @@ async def test_a_tool_that_never_stops_asking_is_given_up_on() -> None:
     assert len(asked) == HASTY.input_rounds
 
 
-@on_loop
 async def test_an_unknown_task_and_a_client_without_tasks_are_told_so() -> None:
     async with open_shop(HASTY) as shop:
         async with at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
@@ -301,7 +289,6 @@ class Person:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_person_who_withdraws_ends_it(mode: Any) -> None:
     person = Person("withdraw")
     async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
@@ -312,7 +299,6 @@ async def test_a_person_who_withdraws_ends_it(mode: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_person_who_waits_gets_the_answer_when_it_comes(mode: Any) -> None:
     person = Person("wait", "wait", "wait", "wait", "wait")
     async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
@@ -329,7 +315,6 @@ async def test_a_person_who_waits_gets_the_answer_when_it_comes(mode: Any) -> No
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("choice", ["decline", "cancel"])
-@on_loop
 async def test_a_person_who_closes_the_dialog_gets_the_pending_result(mode: Any, choice: str) -> None:
     person = Person(choice)
     async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
@@ -337,7 +322,6 @@ async def test_a_person_who_closes_the_dialog_gets_the_pending_result(mode: Any,
         assert shop.shop.decisions[0].withdrawn is None
 
 
-@on_loop
 async def test_a_stateless_client_is_asked_a_few_times_and_then_told_that_it_is_pending() -> None:
     person = Person(*["wait"] * 10)
     async with open_shop(HASTY) as shop:
@@ -347,7 +331,6 @@ async def test_a_stateless_client_is_asked_a_few_times_and_then_told_that_it_is_
         assert len(shop.shop.decisions) == 1
 
 
-@on_loop
 async def test_the_dialog_goes_away_when_somebody_decides_meanwhile() -> None:
     """Handshake era: the question is cancelled at the client."""
     person = Person("think")
@@ -364,7 +347,6 @@ async def test_the_dialog_goes_away_when_somebody_decides_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@on_loop
 async def test_a_client_that_gives_up_waiting_withdraws(mode: Any) -> None:
     async with open_shop() as shop, at(shop, "http", mode) as one:
         async with anyio.create_task_group() as group:
@@ -379,7 +361,6 @@ async def test_a_client_that_gives_up_waiting_withdraws(mode: Any) -> None:
         await one.call_tool("echo", {})
 
 
-@on_loop
 async def test_a_request_state_gets_no_other_calls_answer() -> None:
     async with open_shop(HASTY) as shop:
         person = Person("wait")

@@ -12,7 +12,6 @@ import httpx
 
 from moot.mcp.downstream.backend import Changed
 from moot.mcp.downstream.limits import FaceLimits
-from tests.gateway.lab import on_loop
 from tests.mcp.http_shop import Open, open_shop
 
 META = {
@@ -91,7 +90,6 @@ STRANGERS: list[tuple[dict[str, str], int]] = [
 ]
 
 
-@on_loop
 async def test_strangers_are_turned_away_before_anything_is_read() -> None:
     async with http() as (shop, client):
         for headers, status in STRANGERS:
@@ -100,7 +98,6 @@ async def test_strangers_are_turned_away_before_anything_is_read() -> None:
             assert status == 200 or answer.json()["error"]["code"] == -32600
 
 
-@on_loop
 async def test_our_own_pages_and_loopback_names_are_let_in() -> None:
     async with http() as (shop, client):
         for host in (f"127.0.0.1:{shop.port}", f"localhost:{shop.port}", f"[::1]:{shop.port}"):
@@ -108,7 +105,6 @@ async def test_our_own_pages_and_loopback_names_are_let_in() -> None:
             assert (await client.post(shop.url, **stateless("tools/list", **both))).status_code == 200
 
 
-@on_loop
 async def test_a_token_is_asked_for_and_compared() -> None:
     async with http(token="a-token-of-some-length") as (shop, client):
         for header, status in (
@@ -125,7 +121,6 @@ async def test_a_token_is_asked_for_and_compared() -> None:
         assert (await client.get(shop.url.replace("/mcp", "/sse"))).status_code == 401
 
 
-@on_loop
 async def test_a_body_has_a_limit_whether_or_not_it_says_its_length() -> None:
     async with http(FaceLimits(message_bytes=1000)) as (shop, client):
         long = b" " * 1001
@@ -150,7 +145,6 @@ ELSEWHERE = [
 ]
 
 
-@on_loop
 async def test_there_is_nothing_else_here() -> None:
     async with http() as (shop, client):
         for method, path, status in ELSEWHERE:
@@ -177,7 +171,6 @@ ERRORS: list[tuple[str, dict[str, Any], dict[str, str], int | None, int]] = [
 ]
 
 
-@on_loop
 async def test_headers_repeat_the_body_and_errors_have_a_status() -> None:
     async with http() as (shop, client):
         for method, params, headers, code, status in ERRORS:
@@ -189,7 +182,6 @@ async def test_headers_repeat_the_body_and_errors_have_a_status() -> None:
             assert answer.json().get("error", {}).get("code") == code
 
 
-@on_loop
 async def test_a_missing_or_doubled_header_is_a_mismatch() -> None:
     async with http() as (shop, client):
         post = stateless("tools/list")
@@ -200,7 +192,6 @@ async def test_a_missing_or_doubled_header_is_a_mismatch() -> None:
         assert (await client.post(shop.url, **post)).json()["error"]["code"] == -32020
 
 
-@on_loop
 async def test_an_unknown_version_is_told_what_is_spoken_here() -> None:
     async with http() as (shop, client):
         meta = META | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
@@ -218,7 +209,6 @@ async def test_an_unknown_version_is_told_what_is_spoken_here() -> None:
             assert (await client.request(method, shop.url, headers=headers)).status_code == 405
 
 
-@on_loop
 async def test_arguments_that_a_tool_wants_repeated_as_headers_are_compared() -> None:
     async with http() as (shop, client):
         params = {"name": "routed", "arguments": {"region": "eu"}}
@@ -232,7 +222,6 @@ async def test_arguments_that_a_tool_wants_repeated_as_headers_are_compared() ->
             assert answer.json().get("error", {}).get("code") == code
 
 
-@on_loop
 async def test_discovery_says_what_is_here_and_how_long_that_is_good() -> None:
     async with http() as (shop, client):
         result = (await client.post(shop.url, **stateless("server/discover"))).json()["result"]
@@ -246,7 +235,6 @@ async def test_discovery_says_what_is_here_and_how_long_that_is_good() -> None:
             assert (made["resultType"], made["ttlMs"], made["cacheScope"]) == ("complete", 0, "private")
 
 
-@on_loop
 async def test_what_happens_on_the_way_makes_a_stream_and_a_stream_carries_no_ids() -> None:
     async with http() as (shop, client):
         post = stateless("tools/call", {"name": "shout"})
@@ -263,7 +251,6 @@ async def test_what_happens_on_the_way_makes_a_stream_and_a_stream_carries_no_id
         assert "id: " not in answer.text
 
 
-@on_loop
 async def test_hanging_up_cancels_and_a_long_silence_becomes_a_stream_that_lives() -> None:
     async with http(FaceLimits(silence_seconds=0.05, keepalive_seconds=0.05)) as (shop, client):
         async with client.stream("POST", shop.url, **stateless("tools/call", {"name": "hang"})) as response:
@@ -277,7 +264,6 @@ async def test_hanging_up_cancels_and_a_long_silence_becomes_a_stream_that_lives
 # The handshake era
 
 
-@on_loop
 async def test_a_session_is_opened_used_and_ended() -> None:
     async with http() as (shop, client):
         headers = await opened(shop, client)
@@ -289,7 +275,6 @@ async def test_a_session_is_opened_used_and_ended() -> None:
         assert len(shop.http.sessions) == 0
 
 
-@on_loop
 async def test_a_handshake_that_fails_leaves_no_session() -> None:
     async with http() as (shop, client):
         answer = await client.post(shop.url, json=body("initialize", {}), headers=TYPES)
@@ -297,7 +282,6 @@ async def test_a_handshake_that_fails_leaves_no_session() -> None:
         assert len(shop.http.sessions) == 0
 
 
-@on_loop
 async def test_sessions_have_a_limit_and_idle_ones_make_room() -> None:
     async with http(FaceLimits(sessions=2, session_seconds=0.2)) as (shop, client):
         await opened(shop, client)
@@ -309,7 +293,6 @@ async def test_sessions_have_a_limit_and_idle_ones_make_room() -> None:
         assert len(shop.http.sessions) == 1
 
 
-@on_loop
 async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_stream() -> None:
     async with http(FaceLimits(silence_seconds=0.01)) as (shop, client):
         headers = await opened(shop, client)
@@ -323,7 +306,6 @@ async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_s
         assert (await client.post(shop.url, json=body("ping", id="h"), headers=headers)).status_code == 200
 
 
-@on_loop
 async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None:
     """MCP 2025-11-25: a first event without data gives an id to come back with."""
     async with http(FaceLimits(silence_seconds=0.01)) as (shop, client):
@@ -346,7 +328,6 @@ async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None
             assert answered.status_code == 404
 
 
-@on_loop
 async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_reader_gets_it() -> None:
     async with http() as (shop, client):
         headers = await opened(shop, client)
@@ -361,7 +342,6 @@ async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_r
         assert (await client.get(shop.url, headers=headers | {"accept": "text/html"})).status_code == 406
 
 
-@on_loop
 async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it() -> None:
     async with http(FaceLimits(kept_events=5, unread_bytes=2_000)) as (shop, client):
         headers = await opened(shop, client)
@@ -373,7 +353,6 @@ async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it() -
             assert "prompts/list_changed" in heard[-1]["data"]
 
 
-@on_loop
 async def test_what_is_no_message_is_answered_with_what_is_wrong() -> None:
     async with http() as (shop, client):
         for content, code in ((b"nonsense", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0"}', -32600)):
@@ -382,7 +361,6 @@ async def test_what_is_no_message_is_answered_with_what_is_wrong() -> None:
             assert answer.json()["id"] is None
 
 
-@on_loop
 async def test_closing_the_face_ends_every_stream() -> None:
     async with httpx.AsyncClient(timeout=10) as client:
         async with open_shop() as shop:

@@ -20,7 +20,6 @@ from moot.mcp.downstream import stdio
 from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.limits import FaceLimits
 from moot.mcp.downstream.rpc import BadMessage, Message, read
-from tests.gateway.lab import on_loop
 from tests.mcp.shop import Shop
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +84,6 @@ async def pipes(limits: FaceLimits | None = None) -> AsyncIterator[Pipes]:
                 os.close(descriptor)
 
 
-@on_loop
 async def test_what_is_no_message_is_answered_and_the_next_one_served() -> None:
     async with pipes() as client:
         for line, code in (
@@ -106,7 +104,6 @@ async def test_what_is_no_message_is_answered_and_the_next_one_served() -> None:
         assert await client.ask("ping") == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-@on_loop
 async def test_lines_longer_than_allowed_are_refused_and_passed_over() -> None:
     async with pipes(FaceLimits(message_bytes=1000)) as client:
         client.say(b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 40_000 + b'"}')
@@ -116,7 +113,6 @@ async def test_lines_longer_than_allowed_are_refused_and_passed_over() -> None:
         assert "at most 1000 bytes" in (await client.hear())["error"]["message"]
 
 
-@on_loop
 async def test_a_message_in_pieces_and_several_at_once_are_read_alike() -> None:
     async with pipes() as client:
         await client.open()
@@ -127,7 +123,6 @@ async def test_a_message_in_pieces_and_several_at_once_are_read_alike() -> None:
         assert [(await client.hear())["id"] for _ in range(3)] == ["a", "b", "c"]
 
 
-@on_loop
 async def test_before_the_handshake_only_ping_and_the_stateless_era_are_served() -> None:
     async with pipes() as client:
         assert (await client.ask("tools/list"))["error"]["code"] == -32602
@@ -145,7 +140,6 @@ async def test_before_the_handshake_only_ping_and_the_stateless_era_are_served()
         ("x", "2025-11-25"),
     ],
 )
-@on_loop
 async def test_the_handshake_settles_on_a_version(asked: str, given: str) -> None:
     async with pipes() as client:
         result = (await client.ask("initialize", HELLO | {"protocolVersion": asked}))["result"]
@@ -160,7 +154,6 @@ async def test_the_handshake_settles_on_a_version(asked: str, given: str) -> Non
         }
 
 
-@on_loop
 async def test_no_field_and_no_digit_is_lost_either_way() -> None:
     """Of arguments, results and descriptions alike; integers of any size."""
     big = 123456789012345678901234567890
@@ -178,7 +171,6 @@ async def test_no_field_and_no_digit_is_lost_either_way() -> None:
         assert heard["params"] == {"progressToken": "p", "progress": 1, "total": 2, "x-vendor": 1}
 
 
-@on_loop
 async def test_what_serves_a_call_goes_on_and_what_is_the_eras_own_does_not() -> None:
     async with pipes() as client:
         capabilities: dict[str, Any] = {"sampling": {}, "extensions": {"x": {}}}
@@ -197,7 +189,6 @@ async def test_what_serves_a_call_goes_on_and_what_is_the_eras_own_does_not() ->
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-@on_loop
 async def test_a_cancelled_request_gets_no_answer(era: str) -> None:
     async with pipes() as client:
         await client.open()
@@ -210,7 +201,6 @@ async def test_a_cancelled_request_gets_no_answer(era: str) -> None:
         assert (await client.ask("ping"))["id"] == 2
 
 
-@on_loop
 async def test_an_id_in_use_and_too_many_at_once_are_refused() -> None:
     async with pipes(FaceLimits(requests=2)) as client:
         await client.open()
@@ -224,7 +214,6 @@ async def test_an_id_in_use_and_too_many_at_once_are_refused() -> None:
         assert (answer["id"], "2 requests at once" in answer["error"]["message"]) == ("j", True)
 
 
-@on_loop
 async def test_what_breaks_behind_the_face_tells_the_client_nothing_but_that(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -251,7 +240,6 @@ async def test_what_breaks_behind_the_face_tells_the_client_nothing_but_that(
         ("resources/subscribe", {}, '"uri"'),
     ],
 )
-@on_loop
 async def test_params_of_a_wrong_shape_are_invalid_params(method: str, params: Any, words: str) -> None:
     async with pipes() as client:
         await client.open()
@@ -260,7 +248,6 @@ async def test_params_of_a_wrong_shape_are_invalid_params(method: str, params: A
         assert words in error["message"]
 
 
-@on_loop
 async def test_a_method_that_nobody_knows_is_not_found_in_either_era() -> None:
     async with pipes() as client:
         await client.open()
@@ -279,7 +266,6 @@ async def test_a_method_that_nobody_knows_is_not_found_in_either_era() -> None:
         (META | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}, -32022),
     ],
 )
-@on_loop
 async def test_a_stateless_request_says_what_it_must(meta: dict[str, Any], code: int) -> None:
     async with pipes() as client:
         error = (await client.ask("server/discover", {"_meta": meta}))["error"]
@@ -288,7 +274,6 @@ async def test_a_stateless_request_says_what_it_must(meta: dict[str, Any], code:
             assert error["data"] == {"supported": ["2026-07-28"], "requested": "2099-01-01"}
 
 
-@on_loop
 async def test_a_listen_stream_over_stdio_is_acknowledged_first_and_ends_when_cancelled() -> None:
     async with pipes() as client:
         wanted = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["note://one", 7]}}
@@ -308,7 +293,6 @@ async def test_a_listen_stream_over_stdio_is_acknowledged_first_and_ends_when_ca
         await client.shop.until(lambda: not client.shop.listeners and not client.shop.subscribed)
 
 
-@on_loop
 async def test_there_is_a_limit_to_listening() -> None:
     async with pipes(FaceLimits(listeners=1)) as client:
         wanted = {"notifications": {}, "_meta": META}
@@ -320,7 +304,6 @@ async def test_there_is_a_limit_to_listening() -> None:
         assert (await client.ask("subscriptions/listen", tasks))["error"]["code"] == -32021
 
 
-@on_loop
 async def test_a_client_that_does_not_read_does_not_fill_our_memory() -> None:
     async with pipes(FaceLimits(unread_bytes=100_000)) as client:
         await client.open()
@@ -386,7 +369,6 @@ def _line(id: int, method: str, params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode() + b"\n"
 
 
-@on_loop
 async def test_nothing_but_messages_comes_out_even_when_somebody_prints() -> None:
     process = await _process("--chatty")
     call = {"name": "print", "_meta": META}
@@ -400,7 +382,6 @@ async def test_nothing_but_messages_comes_out_even_when_somebody_prints() -> Non
     assert process.returncode == 0
 
 
-@on_loop
 async def test_the_end_of_input_ends_it_after_what_was_asked_is_answered() -> None:
     process = await _process()
     lines = b"".join(_line(number, "tools/list", {"_meta": META}) for number in range(50))
@@ -412,7 +393,6 @@ async def test_the_end_of_input_ends_it_after_what_was_asked_is_answered() -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@on_loop
 async def test_a_signal_ends_it_without_a_word(number: signal.Signals) -> None:
     process = await _process()
     assert process.stdin is not None
@@ -425,7 +405,6 @@ async def test_a_signal_ends_it_without_a_word(number: signal.Signals) -> None:
     assert (output, errors, process.returncode) == (b"", b"", 0)
 
 
-@on_loop
 async def test_requests_from_a_file_are_answered_into_a_file(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(_line(1, "tools/list", {"_meta": META}))
     with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as sink:

@@ -10,11 +10,9 @@ import pytest
 
 from moot.errors import McpError
 from moot.mcp.eras import INVALID_PARAMS, LOG_LEVEL_KEY, JsonObject
-from tests.gateway.lab import on_loop
 from tests.mcp.upstreams import QUICK, Heard, call, script, text_of, up, value_of
 
 
-@on_loop
 async def test_no_field_of_a_result_is_lost_and_numbers_keep_their_digits() -> None:
     async with up(script("odd")) as server:
         arguments = {"big": 2**65, "float": 0.1, "none": None, "text": "grüße", "deep": [{"a": [1]}]}
@@ -25,7 +23,6 @@ async def test_no_field_of_a_result_is_lost_and_numbers_keep_their_digits() -> N
     assert result["_meta"] == {"seen": {"vendor/trace": "t1"}, "also": True}
 
 
-@on_loop
 async def test_a_list_comes_with_its_vendor_fields_and_all_its_pages() -> None:
     async with up(script("odd")) as server:
         first = await server.request("tools/list")
@@ -36,7 +33,6 @@ async def test_a_list_comes_with_its_vendor_fields_and_all_its_pages() -> None:
     assert all(tool["vendor"] == 1 for tool in tools)
 
 
-@on_loop
 async def test_an_error_of_the_server_comes_with_code_message_and_data() -> None:
     async with up(script("odd")) as server:
         with pytest.raises(McpError) as caught:
@@ -48,7 +44,6 @@ async def test_an_error_of_the_server_comes_with_code_message_and_data() -> None
     assert unknown.value.code == -32601
 
 
-@on_loop
 async def test_progress_reaches_only_its_caller_under_the_callers_own_token() -> None:
     heard: dict[str, list[Any]] = {"a": [], "b": []}
     async with up(script("odd")) as server:
@@ -72,7 +67,6 @@ async def test_progress_reaches_only_its_caller_under_the_callers_own_token() ->
         assert [params["vendor"] for _, params in heard[name]] == [1, 2, 3]
 
 
-@on_loop
 async def test_cancelling_a_call_is_told_to_the_server_and_to_nobody_else() -> None:
     async with up(script("odd")) as server:
         hanging = asyncio.create_task(call(server, "hang", {"seconds": 5}))
@@ -86,7 +80,6 @@ async def test_cancelling_a_call_is_told_to_the_server_and_to_nobody_else() -> N
     assert [each["reason"] for each in told["cancelled"]] == ["cancelled by the caller"]
 
 
-@on_loop
 async def test_a_log_message_reaches_who_asked_for_its_level() -> None:
     """Stateless logging is asked for call by call; a handshake server is set to the most talkative level."""
     heard: list[Any] = []
@@ -99,7 +92,6 @@ async def test_a_log_message_reaches_who_asked_for_its_level() -> None:
     assert server.counts.log_messages_unheard == 6
 
 
-@on_loop
 async def test_a_question_of_the_server_becomes_an_answer_that_asks_for_input() -> None:
     """The call stays pending at the server and goes on when it is repeated with the answer."""
     async with up(script("odd")) as server:
@@ -117,7 +109,6 @@ async def test_a_question_of_the_server_becomes_an_answer_that_asks_for_input() 
     assert told["calls"] == 2
 
 
-@on_loop
 async def test_several_questions_of_one_call_are_asked_until_all_are_answered() -> None:
     async with up(script("odd")) as server:
         result = await call(server, "ask_name", {"count": 3}, owner="alice")
@@ -138,7 +129,6 @@ async def test_several_questions_of_one_call_are_asked_until_all_are_answered() 
     assert rounds == 3
 
 
-@on_loop
 @pytest.mark.parametrize("change", ["owner", "arguments", "state", "again"])
 async def test_an_answer_counts_only_from_the_one_who_was_asked_and_for_that_call(change: str) -> None:
     async with up(script("odd")) as server:
@@ -157,7 +147,6 @@ async def test_an_answer_counts_only_from_the_one_who_was_asked_and_for_that_cal
     assert "call anew" in caught.value.message
 
 
-@on_loop
 async def test_a_question_that_nobody_answers_is_cancelled_in_time() -> None:
     async with up(script("odd"), limits=replace(QUICK, input_seconds=0.1)) as server:
         first = await call(server, "ask_name", owner="alice")
@@ -169,7 +158,6 @@ async def test_a_question_that_nobody_answers_is_cancelled_in_time() -> None:
     assert [each["reason"] for each in told["cancelled"]] == ["no answer within 0 s"]
 
 
-@on_loop
 async def test_a_caller_that_takes_no_questions_is_not_asked() -> None:
     key = "io.modelcontextprotocol/clientCapabilities"
     async with up(script("odd")) as server:
@@ -178,7 +166,6 @@ async def test_a_caller_that_takes_no_questions_is_not_asked() -> None:
     assert "does not take elicitation" in answer["message"]
 
 
-@on_loop
 async def test_with_two_calls_running_no_caller_is_asked_for_the_other_and_then_calls_take_turns() -> None:
     """Asking the wrong one would let one person confirm what another one started."""
     async with up(script("odd")) as server:
@@ -201,7 +188,6 @@ async def test_with_two_calls_running_no_caller_is_asked_for_the_other_and_then_
     assert text_of(results[1]) == "slept"
 
 
-@on_loop
 async def test_roots_are_told_to_a_server_that_looks_around() -> None:
     roots = ({"uri": "file:///srv", "name": "srv"},)
     async with up(script("odd"), roots=roots) as server:
@@ -211,7 +197,6 @@ async def test_roots_are_told_to_a_server_that_looks_around() -> None:
     assert unknown["code"] == -32601
 
 
-@on_loop
 async def test_watchers_of_a_resource_hear_of_its_changes_and_the_server_is_asked_once() -> None:
     heard = Heard()
     async with up(script("odd"), heard=heard) as server:
@@ -235,14 +220,12 @@ async def test_watchers_of_a_resource_hear_of_its_changes_and_the_server_is_aske
     assert heard.updated[0][0]["vendor"] == 1
 
 
-@on_loop
 async def test_a_question_that_is_taken_back_is_not_asked() -> None:
     async with up(script("odd")) as server:
         asked = await call(server, "withdraw", owner="alice")
         assert [each["params"]["message"] for each in asked["inputRequests"].values()] == ["Who are you? (1)"]
 
 
-@on_loop
 async def test_answers_of_the_wrong_shape_are_refused_or_handed_on_as_a_refusal() -> None:
     async with up(script("odd")) as server:
         asked = await call(server, "ask_name", owner="alice")
@@ -255,7 +238,6 @@ async def test_answers_of_the_wrong_shape_are_refused_or_handed_on_as_a_refusal(
         assert told == {"code": INVALID_PARAMS, "message": "the caller's answer is no object"}
 
 
-@on_loop
 async def test_questions_are_bounded_in_number() -> None:
     async with up(script("odd"), limits=replace(QUICK, asks_per_call=2)) as server:
         asked = await call(server, "ask_name", {"count": 3}, owner="alice")
@@ -269,7 +251,6 @@ async def test_questions_are_bounded_in_number() -> None:
         assert [each["message"] for each in refused] == ["too many questions are waiting for an answer"]
 
 
-@on_loop
 async def test_resources_watched_are_bounded_in_number() -> None:
     async with up(script("odd"), limits=replace(QUICK, watched=1)) as server:
         await server.watch("odd://a", "alice")
@@ -280,7 +261,6 @@ async def test_resources_watched_are_bounded_in_number() -> None:
         await server.unwatch("odd://never", "alice")
 
 
-@on_loop
 async def test_a_restart_that_is_asked_for_is_one() -> None:
     heard = Heard()
     async with up(script("odd"), heard=heard) as server:

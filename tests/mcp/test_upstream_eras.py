@@ -21,13 +21,11 @@ from moot.mcp.eras import (
     JsonObject,
 )
 from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, open_upstream
-from tests.gateway.lab import on_loop
 from tests.mcp.upstreams import NODE, PATIENT, QUICK, Heard, call, script, served, text_of, up, value_of
 
 # Finding out
 
 
-@on_loop
 @pytest.mark.requirement("MEW-R-1", "MCPX-R-1")
 @pytest.mark.parametrize("on_probe", ["error", "silence", "exit"])
 async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_does_not_know(
@@ -55,7 +53,6 @@ async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_doe
         assert server.counts.starts == starts + 1
 
 
-@on_loop
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_handshake_version_is_taken(version: str) -> None:
     async with up(script("odd", "--version", version)) as server:
@@ -63,14 +60,12 @@ async def test_every_handshake_version_is_taken(version: str) -> None:
         assert server.greeting.version == version
 
 
-@on_loop
 async def test_a_version_that_nobody_knows_is_refused_with_the_ones_that_are_known() -> None:
     async with open_upstream(script("odd", "--version", "1999-01-01"), limits=QUICK) as server:
         with pytest.raises(StartFailed, match=r"1999-01-01.*2025-11-25, 2026-07-28"):
             await server.ready()
 
 
-@on_loop
 async def test_a_server_that_never_greets_is_given_up_in_time() -> None:
     deaf = (sys.executable, "-c", "import time; time.sleep(60)")
     limits = replace(QUICK, start_seconds=0.3, probe_seconds=0.1)
@@ -79,7 +74,6 @@ async def test_a_server_that_never_greets_is_given_up_in_time() -> None:
             await server.ready()
 
 
-@on_loop
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 async def test_a_server_that_is_slow_to_start_is_asked_both_ways_and_answers_one(era: str) -> None:
     """After a silence `initialize` is sent as well; a stateless server refuses it and answers the other."""
@@ -92,7 +86,6 @@ async def test_a_server_that_is_slow_to_start_is_asked_both_ways_and_answers_one
         assert server.counts.starts == 1
 
 
-@on_loop
 @pytest.mark.parametrize(
     ("versions", "says"),
     [("2031-01-01", "refused to initialize"), ("2025-06-18", "refused to initialize")],
@@ -116,7 +109,6 @@ async def _streams(server: Upstream, count: int) -> JsonObject:
             await asyncio.sleep(0.05)
 
 
-@on_loop
 @pytest.mark.parametrize("how", ["result", "cancel"])
 async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_changed(how: str) -> None:
     heard = Heard()
@@ -134,7 +126,6 @@ async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_
     ]
 
 
-@on_loop
 @pytest.mark.parametrize(
     ("listen", "says"), [("lists-only", "does not watch odd://a"), ("refuse", "does not watch odd://a")]
 )
@@ -146,7 +137,6 @@ async def test_what_a_stateless_server_does_not_watch_is_told(listen: str, says:
         assert text_of(await call(server, "sleep")) == "slept"
 
 
-@on_loop
 async def test_a_stateless_server_that_sends_requests_is_refused_them() -> None:
     async with up(script("odd", "--stateless", "2026-07-28")) as server:
         (answer,) = value_of(await call(server, "ask_name"))
@@ -219,7 +209,6 @@ async def _changes(server: Upstream, heard: Heard) -> None:
     await server.unwatch("note://one", "alice")
 
 
-@on_loop
 async def test_a_stateless_server_over_stdio() -> None:
     heard = Heard()
     async with up(script("workshop", "stdio"), limits=PATIENT, heard=heard) as server:
@@ -229,7 +218,6 @@ async def test_a_stateless_server_over_stdio() -> None:
         await _everything(server, heard)
 
 
-@on_loop
 async def test_a_stateless_server_over_streamable_http() -> None:
     heard = Heard()
     async with (
@@ -241,7 +229,6 @@ async def test_a_stateless_server_over_streamable_http() -> None:
         await _everything(server, heard)
 
 
-@on_loop
 async def test_a_handshake_server_over_sse_found_by_its_path() -> None:
     heard = Heard()
     async with served("sse") as url, up(HttpServer(url=url), limits=PATIENT, heard=heard) as server:
@@ -250,7 +237,6 @@ async def test_a_handshake_server_over_sse_found_by_its_path() -> None:
         await _everything(server, heard)
 
 
-@on_loop
 async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() -> None:
     heard = Heard()
     limits = replace(PATIENT, patience_seconds=0.3)
@@ -270,7 +256,6 @@ async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() ->
                 assert value_of(await call(server, "add", {"a": 1, "b": 2})) == 3
 
 
-@on_loop
 async def test_an_answer_over_http_that_is_too_long_costs_only_that_call() -> None:
     limits = replace(PATIENT, child=ChildLimits(line_bytes=100_000))
     async with served("streamable-http") as url, up(HttpServer(url=url), limits=limits) as server:
@@ -280,14 +265,12 @@ async def test_an_answer_over_http_that_is_too_long_costs_only_that_call() -> No
         assert server.counts.starts == 1
 
 
-@on_loop
 async def test_an_address_where_nobody_listens_is_told_as_such() -> None:
     async with open_upstream(HttpServer(url="http://127.0.0.1:9/mcp"), limits=QUICK) as server:
         with pytest.raises(StartFailed, match="cannot be reached"):
             await server.ready()
 
 
-@on_loop
 @pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
 async def test_a_handshake_server_over_http(transport: str, path: str) -> None:
     with socket.socket() as free:
@@ -328,7 +311,6 @@ async def test_a_handshake_server_over_http(transport: str, path: str) -> None:
         await process.wait()
 
 
-@on_loop
 async def test_a_refusal_of_the_http_server_is_told_with_its_status() -> None:
     async with served("streamable-http") as url:
         elsewhere = HttpServer(url=url.replace("/mcp", "/nothing-here"))
@@ -355,7 +337,6 @@ def test_labels_and_representations_hold_no_secrets() -> None:
 # Servers that others wrote
 
 
-@on_loop
 @pytest.mark.parametrize(
     ("argv", "era", "tool", "arguments", "says"),
     [
@@ -377,7 +358,6 @@ async def test_real_servers(
         assert says in text_of(await call(server, tool, arguments))
 
 
-@on_loop
 async def test_many_calls_at_once_over_one_connection() -> None:
     async with up(script("odd")) as server:
         results = await asyncio.gather(*(call(server, "echo", {"number": number}) for number in range(200)))

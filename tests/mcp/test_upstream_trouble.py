@@ -13,11 +13,9 @@ from moot.errors import McpError
 from moot.mcp.children import ChildLimits
 from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE
 from moot.mcp.upstream import StartFailed, open_upstream
-from tests.gateway.lab import on_loop
 from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of
 
 
-@on_loop
 async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_next() -> None:
     heard = Heard()
     async with up(script("odd"), heard=heard) as server:
@@ -38,7 +36,6 @@ async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_ne
     assert heard.changed == ["tools", "resources"]
 
 
-@on_loop
 async def test_watched_resources_are_watched_again_after_a_restart() -> None:
     heard = Heard()
     async with up(script("odd"), heard=heard) as server:
@@ -50,7 +47,6 @@ async def test_watched_resources_are_watched_again_after_a_restart() -> None:
     assert [who for _, who in heard.updated] == [("alice",)]
 
 
-@on_loop
 async def test_a_call_that_waited_for_input_is_told_of_the_end_of_its_server() -> None:
     async with up(script("odd")) as server:
         asked = await call(server, "ask_name", owner="alice")
@@ -61,7 +57,6 @@ async def test_a_call_that_waited_for_input_is_told_of_the_end_of_its_server() -
     assert "ended with exit code 3" in caught.value.message
 
 
-@on_loop
 async def test_a_call_that_hangs_times_out_is_cancelled_and_the_rest_of_the_server_goes_on() -> None:
     async with up(script("odd")) as server:
         with pytest.raises(McpError) as caught:
@@ -74,7 +69,6 @@ async def test_a_call_that_hangs_times_out_is_cancelled_and_the_rest_of_the_serv
         assert server.counts.starts == 1
 
 
-@on_loop
 async def test_signs_of_progress_keep_a_long_call_alive() -> None:
     async with up(script("odd")) as server:
         arguments = {"steps": 8, "pause": 0.1}
@@ -82,7 +76,6 @@ async def test_signs_of_progress_keep_a_long_call_alive() -> None:
         assert text_of(done) == "done"
 
 
-@on_loop
 async def test_a_server_that_hangs_altogether_is_ended_and_started_again() -> None:
     heard = Heard()
     async with up(script("odd"), heard=heard, limits=replace(QUICK, health_seconds=0.5)) as server:
@@ -95,7 +88,6 @@ async def test_a_server_that_hangs_altogether_is_ended_and_started_again() -> No
     assert heard.downs == ["answered nothing for 0.5 s and was ended"]
 
 
-@on_loop
 @pytest.mark.parametrize(
     ("tool", "code", "says"),
     [
@@ -118,7 +110,6 @@ async def test_an_answer_that_is_none_is_told_as_such(tool: str, code: int, says
         assert server.counts.starts == 1
 
 
-@on_loop
 async def test_an_answer_that_is_too_long_is_told_as_such_and_costs_no_memory() -> None:
     limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000))
     async with up(script("odd"), limits=limits) as server:
@@ -130,7 +121,6 @@ async def test_an_answer_that_is_too_long_is_told_as_such_and_costs_no_memory() 
             assert "a message of" in caught.value.message
 
 
-@on_loop
 async def test_what_a_server_prints_besides_its_messages_is_skipped() -> None:
     async with up(script("odd", "--greeting", "Welcome to the odd server!")) as server:
         assert text_of(await call(server, "junk", {"lines": 50})) == "after the junk"
@@ -138,7 +128,6 @@ async def test_what_a_server_prints_besides_its_messages_is_skipped() -> None:
         assert server.counts.junk > 50
 
 
-@on_loop
 async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time() -> None:
     limits = replace(QUICK, unsolicited_per_second=200)
     async with up(script("odd"), limits=limits) as server:
@@ -155,7 +144,6 @@ async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time()
             await flood
 
 
-@on_loop
 @pytest.mark.parametrize("tool", ["flood_lines", "flood_one_line"])
 async def test_endless_output_is_bounded_and_ends_with_the_server(tool: str) -> None:
     limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000), health_seconds=0.3)
@@ -170,7 +158,6 @@ async def test_endless_output_is_bounded_and_ends_with_the_server(tool: str) -> 
         await gone(pid)
 
 
-@on_loop
 async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -> None:
     limits = replace(QUICK, child=ChildLimits(unread_bytes=1 << 20, exit_seconds=0.2), calls=1_000)
     async with up(script("odd"), limits=limits) as server:
@@ -183,7 +170,6 @@ async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -
         assert any("does not read" in each for each in told), told
 
 
-@on_loop
 async def test_too_many_calls_at_once_are_refused_and_the_others_answered() -> None:
     async with up(script("odd"), limits=replace(QUICK, calls=4)) as server:
         calls = [asyncio.create_task(call(server, "sleep", {"seconds": 0.2})) for _ in range(6)]
@@ -196,7 +182,6 @@ async def test_too_many_calls_at_once_are_refused_and_the_others_answered() -> N
 # Starting and stopping
 
 
-@on_loop
 async def test_a_server_that_cannot_start_says_so_with_its_last_words() -> None:
     async with open_upstream(script("odd", "--die-at-start", "5"), limits=QUICK) as server:
         with pytest.raises(StartFailed) as caught:
@@ -210,7 +195,6 @@ async def test_a_server_that_cannot_start_says_so_with_its_last_words() -> None:
             await server.ready()
 
 
-@on_loop
 async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -> None:
     limits = replace(QUICK, patience_seconds=0.2, backoff_seconds=60.0)
     async with open_upstream(script("odd", "--die-at-start", "5"), limits=limits) as server:
@@ -224,7 +208,6 @@ async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -
     assert "ended with exit code 5; it is being started again, try later" in caught.value.message
 
 
-@on_loop
 async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
     heard = Heard()
     limits = replace(QUICK, backoff_seconds=0.05, backoff_seconds_at_most=0.2)
@@ -242,7 +225,6 @@ async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
         assert server.counts.starts == 2
 
 
-@on_loop
 async def test_stopping_ends_the_server_and_everything_it_started() -> None:
     async with up(script("odd", "--linger")) as server:
         pid = value_of(await call(server, "told"))["pid"]
@@ -255,7 +237,6 @@ async def test_stopping_ends_the_server_and_everything_it_started() -> None:
         await call(server, "echo")
 
 
-@on_loop
 async def test_a_grandchild_does_not_outlive_a_server_that_died() -> None:
     heard = Heard()
     async with up(script("odd"), heard=heard) as server:
@@ -266,7 +247,6 @@ async def test_a_grandchild_does_not_outlive_a_server_that_died() -> None:
         await gone(grandchild)
 
 
-@on_loop
 async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -294,7 +274,6 @@ async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones
     assert set(told["env"]) <= allowed
 
 
-@on_loop
 async def test_stderr_is_kept_in_memory_and_in_a_file_and_both_are_bounded(tmp_path: Path) -> None:
     file = tmp_path / "logs" / "odd.log"
     async with up(replace(script("odd"), stderr_file=file)) as server:

@@ -10,7 +10,6 @@ import pytest
 from moot.errors import NotAllowed, ReasoningCancelled, UsageError
 from moot.participant import Chunk, JoinedSpace, Request, format_of, is_within, levels
 from moot.protocol.operation import Json
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import Heard, gathering, settled, until
 
 ALL = ["*"]
@@ -19,7 +18,6 @@ ALL = ["*"]
 @pytest.mark.requirement(
     "MEW-3-45", "MEW-3.4-1", "MEW-3.4-2", "MEW-3.4-3", "MEW-3.4-4", "MEW-3.4-5", "MEW-3-57", "MEW-6.4-6"
 )
-@on_loop
 async def test_chat_is_a_kind_of_its_own_and_has_text(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -58,7 +56,6 @@ async def test_chat_is_a_kind_of_its_own_and_has_text(tmp_path: Path) -> None:
     "MEW-3.4.2-2",
     "MEW-3.4.2-3",
 )
-@on_loop
 async def test_chats_wait_until_they_are_acknowledged_or_cancelled(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL, carol=ALL) as party:
         alice, bob, carol = [await party.join(name) for name in ("alice", "bob", "carol")]
@@ -107,7 +104,6 @@ async def test_chats_wait_until_they_are_acknowledged_or_cancelled(tmp_path: Pat
     "MEW-3.5.4-1",
     "MEW-3.5.6-1",
 )
-@on_loop
 async def test_reasoning_about_a_request(tmp_path: Path) -> None:
     """MEW 3.5.1, the response pattern."""
     async with gathering(tmp_path, alice=ALL, bob=ALL, watch=ALL) as party:
@@ -154,7 +150,6 @@ async def test_reasoning_about_a_request(tmp_path: Path) -> None:
 @pytest.mark.requirement(
     "MEW-3.5.1-3", "MEW-3.5.1-5", "MEW-3.5.1-7", "MEW-3.5.1-8", "MEW-3.5.1-10", "MEW-3.5.5-4"
 )
-@on_loop
 async def test_reasoning_without_a_trigger_or_thoughts_and_what_ends_it(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, watch=ALL) as party:
         alice, watcher = await party.join("alice"), await party.join("watch")
@@ -186,7 +181,6 @@ async def test_reasoning_without_a_trigger_or_thoughts_and_what_ends_it(tmp_path
 @pytest.mark.requirement(
     "MEW-3-19", "MEW-3.5.5-1", "MEW-3.5.5-2", "MEW-3.5.5-3", "MEW-3.5.5-5", "MEW-3.5.5-4"
 )
-@on_loop
 async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
     """D-31: it stops at once, and no thought follows."""
     async with gathering(tmp_path, alice=ALL, bob=ALL, mute=["chat"]) as party:
@@ -234,7 +228,6 @@ async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
         await bob.cancel_reasoning("unknown-start")
 
 
-@on_loop
 async def test_a_task_that_is_cancelled_from_outside_stays_cancelled(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -254,7 +247,6 @@ async def test_a_task_that_is_cancelled_from_outside_stays_cancelled(tmp_path: P
 
 
 @pytest.mark.requirement("MEW-3.5.6-5", "MEW-3-62")
-@on_loop
 async def test_parallel_and_nested_sequences_stay_apart(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL, watch=ALL) as party:
         alice, bob, watcher = [await party.join(name) for name in ("alice", "bob", "watch")]
@@ -303,7 +295,6 @@ def test_a_context_is_a_path() -> None:
 
 
 @pytest.mark.requirement("MEW-3-66")
-@on_loop
 async def test_a_request_is_answered_whatever_its_context(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -320,7 +311,6 @@ async def test_a_request_is_answered_whatever_its_context(tmp_path: Path) -> Non
 
 
 @pytest.mark.requirement("MEW-3.10.1-16")
-@on_loop
 async def test_long_reasoning_has_a_stream_beside_it(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob")

@@ -21,7 +21,6 @@ from moot.participant.shapes import _CHECKS, Misshapen, check_shape
 from moot.protocol.dialects import MEW
 from moot.protocol.kinds import KINDS
 from moot.protocol.operation import Json
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import QUICK, Heard, gathering, settled
 from tests.participant.rogue import rogue
 
@@ -175,7 +174,6 @@ def test_kinds_without_a_shape_are_those_that_say_nothing() -> None:
     "MEW-8.2-4",
     "MEW-8.2-5",
 )
-@on_loop
 async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], mallory=["*"]) as party:
         alice, mallory = await party.join("alice"), await party.raw("mallory")
@@ -220,7 +218,6 @@ async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path
 
 
 @pytest.mark.requirement("MEW-7.2-6", "MEW-7.2-7", "MEW-4.3-7", "MCPX-4.3-10")
-@on_loop
 async def test_a_gateway_that_checks_nothing_fools_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """Forged answers, forged notices, broken bytes: each is dropped, and the honest answer still counts."""
     async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
@@ -265,7 +262,6 @@ async def test_a_gateway_that_checks_nothing_fools_nobody(caplog: pytest.LogCapt
     assert "Traceback" not in caplog.text
 
 
-@on_loop
 async def test_forged_progress_withdrawals_and_acknowledgements(tmp_path: Path) -> None:
     async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
         told: list[Any] = []
@@ -297,7 +293,6 @@ async def test_forged_progress_withdrawals_and_acknowledgements(tmp_path: Path) 
 
 
 @pytest.mark.requirement("MEW-4.1-9", "MCPX-4.1-10")
-@on_loop
 async def test_what_only_the_gateway_says_can_not_be_sent(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"]) as party:
         for dialect in ("mew", "mcpx"):
@@ -308,7 +303,6 @@ async def test_what_only_the_gateway_says_can_not_be_sent(tmp_path: Path) -> Non
             assert alice.counts.sent == 0
 
 
-@on_loop
 async def test_mistakes_of_the_caller_are_told_before_anything_is_sent(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"]) as party:
         alice = await party.join("alice")
@@ -402,7 +396,6 @@ def test_any_payload_is_let_in_or_dropped(kind: str, payload: Json, about: list[
 
 
 @pytest.mark.requirement("MEW-4.3-7", "MEW-7.2-7")
-@on_loop
 async def test_thousands_of_broken_messages_do_not_bring_a_member_down(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -16,14 +16,12 @@ from moot.errors import (
     UsageError,
 )
 from moot.participant import Control, Controls, Freed, Request, Transcript
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import Heard, gathering, settled, until
 
 ALL = ["*"]
 
 
 @pytest.mark.requirement("MEW-3.9.1-1", "MEW-3.9.1-2", "MEW-3.9.2-2")
-@on_loop
 async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) -> None:
     """D-25: the SDK itself keeps to it; nothing is refused by the gateway because nothing is sent."""
     async with gathering(tmp_path, human=ALL, agent=ALL) as party:
@@ -55,7 +53,6 @@ async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) ->
         assert agent.counts.unasked_refusals == 0
 
 
-@on_loop
 async def test_answers_wait_for_the_end_of_a_pause(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=ALL) as party:
         human, agent = await party.join("human"), await party.join("agent")
@@ -74,7 +71,6 @@ async def test_answers_wait_for_the_end_of_a_pause(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-3.9.2-3", "MEW-3.9.2-4")
-@on_loop
 async def test_a_pause_with_a_time_ends_by_itself_and_is_told(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=ALL) as party:
         human, agent = await party.join("human"), await party.join("agent")
@@ -97,7 +93,6 @@ async def test_a_pause_with_a_time_ends_by_itself_and_is_told(tmp_path: Path) ->
         await agent.chat("back")
 
 
-@on_loop
 async def test_pausing_again_only_prolongs(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=ALL) as party:
         human, agent = await party.join("human"), await party.join("agent")
@@ -114,7 +109,6 @@ async def test_pausing_again_only_prolongs(tmp_path: Path) -> None:
         await agent.ready(5)
 
 
-@on_loop
 async def test_a_pause_from_before_we_joined_is_learnt_from_the_refusal(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=ALL) as party:
         human = await party.join("human")
@@ -139,7 +133,6 @@ async def test_a_pause_from_before_we_joined_is_learnt_from_the_refusal(tmp_path
     "MEW-3.9.4-4",
     "MEW-3.9.4-5",
 )
-@on_loop
 async def test_a_status_tells_how_full_the_memory_is(tmp_path: Path) -> None:
     """The agent holds no right to send a status: it owes one (D-15)."""
     async with gathering(tmp_path, human=ALL, agent=["chat"], plain=[]) as party:
@@ -168,7 +161,6 @@ async def test_a_status_tells_how_full_the_memory_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-3.9.4-2", "MEW-3.9.4-6", "MEW-3.9.4-7")
-@on_loop
 async def test_a_status_can_be_sent_unasked_with_metrics_of_ones_own(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=ALL) as party:
         human, agent = await party.join("human"), await party.join("agent")
@@ -183,7 +175,6 @@ async def test_a_status_can_be_sent_unasked_with_metrics_of_ones_own(tmp_path: P
 
 
 @pytest.mark.requirement("MEW-3-30", "MEW-3.9.5-1", "MEW-3.9.5-2", "MEW-3.9.5-3", "MEW-3-33", "MEW-3.9.8-4")
-@on_loop
 async def test_forgetting_and_clearing_are_followed_by_a_status(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=[]) as party:
         human = await party.join("human")
@@ -223,7 +214,6 @@ async def test_forgetting_and_clearing_are_followed_by_a_status(tmp_path: Path) 
     "MEW-3.9.7-6",
     "MEW-3.9.7-7",
 )
-@on_loop
 async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=[]) as party:
         human = await party.join("human")
@@ -259,7 +249,6 @@ async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path)
 
 
 @pytest.mark.requirement("MEW-3.9.6-5", "MEW-3.9.6-6", "MEW-3.9.7-4", "MEW-3.9.7-5", "MEW-3.9.7-6")
-@on_loop
 async def test_a_member_with_nothing_to_compact_says_that_it_skipped(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=[], broken=[]) as party:
         human, _ = await party.join("human"), await party.join("agent")
@@ -274,7 +263,6 @@ async def test_a_member_with_nothing_to_compact_says_that_it_skipped(tmp_path: P
 
 
 @pytest.mark.requirement("MEW-3.9.4-9", "MEW-3.9.5-4", "MEW-3.9.5-5")
-@on_loop
 async def test_near_its_limit_a_member_says_so_and_compacts_by_itself(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=["participant/status"]) as party:
         human = await party.join("human")
@@ -303,7 +291,6 @@ async def test_near_its_limit_a_member_says_so_and_compacts_by_itself(tmp_path: 
 
 
 @pytest.mark.requirement("MEW-3-34", "MEW-3.9.9-1", "MEW-3.9.9-3")
-@on_loop
 async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=ALL, slow=ALL) as party:
         human, slow = await party.join("human"), await party.raw("slow")
@@ -345,7 +332,6 @@ async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-3.9.10-3")
-@on_loop
 async def test_a_shutdown_is_acknowledged_and_final(tmp_path: Path) -> None:
     """D-26: no coming back by itself; the member has a moment for last things."""
     async with gathering(tmp_path, human=ALL, agent=["stream/*"]) as party:
@@ -373,7 +359,6 @@ async def test_a_shutdown_is_acknowledged_and_final(tmp_path: Path) -> None:
         await (await party.join("agent")).ready(5)
 
 
-@on_loop
 async def test_a_control_that_fails_is_still_answered(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=[]) as party:
         human = await party.join("human")
@@ -388,7 +373,6 @@ async def test_a_control_that_fails_is_still_answered(tmp_path: Path) -> None:
         assert await human.request_status("agent") == {"messages_in_context": 0}
 
 
-@on_loop
 async def test_a_member_of_an_older_dialect_is_not_waited_for(tmp_path: Path) -> None:
     """D-56."""
     async with gathering(tmp_path, human=ALL, old=ALL) as party:
@@ -398,7 +382,6 @@ async def test_a_member_of_an_older_dialect_is_not_waited_for(tmp_path: Path) ->
             await human.request_status("old")
 
 
-@on_loop
 async def test_requests_go_on_while_controls_are_obeyed(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=[]) as party:
         human = await party.join("human")

@@ -14,7 +14,6 @@ from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.dial import BackOff, DialLimits, Line, TurnedAway, dial, may_return, websocket_url
 from moot.net.dial_http import fetch
 from moot.protocol.close_codes import CLOSE_CODES
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import until
 
 
@@ -55,7 +54,6 @@ async def echo(socket: ServerConnection) -> None:
         await socket.send(message)
 
 
-@on_loop
 async def test_whole_messages_both_ways_whatever_the_frames() -> None:
     async def handler(socket: ServerConnection) -> None:
         await socket.send(["frag", "men", "ted ü"])
@@ -81,7 +79,6 @@ async def test_whole_messages_both_ways_whatever_the_frames() -> None:
         assert ears.lines == [line]
 
 
-@on_loop
 async def test_how_it_ended_is_told_once() -> None:
     for code, reason in ((4003, "removed"), (1013, "later"), (1000, "")):
 
@@ -104,7 +101,6 @@ async def test_how_it_ended_is_told_once() -> None:
         assert ears.endings == [(1006, "")]
 
 
-@on_loop
 async def test_a_server_that_breaks_the_protocol_is_left() -> None:
     async def too_big(socket: ServerConnection) -> None:
         await socket.send(b"x" * 5000)
@@ -117,7 +113,6 @@ async def test_a_server_that_breaks_the_protocol_is_left() -> None:
         assert ears.messages == []
 
 
-@on_loop
 async def test_an_answer_that_is_no_websocket() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -140,7 +135,6 @@ async def test_an_answer_that_is_no_websocket() -> None:
         await server.wait_closed()
 
 
-@on_loop
 async def test_nobody_and_silence_are_bounded() -> None:
     with pytest.raises(Unreachable, match="cannot be reached"):
         await dial("ws://127.0.0.1:9/ws?token=x", Ears(), headers={})
@@ -165,7 +159,6 @@ async def test_nobody_and_silence_are_bounded() -> None:
     await server.wait_closed()
 
 
-@on_loop
 async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> None:
     stuck = asyncio.Event()
 
@@ -215,7 +208,6 @@ def test_addresses() -> None:
             websocket_url(bad, "/ws", {})
 
 
-@on_loop
 async def test_one_http_get() -> None:
     over = asyncio.Event()
 

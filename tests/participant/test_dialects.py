@@ -14,7 +14,7 @@ from moot.errors import CapabilityViolation, NotAllowed, UsageError
 from moot.participant import Chunk, JoinedSpace, Misdeed, Request, SeenProposal, connect, format_of
 from moot.protocol.dialects import DIALECTS, M3P, MCPX
 from moot.protocol.operation import Json, Operation
-from tests.gateway.lab import Client, on_loop, participants
+from tests.gateway.lab import Client, participants
 from tests.participant.gathering import QUICK, Heard, Party, gathering, settled, until
 from tests.participant.rogue import rogue
 
@@ -79,7 +79,6 @@ PEOPLE: dict[str, Any] = {
     "D002-26",
     "D002-40",
 )
-@on_loop
 async def test_a_proposal_in_mcpx_from_end_to_end(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, host, watcher = await trio(party, "mcpx")
@@ -130,7 +129,6 @@ async def test_a_proposal_in_mcpx_from_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("D002-15", "D002-16", "MCPX-3.1.2-2", "MCPX-3.2.1-4")
-@on_loop
 async def test_answers_name_what_they_answer(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         _, human, _, watcher = await trio(party, "mcpx")
@@ -152,7 +150,6 @@ async def test_answers_name_what_they_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("D002-1", "D002-2", "D002-8", "D002-9", "D002-35")
-@on_loop
 async def test_a_response_alone_tells_its_operation_and_a_short_one_by_its_request(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL, late=ALL) as party:
         alice, bob = await party.join("alice", dialect="mcpx"), await party.raw("bob", "&dialect=mcpx")
@@ -188,7 +185,6 @@ async def test_a_response_alone_tells_its_operation_and_a_short_one_by_its_reque
 
 @pytest.mark.requirement("MCPX-3.3-1", "MCPX-3.3-2", "MCPX-3.3-3", "MCPX-3.3-4", "MCPX-3.3-5", "MCPX-6.2-4")
 @pytest.mark.requirement("MCPX-3-3", "MCPX-3-4", "MCPX-3-17")
-@on_loop
 async def test_chat_in_mcpx(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice = await party.join("alice", dialect="mcpx")
@@ -233,7 +229,6 @@ async def test_chat_in_mcpx(tmp_path: Path) -> None:
     "MCPX-8.2-4",
     "MCPX-8.2-5",
 )
-@on_loop
 async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
     """MCPx 4.3 under a gateway that only looks at kinds (`kind_validation: lazy`)."""
     people = {"host": ALL, "mallory": ["mcp/request:tools/call:safe_tool", "mcp/*", "chat"]}
@@ -273,7 +268,6 @@ async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MCPX-4.3-11", "MCPX-4.3-10", "M3P-62")
-@on_loop
 async def test_fuzzed_kinds_meet_the_check_before_anything_else(tmp_path: Path) -> None:
     draw = random.Random(7)
     for dialect, right in {"mcpx": "mcp/*", "m3p": "mcp.*"}.items():
@@ -309,7 +303,6 @@ async def test_fuzzed_kinds_meet_the_check_before_anything_else(tmp_path: Path) 
 
 
 @pytest.mark.requirement("MCPX-5.2-8", "MCPX-5.2-9", "MCPX-8.2-15", "M3P-55")
-@on_loop
 async def test_rights_in_strings_are_kept_to_before_anything_is_sent(tmp_path: Path) -> None:
     for dialect, strings in {
         "mcpx": ["mcp/request:tools/call:read_*", "mcp/proposal:*", "chat"],
@@ -340,7 +333,6 @@ async def test_rights_in_strings_are_kept_to_before_anything_is_sent(tmp_path: P
 
 
 @pytest.mark.requirement("MCPX-8.2-14")
-@on_loop
 async def test_the_roster_in_mcpx(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=["chat"]) as party:
         alice = await party.join("alice", dialect="mcpx")
@@ -352,7 +344,6 @@ async def test_the_roster_in_mcpx(tmp_path: Path) -> None:
         await until(lambda: "bob" not in alice.roster)
 
 
-@on_loop
 async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Path) -> None:
     """dialects.md: whoever asks, whoever answers, whoever decides."""
     people: dict[str, Any] = {f"{role}-{dialect}": ALL for role in ("host", "human") for dialect in DIALECTS}
@@ -388,7 +379,6 @@ async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Pat
         assert all(member.misbehaviour.total == 0 for member in members.values())
 
 
-@on_loop
 async def test_streams_cross_dialects_when_asked_for(tmp_path: Path) -> None:
     """D-57: the SDK asks for frames in every dialect."""
     async with gathering(tmp_path, new=ALL, old=ALL) as party:
@@ -404,7 +394,6 @@ async def test_streams_cross_dialects_when_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("M3P-29", "M3P-30")
-@on_loop
 async def test_third_levels_of_the_gateways_kinds_are_understood() -> None:
     """D-50: a gateway that writes three levels, as the ADR's side table has them."""
     async with rogue() as gateway:
@@ -456,7 +445,6 @@ def test_kinds_parse_and_format_back(legacy: Any, kind: str, method: str, contex
     assert (reading.kind, reading.claim) == (kind, operation)
 
 
-@on_loop
 async def test_m3p_speaks_in_dots(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, _, watcher = await trio(party, "m3p")

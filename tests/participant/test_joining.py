@@ -11,12 +11,11 @@ import moot
 from moot.errors import ConnectionClosed, NotAdmitted, NotAllowed, Unreachable, UsageError
 from moot.participant import JoinedSpace, ParticipantLimits, connect, token_from
 from moot.participant.roster import PresenceEvent
-from tests.gateway.lab import on_loop, participants
+from tests.gateway.lab import participants
 from tests.participant.gathering import QUICK, Heard, gathering, until
 from tests.participant.rogue import rogue
 
 
-@on_loop
 async def test_ten_lines_make_a_member_with_a_tool(tmp_path: Path) -> None:
     """The example of the documentation."""
     async with (
@@ -37,7 +36,6 @@ async def test_ten_lines_make_a_member_with_a_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-8.2-13", "MEW-5.2-8", "MEW-8.2-15", "MEW-5.2-9")
-@on_loop
 async def test_the_welcome_tells_who_we_are_and_what_we_may_do(tmp_path: Path) -> None:
     rights = ["chat", {"kind": "mcp/request", "payload": {"method": "tools/*"}}]
     async with gathering(tmp_path, alice=["*"], bob=rights) as party:
@@ -63,7 +61,6 @@ async def test_the_welcome_tells_who_we_are_and_what_we_may_do(tmp_path: Path) -
 
 
 @pytest.mark.requirement("MEW-8.2-14")
-@on_loop
 async def test_the_roster_follows_joins_and_leaves(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["chat"], carol=["chat", "mcp/proposal"]) as party:
         alice = await party.join("alice")
@@ -86,7 +83,6 @@ async def test_the_roster_follows_joins_and_leaves(tmp_path: Path) -> None:
         ]
 
 
-@on_loop
 async def test_a_runtime_id_can_be_wished_for_and_names_still_work(tmp_path: Path) -> None:
     """D-19: whoever is asked by its name answers, and the answer counts."""
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
@@ -105,7 +101,6 @@ async def test_a_runtime_id_can_be_wished_for_and_names_still_work(tmp_path: Pat
         assert (await alice.grant("bob", [{"kind": "chat"}])).acknowledged == "accepted"
 
 
-@on_loop
 async def test_a_wrong_token_or_space_is_said_in_words(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"]) as party:
         with pytest.raises(NotAdmitted, match="check the token") as refusal:
@@ -123,7 +118,6 @@ async def test_a_wrong_token_or_space_is_said_in_words(tmp_path: Path) -> None:
         assert refusal.value.code == 1008
 
 
-@on_loop
 async def test_nobody_there_is_told_after_a_bounded_time() -> None:
     limits = ParticipantLimits(arrive_seconds=0.2)
     with pytest.raises(Unreachable, match="cannot be reached"):
@@ -131,7 +125,6 @@ async def test_nobody_there_is_told_after_a_bounded_time() -> None:
             pass
 
 
-@on_loop
 async def test_an_address_that_is_none_is_a_mistake_of_the_caller() -> None:
     for url in ("localhost:8080", "ftp://localhost", "http://", "http://user:word@localhost", "http://h:0x"):
         with pytest.raises(UsageError, match="address"):
@@ -153,7 +146,6 @@ def test_a_token_file_holds_one_token(tmp_path: Path) -> None:
         token_from(tmp_path / "absent")
 
 
-@on_loop
 async def test_an_error_in_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         bob = await party.join("bob")
@@ -164,7 +156,6 @@ async def test_an_error_in_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
         await until(lambda: "alice" not in bob.roster)
 
 
-@on_loop
 async def test_after_leaving_everything_says_so(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         await party.join("bob")
@@ -186,7 +177,6 @@ async def _collect(space: JoinedSpace) -> int:
     return len([item async for item in space.envelopes()])
 
 
-@on_loop
 async def test_two_connections_of_one_identity_and_a_passive_one_answers_nothing(tmp_path: Path) -> None:
     """D-22: `moot tail` beside an agent must not answer for it."""
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
@@ -205,7 +195,6 @@ async def test_two_connections_of_one_identity_and_a_passive_one_answers_nothing
         assert tail.counts.sent == 0
 
 
-@on_loop
 async def test_what_comes_right_behind_the_welcome_finds_the_handlers_of_the_block() -> None:
     """Whatever stands before the first await of the block counts as registered from the start."""
     async with rogue() as gateway:
@@ -222,7 +211,6 @@ async def test_what_comes_right_behind_the_welcome_finds_the_handlers_of_the_blo
             assert answer["payload"]["result"]["content"][0]["text"] == "hi"
 
 
-@on_loop
 async def test_a_newer_exclusive_connection_ends_the_older_for_good(tmp_path: Path) -> None:
     """D-22, close code 4001."""
     people = participants(alice={"capabilities": [{"kind": "*"}], "exclusive": True})

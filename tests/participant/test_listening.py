@@ -16,11 +16,9 @@ from moot.participant.listening import Feed, is_async
 from moot.participant.speaking import Counts
 from moot.protocol.dialects import MEW
 from moot.protocol.envelope import Envelope
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import QUICK, Heard, gathering, settled, until
 
 
-@on_loop
 async def test_a_slow_reader_gets_a_gap_and_the_newest() -> None:
     counts = Counts()
     feed: Feed[int] = Feed(3, counts)
@@ -34,7 +32,6 @@ async def test_a_slow_reader_gets_a_gap_and_the_newest() -> None:
     assert [item async for item in feed] == []
 
 
-@on_loop
 async def test_readers_hear_everything_in_order_and_own_words_if_they_wish(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -58,7 +55,6 @@ async def test_readers_hear_everything_in_order_and_own_words_if_they_wish(tmp_p
             task.cancel()
 
 
-@on_loop
 async def test_handlers_by_kind_and_pattern_keep_the_order(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -97,7 +93,6 @@ async def test_handlers_by_kind_and_pattern_keep_the_order(tmp_path: Path) -> No
         assert alice.counts.failed_handlers == 10
 
 
-@on_loop
 async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, feed_items=50)
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
@@ -126,7 +121,6 @@ async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path
         assert alice.state == "joined"
 
 
-@on_loop
 async def test_a_few_huge_messages_do_not_fill_a_queue_either() -> None:
     feed: Feed[Envelope] = Feed(1000, Counts(), most=3_000)
     for n in range(5):
@@ -138,7 +132,6 @@ async def test_a_few_huge_messages_do_not_fill_a_queue_either() -> None:
     assert [item.id for item in items if isinstance(item, Envelope)] == ["3", "4"]
 
 
-@on_loop
 async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -157,7 +150,6 @@ async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -
         assert [each async for each in other] == []
 
 
-@on_loop
 async def test_more_than_the_outbox_holds_is_refused_not_kept(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, dial=DialLimits(outbox_bytes=200_000))
     async with gathering(tmp_path, alice=["*"]) as party:
@@ -168,7 +160,6 @@ async def test_more_than_the_outbox_holds_is_refused_not_kept(tmp_path: Path) ->
         await alice.chat("after a breath")
 
 
-@on_loop
 async def test_what_nobody_waits_for_is_counted_when_refused(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"]) as party:
         alice = await party.join("alice")

@@ -10,14 +10,12 @@ from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, N
 from moot.participant import connect
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, until
 
 WRITE: Json = {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "write"}}}
 
 
 @pytest.mark.requirement("MEW-3.6.1-10", "MEW-3.6.3-1")
-@on_loop
 async def test_a_grant_turns_proposals_into_requests_and_is_acknowledged(tmp_path: Path) -> None:
     """MEW 3.6.1, 9.2: the acknowledgement comes after the new welcome."""
     async with gathering(tmp_path, human=["*"], agent=PROPOSER, host=[]) as party:
@@ -45,7 +43,6 @@ async def test_a_grant_turns_proposals_into_requests_and_is_acknowledged(tmp_pat
         await until(lambda: not agent.may_request("host", "tools/call", {"name": "write"}))
 
 
-@on_loop
 async def test_what_cannot_be_granted_is_told(tmp_path: Path) -> None:
     granter = ["capability/grant", "capability/revoke", "chat"]
     async with gathering(tmp_path, human=granter, agent=["chat"], mute=["chat"]) as party:
@@ -65,7 +62,6 @@ async def test_what_cannot_be_granted_is_told(tmp_path: Path) -> None:
         assert grant.acknowledged is None
 
 
-@on_loop
 async def test_a_revocation_that_leaves_something_says_what(tmp_path: Path) -> None:
     """D-18: revoke_incomplete."""
     async with gathering(
@@ -81,7 +77,6 @@ async def test_a_revocation_that_leaves_something_says_what(tmp_path: Path) -> N
         assert human.counts.unasked_refusals == 0
 
 
-@on_loop
 async def test_an_invitation_brings_a_token_to_the_inviter_alone(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=["*"], watch=["chat"]) as party:
         human, watcher = await party.join("human"), await party.join("watch")
@@ -103,7 +98,6 @@ async def test_an_invitation_brings_a_token_to_the_inviter_alone(tmp_path: Path)
             await human.invite("bad name!")
 
 
-@on_loop
 async def test_a_kicked_member_is_out_for_good(tmp_path: Path) -> None:
     """D-24, close code 4003: no coming back by itself."""
     async with gathering(tmp_path, human=["*"], agent=["chat"]) as party:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from moot.errors import UsageError
@@ -70,23 +68,20 @@ def test_forgetting_without_a_number_takes_half() -> None:
     assert ids(transcript) == ["0", "1"]
 
 
-def test_compacting_summarises_what_goes() -> None:
+async def test_compacting_summarises_what_goes() -> None:
     async def words(gone: list[Envelope]) -> str:
         return f"{len(gone)} messages"
 
-    async def scenario() -> None:
-        transcript = Transcript(max_tokens=100, count=lambda _: 10, summarise=words)
-        for n in range(8):
-            transcript.remember(said(id=str(n)), protected=n == 1)
-        freed = await transcript.compact(30)
-        assert freed is not None
-        assert (freed.tokens, freed.messages, freed.summary) == (50, 5, "5 messages")
-        assert ids(transcript) == ["1", "6", "7"]
-        assert transcript.summary == "5 messages"
-        assert await transcript.compact(30) is None
-        assert transcript.compactions == 1
-
-    asyncio.run(scenario())
+    transcript = Transcript(max_tokens=100, count=lambda _: 10, summarise=words)
+    for n in range(8):
+        transcript.remember(said(id=str(n)), protected=n == 1)
+    freed = await transcript.compact(30)
+    assert freed is not None
+    assert (freed.tokens, freed.messages, freed.summary) == (50, 5, "5 messages")
+    assert ids(transcript) == ["1", "6", "7"]
+    assert transcript.summary == "5 messages"
+    assert await transcript.compact(30) is None
+    assert transcript.compactions == 1
 
 
 @pytest.mark.requirement("MEW-3-65", "MEW-3.5.6-2", "MEW-3.5.6-3", "MEW-3.5.6-4", "MEW-3.8.1-18")

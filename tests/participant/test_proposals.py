@@ -23,7 +23,6 @@ from moot.errors import (
 )
 from moot.participant import REJECT_REASONS, JoinedSpace, Progress, Request, SeenProposal, ToolError
 from moot.protocol.operation import Json
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, settled, until
 
 PEOPLE: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": [], "other": ["*"]}
@@ -61,7 +60,6 @@ async def next_proposal(space: JoinedSpace) -> SeenProposal:
     "MEW-8.2-11",
     "MEW-8.2-12",
 )
-@on_loop
 async def test_a_call_without_the_right_is_proposed_fulfilled_and_answered(tmp_path: Path) -> None:
     """MEW 3.2.1, step by step on the wire."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -111,7 +109,6 @@ async def test_a_call_without_the_right_is_proposed_fulfilled_and_answered(tmp_p
     "MEW-3.3.3-19",
     "MEW-3.3.3-20",
 )
-@on_loop
 async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path: Path) -> None:
     """MEW 3.3.2, 3.3.3; D-28: failing fast withdraws."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -143,7 +140,6 @@ async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path
 
 
 @pytest.mark.requirement("MEW-3.3.2-5", "MEW-3.3.2-6", "MEW-3.3.2-7")
-@on_loop
 async def test_waiting_for_others_outlasts_rejections(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, host, other = [await party.join(name) for name in ("agent", "human", "host", "other")]
@@ -178,7 +174,6 @@ async def test_waiting_for_others_outlasts_rejections(tmp_path: Path) -> None:
 @pytest.mark.requirement(
     "MEW-3.1-5", "MEW-3.3.1-1", "MEW-3.3.1-3", "MEW-3.3.1-4", "MEW-3.3.1-5", "MEW-3.3-1", "MEW-3.3.3-12"
 )
-@on_loop
 async def test_a_withdrawn_proposal_can_not_be_fulfilled(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
@@ -200,7 +195,6 @@ async def test_a_withdrawn_proposal_can_not_be_fulfilled(tmp_path: Path) -> None
         assert done == []
 
 
-@on_loop
 async def test_nobody_else_withdraws_and_an_sdk_would_not_believe_it(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human = await party.join("agent"), await party.join("human")
@@ -230,7 +224,6 @@ async def test_nobody_else_withdraws_and_an_sdk_would_not_believe_it(tmp_path: P
     "MEW-3.3.3-14",
     "MEW-3.3.3-15",
 )
-@on_loop
 async def test_every_reason_reaches_the_proposer_known_or_not(tmp_path: Path) -> None:
     """MEW 3.3.3: codes are suggestions, and unknown ones do no harm."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -260,7 +253,6 @@ async def test_every_reason_reaches_the_proposer_known_or_not(tmp_path: Path) ->
 
 
 @pytest.mark.requirement("MEW-3.3.3-10")
-@on_loop
 async def test_a_proposal_nobody_takes_is_withdrawn_at_its_time(tmp_path: Path) -> None:
     """MEW 3.3.3: reason timeout."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -272,7 +264,6 @@ async def test_a_proposal_nobody_takes_is_withdrawn_at_its_time(tmp_path: Path) 
         await until(lambda: human.proposals.open() == [])
 
 
-@on_loop
 async def test_cancelling_a_proposed_call_withdraws_it(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
@@ -285,7 +276,6 @@ async def test_cancelling_a_proposed_call_withdraws_it(tmp_path: Path) -> None:
         assert (await heard.wait("mcp/withdraw")).payload == {"reason": "no_longer_needed"}
 
 
-@on_loop
 async def test_cancelling_while_it_is_being_proposed_leaves_no_orphan(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human = await party.join("agent"), await party.join("human")
@@ -299,7 +289,6 @@ async def test_cancelling_while_it_is_being_proposed_leaves_no_orphan(tmp_path: 
         assert withdraw.correlation_id == [heard.of("mcp/proposal")[0].id]
 
 
-@on_loop
 async def test_fulfilling_twice_runs_once(tmp_path: Path) -> None:
     """D-28: one proposal, at most one execution; of two who fulfil at once, one is told."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -313,7 +302,6 @@ async def test_fulfilling_twice_runs_once(tmp_path: Path) -> None:
         assert done == ["a"]
 
 
-@on_loop
 async def test_a_rejection_that_crosses_a_fulfilment_does_not_hide_it(tmp_path: Path) -> None:
     """The withdrawal comes too late; the outcome is told as it is."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -328,7 +316,6 @@ async def test_a_rejection_that_crosses_a_fulfilment_does_not_hide_it(tmp_path: 
         assert (await call).text == "wrote a"
 
 
-@on_loop
 async def test_a_fulfilment_must_repeat_the_proposal_to_the_digit(tmp_path: Path) -> None:
     """D-28: numbers that a double cannot hold are neither rounded by the SDK nor accepted otherwise."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -357,7 +344,6 @@ async def test_a_fulfilment_must_repeat_the_proposal_to_the_digit(tmp_path: Path
 
 
 @pytest.mark.requirement("MEW-3.3.2-3")
-@on_loop
 async def test_a_host_rejects_what_it_can_never_do(tmp_path: Path) -> None:
     people = PEOPLE | {"host": ["mcp/reject"]}
     async with gathering(tmp_path, **people) as party:
@@ -381,7 +367,6 @@ async def settled_both(agent: JoinedSpace, host: JoinedSpace) -> None:
     await heard.wait(lambda envelope: envelope.id == sent.id)
 
 
-@on_loop
 async def test_a_quorum_is_gathered_before_anybody_may_fulfil(tmp_path: Path) -> None:
     """D-28: `moot/approve`."""
     rules = {"quorum": [{"approvals_needed": 2}]}
@@ -401,7 +386,6 @@ async def test_a_quorum_is_gathered_before_anybody_may_fulfil(tmp_path: Path) ->
         assert (await call).by == "third"
 
 
-@on_loop
 async def test_without_the_right_to_ask_or_to_propose_there_is_a_clear_error(tmp_path: Path) -> None:
     async with gathering(tmp_path, mute=["chat"], host=[]) as party:
         mute = await party.join("mute")
@@ -410,7 +394,6 @@ async def test_without_the_right_to_ask_or_to_propose_there_is_a_clear_error(tmp
         assert refusal.value.missing == ("mcp/request", "mcp/proposal")
 
 
-@on_loop
 async def test_one_can_insist_on_either_way(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
@@ -426,7 +409,6 @@ async def test_one_can_insist_on_either_way(tmp_path: Path) -> None:
         assert (await call).how == "fulfilled"
 
 
-@on_loop
 async def test_a_failed_tool_is_the_proposers_to_hear(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
@@ -447,7 +429,6 @@ async def test_a_failed_tool_is_the_proposers_to_hear(tmp_path: Path) -> None:
         assert proposal.state == "failed"
 
 
-@on_loop
 async def test_progress_of_a_fulfilment_reaches_the_proposer(tmp_path: Path) -> None:
     """The token is part of what is proposed, so the fulfilment repeats it."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -468,7 +449,6 @@ async def test_progress_of_a_fulfilment_reaches_the_proposer(tmp_path: Path) -> 
         assert [each.progress for each in fulfillers] == [1, 2]
 
 
-@on_loop
 async def test_a_fulfilment_that_is_called_off_is_told(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
@@ -487,7 +467,6 @@ async def test_a_fulfilment_that_is_called_off_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-10.2-1", "MEW-10.2-2", "MCPX-10.2-1")
-@on_loop
 async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, proposal_seconds=0.3)
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -513,7 +492,6 @@ async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("MEW-8.2-10", "MEW-3.2.1-4")
-@on_loop
 async def test_handlers_and_readers_are_shown_every_proposal(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
@@ -541,7 +519,6 @@ async def test_handlers_and_readers_are_shown_every_proposal(tmp_path: Path) -> 
         assert isinstance(await first, SeenProposal)
 
 
-@on_loop
 async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) -> None:
     """D-40: the gateway's memory; nothing of it is taken for news."""
     async with gathering(tmp_path, **PEOPLE) as party:
@@ -572,7 +549,6 @@ async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) 
         assert late.space == "lab"
 
 
-@on_loop
 async def test_a_proposal_without_a_host_needs_one_to_be_fulfilled(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
@@ -590,7 +566,6 @@ async def test_a_proposal_without_a_host_needs_one_to_be_fulfilled(tmp_path: Pat
 
 
 @pytest.mark.requirement("MEW-3-54", "MEW-3-55")
-@on_loop
 async def test_withdraw_and_reject_without_a_proposal_are_neither_sent_nor_believed(tmp_path: Path) -> None:
     async with gathering(tmp_path, **PEOPLE) as party:
         agent, human = await party.join("agent"), await party.join("human")

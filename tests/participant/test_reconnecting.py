@@ -14,7 +14,7 @@ from moot.errors import ConnectionClosed, ConnectionLost, Rejected, Unreachable
 from moot.participant import Gap, JoinedSpace, Request, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from tests.gateway.lab import gateway_settings, on_loop, participants, space_settings, write_config
+from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
 from tests.gateway.served import started
 from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, until
 from tests.participant.rogue import rogue
@@ -24,7 +24,6 @@ async def back(space: JoinedSpace, times: int = 1) -> None:
     await until(lambda: space.counts.reconnects >= times and space.state == "joined")
 
 
-@on_loop
 async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -56,7 +55,6 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
         reading.cancel()
 
 
-@on_loop
 async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, backoff_first_seconds=5.0)
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
@@ -81,7 +79,6 @@ async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path
         assert alice.state == "closed"
 
 
-@on_loop
 async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, backoff_first_seconds=0.5)
     async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
@@ -99,7 +96,6 @@ async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
         assert "alice" in carol.roster or await carol.roster.wait_for("alice", within=5)
 
 
-@on_loop
 async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp_path: Path) -> None:
     """A blip on the host's side does not fail the calls that it works on."""
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
@@ -121,7 +117,6 @@ async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp
         assert bob.counts.reconnects == 1
 
 
-@on_loop
 async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice = await party.join("alice")
@@ -148,7 +143,6 @@ async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> No
             await bob.ready(5)
 
 
-@on_loop
 async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path: Path) -> None:
     """The gateway's memory is asked; the outcome is the true one (D-40)."""
     away = msgspec.structs.replace(QUICK, backoff_first_seconds=0.5)
@@ -186,7 +180,6 @@ async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path:
             await until(lambda: human.proposals.open() == [])
 
 
-@on_loop
 async def test_a_gateway_that_restarts(tmp_path: Path) -> None:
     """As people run it: the process ends and another one comes; open proposals survive (D-41)."""
     people = participants(agent=PROPOSER, human=["*"], host=[])
@@ -232,7 +225,6 @@ async def test_a_gateway_that_restarts(tmp_path: Path) -> None:
         await gateway.end()
 
 
-@on_loop
 async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() -> None:
     """Behind this gateway nothing can be polled: the member knows that it does not know."""
     limits = msgspec.structs.replace(QUICK, request_seconds=0.3)
@@ -262,7 +254,6 @@ async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() ->
             await third.outcome(timeout=5)
 
 
-@on_loop
 async def test_it_gives_up_after_its_time_and_says_so() -> None:
     limits = msgspec.structs.replace(QUICK, reconnect_seconds=0.3)
     async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
@@ -279,7 +270,6 @@ async def test_it_gives_up_after_its_time_and_says_so() -> None:
         assert ending.code == 1006
 
 
-@on_loop
 async def test_codes_say_who_may_come_back() -> None:
     """moot.protocol.close_codes."""
     for code, returns in (
@@ -299,14 +289,12 @@ async def test_codes_say_who_may_come_back() -> None:
                 assert (ending.code, ending.reason) == (code, "because")
 
 
-@on_loop
 async def test_reconnecting_can_be_left_to_the_caller(tmp_path: Path) -> None:
     async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK, reconnect=False) as me:
         await gateway.sockets[0].close(1001, "stopping")
         assert (await me.stay()).code == 1001
 
 
-@on_loop
 async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, welcome_seconds=0.1, arrive_seconds=0.3)
     async with rogue() as gateway:
@@ -321,7 +309,6 @@ async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(tmp_pa
                 pass
 
 
-@on_loop
 async def test_silence_is_asked_about_and_then_ended(tmp_path: Path) -> None:
     """A dead network is noticed by pings: the other side does not answer them."""
     from moot.net.dial import DialLimits
@@ -360,7 +347,6 @@ async def test_silence_is_asked_about_and_then_ended(tmp_path: Path) -> None:
     await server.wait_closed()
 
 
-@on_loop
 async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_path: Path) -> None:
     """No task, no warning: the block ends whatever was going on."""
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:

@@ -12,7 +12,6 @@ import pytest
 from moot.errors import BadAnswer, McpError, MemberLeft, TimedOut, ToolFailed
 from moot.participant import Progress, RawResult, Request, ToolError, connect
 from moot.protocol.operation import Json
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import QUICK, TOOL_HOST, Heard, gathering, settled, until
 
 
@@ -29,7 +28,6 @@ from tests.participant.gathering import QUICK, TOOL_HOST, Heard, gathering, sett
     "MEW-8.2-8",
     "MEW-8.2-9",
 )
-@on_loop
 async def test_a_tool_call_on_the_wire(tmp_path: Path) -> None:
     """MEW 3.1.1 and 3.1.2, as a bystander without an SDK sees it; the host holds no right at all (D-15)."""
     async with gathering(tmp_path, alice=["*"], bob=[], watch=["chat"]) as party:
@@ -63,7 +61,6 @@ async def test_a_tool_call_on_the_wire(tmp_path: Path) -> None:
         assert outcome.request_id == request["id"]
 
 
-@on_loop
 async def test_raw_results_lose_no_field_either_way(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -84,7 +81,6 @@ async def test_raw_results_lose_no_field_either_way(tmp_path: Path) -> None:
         assert seen == [sent]
 
 
-@on_loop
 async def test_errors_come_with_code_message_and_data(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -108,7 +104,6 @@ async def test_errors_come_with_code_message_and_data(tmp_path: Path) -> None:
         assert "secret" not in str(error.value)
 
 
-@on_loop
 async def test_a_tool_that_fails_says_so_and_nothing_of_the_host_leaks(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -132,7 +127,6 @@ async def test_a_tool_that_fails_says_so_and_nothing_of_the_host_leaks(tmp_path:
 
 
 @pytest.mark.requirement("MEW-3.1-2")
-@on_loop
 async def test_progress_and_log_reach_the_caller_alone_and_are_notifications(tmp_path: Path) -> None:
     """A host without any right may say how far it is (D-15)."""
     async with gathering(tmp_path, alice=["*"], bob=[], watch=["chat"]) as party:
@@ -172,7 +166,6 @@ async def test_progress_and_log_reach_the_caller_alone_and_are_notifications(tmp
             await alice.call("bob", "work")
 
 
-@on_loop
 async def test_the_callers_own_progress_token_is_kept(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -188,7 +181,6 @@ async def test_the_callers_own_progress_token_is_kept(tmp_path: Path) -> None:
         assert [each.progress for each in told] == [0.5]
 
 
-@on_loop
 async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:
     """The host hears notifications/cancelled, stops, and sends no answer."""
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
@@ -220,7 +212,6 @@ async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:
         assert heard.of("mcp/response") == []
 
 
-@on_loop
 async def test_only_its_sender_cancels_a_request(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[], mallory=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -243,7 +234,6 @@ async def test_only_its_sender_cancels_a_request(tmp_path: Path) -> None:
         assert bob.misbehaviour.of("mallory") == {"not_requester": 1}
 
 
-@on_loop
 async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -265,7 +255,6 @@ async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
             await alice.request("bob", "slow", timeout=0.01)
 
 
-@on_loop
 async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[], carol=[]) as party:
         alice = await party.join("alice")
@@ -287,7 +276,6 @@ async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) 
                 await asking
 
 
-@on_loop
 async def test_garbage_for_an_answer_ends_the_wait_at_once(tmp_path: Path) -> None:
     """MEW 4.3: no hang, a clear error, and the host's score."""
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
@@ -312,7 +300,6 @@ async def test_garbage_for_an_answer_ends_the_wait_at_once(tmp_path: Path) -> No
         assert alice.misbehaviour.count("bob") == 7
 
 
-@on_loop
 async def test_only_the_asked_answer(tmp_path: Path) -> None:
     """D-80: the gateway refuses a forged answer; the SDK would not believe one either."""
     async with gathering(tmp_path, alice=["*"], bob=["*"], mallory=["*"]) as party:
@@ -333,7 +320,6 @@ async def test_only_the_asked_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-3-59")
-@on_loop
 async def test_one_response_can_answer_several_requests(tmp_path: Path) -> None:
     """MEW 3, fork and join."""
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
@@ -346,7 +332,6 @@ async def test_one_response_can_answer_several_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-3.1.2-2", "MEW-3-60", "MEW-4.3-6")
-@on_loop
 async def test_an_observer_can_pair_answers_and_sees_all_parents(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"], watch=[], late=[]) as party:
         alice, bob = await party.join("alice"), await party.raw("bob")
@@ -372,7 +357,6 @@ async def test_an_observer_can_pair_answers_and_sees_all_parents(tmp_path: Path)
         assert late.misbehaviour.total == 0
 
 
-@on_loop
 async def test_everybody_is_asked_and_each_answers_for_itself(tmp_path: Path) -> None:
     """D-81: lists may be broadcast."""
     rights = ["mcp/response"]
@@ -395,7 +379,6 @@ async def test_everybody_is_asked_and_each_answers_for_itself(tmp_path: Path) ->
 def _nothing() -> None: ...
 
 
-@on_loop
 async def test_a_broadcast_call_runs_nowhere(tmp_path: Path) -> None:
     """D-81: one call, one execution."""
     async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
@@ -409,7 +392,6 @@ async def test_a_broadcast_call_runs_nowhere(tmp_path: Path) -> None:
         assert ran == []
 
 
-@on_loop
 async def test_lists_with_cursors_are_followed_within_bounds(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -423,7 +405,6 @@ async def test_lists_with_cursors_are_followed_within_bounds(tmp_path: Path) -> 
         assert [tool["name"] for tool in await alice.list_all("bob", "tools")] == ["t0", "t1", "t2", "t3"]
 
 
-@on_loop
 async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: Path) -> None:
     """Bounded concurrency: some run, some wait, the rest is refused; all that run are answered."""
     limits = msgspec.structs.replace(QUICK, handlers=2, queued_requests=3)
@@ -448,7 +429,6 @@ async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: 
         assert results.count({}) == 5
 
 
-@on_loop
 async def test_an_answer_too_large_for_an_envelope_is_an_error_not_a_silence(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -467,7 +447,6 @@ async def test_an_answer_too_large_for_an_envelope_is_an_error_not_a_silence(tmp
             await alice.call("bob", "odd")
 
 
-@on_loop
 async def test_a_member_can_call_itself(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"]) as party:
         alice = await party.join("alice")
@@ -479,7 +458,6 @@ async def test_a_member_can_call_itself(tmp_path: Path) -> None:
         assert (await alice.call("alice", "me")).text == "me"
 
 
-@on_loop
 async def test_a_notification_without_the_right_is_skipped_and_counted(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[], host=TOOL_HOST) as party:
         alice, bob, host = [await party.join(name) for name in ("alice", "bob", "host")]

@@ -19,7 +19,6 @@ from moot.errors import (
 )
 from moot.participant import Chunk, Gap, JoinedSpace, StreamInfo, connect
 from moot.participant.stream import stream_info
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import QUICK, Heard, gathering, settled, until
 
 ALL = ["*"]
@@ -31,7 +30,6 @@ async def read_all(space: JoinedSpace, id: str) -> list[Chunk | Gap]:
 
 
 @pytest.mark.requirement("MEW-3.10.1-1")
-@on_loop
 async def test_text_stays_text_and_bytes_stay_bytes(tmp_path: Path) -> None:
     """MEW 3.10.3, D-35: frame by frame, in order, echoed to the writer (D-36)."""
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
@@ -66,7 +64,6 @@ async def test_text_stays_text_and_bytes_stay_bytes(tmp_path: Path) -> None:
             await read_all(bob, info.id)
 
 
-@on_loop
 async def test_a_targeted_stream_reaches_its_target_alone(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL, carol=ALL) as party:
         alice, bob, carol = [await party.join(name) for name in ("alice", "bob", "carol")]
@@ -81,7 +78,6 @@ async def test_a_targeted_stream_reaches_its_target_alone(tmp_path: Path) -> Non
             await alice.stream("nobody")
 
 
-@on_loop
 async def test_writing_is_granted_revoked_and_handed_over(tmp_path: Path) -> None:
     """MEW 3.10.5 to 3.10.7; D-38."""
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
@@ -124,7 +120,6 @@ def test_without_a_list_of_writers_the_owner_writes() -> None:
     )
 
 
-@on_loop
 async def test_a_late_joiner_knows_the_open_streams_and_can_read_on(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, late=ALL) as party:
         alice = await party.join("alice")
@@ -138,7 +133,6 @@ async def test_a_late_joiner_knows_the_open_streams_and_can_read_on(tmp_path: Pa
         assert await read_all(late, stream.id) == [Chunk(b"heard", False)]
 
 
-@on_loop
 async def test_a_slow_reader_finds_a_gap_and_memory_stays_bounded(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, stream_unread_bytes=10_000, streams_unread_bytes=15_000)
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
@@ -165,7 +159,6 @@ async def test_a_slow_reader_finds_a_gap_and_memory_stays_bounded(tmp_path: Path
 
 
 @pytest.mark.requirement("MEW-3.10.1-17")
-@on_loop
 async def test_a_format_of_ones_own_without_a_type_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,7 +172,6 @@ async def test_a_format_of_ones_own_without_a_type_is_warned_about(
         assert "content_type" not in caplog.text
 
 
-@on_loop
 async def test_leaving_closes_own_streams_and_rights_are_asked_first(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL, mute=["chat"]) as party:
         bob, mute = await party.join("bob"), await party.join("mute")
@@ -193,7 +185,6 @@ async def test_leaving_closes_own_streams_and_rights_are_asked_first(tmp_path: P
         assert close.correlation_id == [heard.of("stream/open")[0].id]
 
 
-@on_loop
 async def test_a_stream_that_nobody_waits_for_any_more_is_closed(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -208,7 +199,6 @@ async def test_a_stream_that_nobody_waits_for_any_more_is_closed(tmp_path: Path)
         await until(lambda: alice.streams.active == {})
 
 
-@on_loop
 async def test_a_frame_that_is_refused_is_told_by_the_next_write(tmp_path: Path) -> None:
     """D-36: refusals of frames have no correlation."""
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
@@ -228,7 +218,6 @@ async def test_a_frame_that_is_refused_is_told_by_the_next_write(tmp_path: Path)
             await handle.write("y")
 
 
-@on_loop
 async def test_many_senders_and_one_target_each_frame_once(tmp_path: Path) -> None:
     """MEW 3.10.3: aggregation, and bulk that fills the transport."""
     async with gathering(tmp_path, hub=ALL, a=ALL, b=ALL, c=ALL) as party:

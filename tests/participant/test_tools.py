@@ -15,7 +15,6 @@ import pytest
 from moot.errors import McpError, ToolFailed, UsageError
 from moot.participant import RawResult, Request, tool_of
 from moot.protocol.operation import Json
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import Heard, gathering
 
 
@@ -113,7 +112,6 @@ def test_what_cannot_be_a_tool_is_said_when_it_is_offered() -> None:
 
 
 @pytest.mark.requirement("MEW-4.3-5", "MCPX-4.3-8")
-@on_loop
 async def test_arguments_off_the_schema_never_reach_the_function(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -136,7 +134,6 @@ async def test_arguments_off_the_schema_never_reach_the_function(tmp_path: Path)
             assert error.value.code == -32602
 
 
-@on_loop
 async def test_functions_of_every_sort_can_be_tools(tmp_path: Path) -> None:
     class Counter:
         def __init__(self) -> None:
@@ -191,7 +188,6 @@ async def test_functions_of_every_sort_can_be_tools(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MEW-8.2-6")
-@on_loop
 async def test_a_member_is_an_mcp_server(tmp_path: Path) -> None:
     """MEW 8.2: listing and using of tools and resources; prompts beside them."""
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
@@ -250,7 +246,6 @@ async def test_a_member_is_an_mcp_server(tmp_path: Path) -> None:
         assert await alice.request("bob", "ping") == {}
 
 
-@on_loop
 async def test_an_older_client_may_shake_hands_first(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -267,7 +262,6 @@ async def test_an_older_client_may_shake_hands_first(tmp_path: Path) -> None:
         assert error.value.code == -32601
 
 
-@on_loop
 async def test_those_who_subscribe_hear_of_a_change_and_no_others(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
@@ -289,7 +283,6 @@ async def test_those_who_subscribe_hear_of_a_change_and_no_others(tmp_path: Path
             await alice.request("bob", "resources/subscribe", {"uri": "note://2"})
 
 
-@on_loop
 async def test_a_bridge_hears_notifications_and_may_stay_silent(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")

@@ -11,12 +11,10 @@ from moot.errors import MemberLeft, UsageError
 from moot.participant import connect
 from moot.participant.speaking import Echo
 from moot.protocol.envelope import Envelope
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import QUICK, gathering, until
 from tests.participant.rogue import rogue
 
 
-@on_loop
 async def test_it_asks_and_answers_and_hears_only_the_others(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice = await party.join("alice", echo=False)
@@ -40,7 +38,6 @@ async def test_it_asks_and_answers_and_hears_only_the_others(tmp_path: Path) -> 
         assert all(sender != "alice" for sender, _ in heard)
 
 
-@on_loop
 async def test_whoever_is_not_here_is_not_waited_for(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice = await party.join("alice", echo=False)
@@ -48,7 +45,6 @@ async def test_whoever_is_not_here_is_not_waited_for(tmp_path: Path) -> None:
             await alice.call("bob", "shout", {"text": "hi"})
 
 
-@on_loop
 async def test_what_needs_the_gateways_word_says_so(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"]) as party:
         alice = await party.join("alice", echo=False)
@@ -56,7 +52,6 @@ async def test_what_needs_the_gateways_word_says_so(tmp_path: Path) -> None:
             await alice.chat("hello")
 
 
-@on_loop
 async def test_requests_need_no_echo_while_everything_else_is_confirmed(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice = await party.join("alice", echo="unanswered")
@@ -84,7 +79,6 @@ async def test_requests_need_no_echo_while_everything_else_is_confirmed(tmp_path
 
 
 @pytest.mark.parametrize("echo", [False, "unanswered"])
-@on_loop
 async def test_somebody_who_was_not_asked_does_not_answer_for_who_was(echo: Echo) -> None:
     """D-80, with a gateway that lets it pass: a request that never came back is known all the same."""
     async with (

@@ -8,46 +8,37 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.adapter.worlds import run
 from tests.relay.talk import relay_in, talking
 
 
-def test_a_page_from_elsewhere_gets_no_connection_to_a_relay_on_loopback(tmp_path: Path) -> None:
+async def test_a_page_from_elsewhere_gets_no_connection_to_a_relay_on_loopback(tmp_path: Path) -> None:
     """It could ask every endpoint there what it offers, with a key of its own."""
-
-    async def story() -> None:
-        async with relay_in(tmp_path) as relay:
-            for origin in (
-                "https://evil.example",
-                "null",
-                "http://localhost.evil.example",
-                "http://127.0.0.1.evil.example",
-                "http://[::1",
-                "file://",
-            ):
-                with pytest.raises(InvalidStatus) as refused:
-                    async with connect(relay.url, additional_headers={"Origin": origin}):
-                        pass
-                assert refused.value.response.status_code == 403
-            # Programs have none, and a page of this machine may.
-            async with (
-                talking(relay.url),
-                talking(relay.url, additional_headers={"Origin": "http://localhost:3000"}),
-            ):
-                pass
-
-    run(story())
-
-
-def test_a_relay_with_a_public_address_serves_every_page(tmp_path: Path) -> None:
-    """What it tells is public or sealed, and whoever may know its address may ask it."""
-
-    async def story() -> None:
-        page = {"Origin": "https://app.example"}
+    async with relay_in(tmp_path) as relay:
+        for origin in (
+            "https://evil.example",
+            "null",
+            "http://localhost.evil.example",
+            "http://127.0.0.1.evil.example",
+            "http://[::1",
+            "file://",
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                async with connect(relay.url, additional_headers={"Origin": origin}):
+                    pass
+            assert refused.value.response.status_code == 403
+        # Programs have none, and a page of this machine may.
         async with (
-            relay_in(tmp_path, urls=("wss://relay.example",)) as relay,
-            talking(relay.url, additional_headers=page),
+            talking(relay.url),
+            talking(relay.url, additional_headers={"Origin": "http://localhost:3000"}),
         ):
             pass
 
-    run(story())
+
+async def test_a_relay_with_a_public_address_serves_every_page(tmp_path: Path) -> None:
+    """What it tells is public or sealed, and whoever may know its address may ask it."""
+    page = {"Origin": "https://app.example"}
+    async with (
+        relay_in(tmp_path, urls=("wss://relay.example",)) as relay,
+        talking(relay.url, additional_headers=page),
+    ):
+        pass

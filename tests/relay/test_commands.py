@@ -38,21 +38,18 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     return captured.out if code == 0 else captured.err
 
 
-def test_a_relay_says_where_it_listens_and_stops_cleanly(tmp_path: Path) -> None:
-    async def story() -> None:
-        child, url = await started(tmp_path)
-        async with talking(url) as alice:
-            sent = event()
-            assert (await alice.publish(sent.raw))[2] is True
-            child.send_signal(signal.SIGTERM)
-            assert (await alice.closed())[0] == 1001
-        async with asyncio.timeout(20):
-            assert await child.wait() == 0
-        store = EventStore.open(tmp_path)
-        assert await store.get(sent.event.id) == sent.raw
-        await store.close()
-
-    asyncio.run(story())
+async def test_a_relay_says_where_it_listens_and_stops_cleanly(tmp_path: Path) -> None:
+    child, url = await started(tmp_path)
+    async with talking(url) as alice:
+        sent = event()
+        assert (await alice.publish(sent.raw))[2] is True
+        child.send_signal(signal.SIGTERM)
+        assert (await alice.closed())[0] == 1001
+    async with asyncio.timeout(20):
+        assert await child.wait() == 0
+    store = EventStore.open(tmp_path)
+    assert await store.get(sent.event.id) == sent.raw
+    await store.close()
 
 
 def test_a_relay_that_cannot_start_says_why_and_what_to_do(tmp_path: Path) -> None:
@@ -133,7 +130,7 @@ def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.CaptureFi
     assert said(capsys, "list", data).split()[1] == living.event.id[:12]
 
 
-def test_mistakes_get_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_mistakes_get_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = str(tmp_path)
     assert "no events in" in said(capsys, "list", data, code=1)
     filled(tmp_path, decode(signed_by(ALICE, event().covered | {"correlation_id": "\x1b[2J"})))
@@ -141,12 +138,8 @@ def test_mistakes_get_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "\x1b" not in said(capsys, "list", data, "--json")
     assert "no event" in said(capsys, "show", data, "zz", code=1)
     assert "64 hexadecimal" in said(capsys, "search", data, "--id", "abc", code=1)
-
-    async def held() -> None:
-        store = EventStore.open(tmp_path)
-        try:
-            assert "another process" in said(capsys, "prune", data, code=1)
-        finally:
-            await store.close()
-
-    asyncio.run(held())
+    store = EventStore.open(tmp_path)
+    try:
+        assert "another process" in said(capsys, "prune", data, code=1)
+    finally:
+        await store.close()

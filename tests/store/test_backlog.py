@@ -49,7 +49,7 @@ def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_for_in_v
     assert texts(folder_in(tmp_path)) == list(range(12))
 
 
-def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
+async def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "KEEP_BYTES", 2_000)
@@ -59,19 +59,16 @@ def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
         hanging.wait(PATIENCE)
         sync(writer)
 
-    async def story() -> None:
-        monkeypatch.setattr(Writer, "sync", slowly)
-        async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
-            told = health_of(journal)
-            for number in range(300):
-                journal.append(x(number))
-                await asyncio.sleep(0)
-            assert not await told.get()
-            hanging.set()
-            assert await told.get()
-            await durable(journal, journal.next_number - 1)
-
-    asyncio.run(story())
+    monkeypatch.setattr(Writer, "sync", slowly)
+    async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
+        told = health_of(journal)
+        for number in range(300):
+            journal.append(x(number))
+            await asyncio.sleep(0)
+        assert not await told.get()
+        hanging.set()
+        assert await told.get()
+        await durable(journal, journal.next_number - 1)
     folder = folder_in(tmp_path)
     verify(folder)
     assert [each for each in texts(folder) if each is not None][:8] == list(range(8))

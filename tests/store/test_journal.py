@@ -46,26 +46,23 @@ def test_files_and_folders_are_for_the_owner_only(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
-def test_records_of_one_tick_are_written_together_and_called_back_in_order(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with opened(folder_in(tmp_path)) as journal:
-            told: list[int] = []
-            done = asyncio.Event()
-            numbers = [journal.append(x(i)) for i in range(5)]
-            assert journal.next_number == 6
-            assert journal.durable == 0
-            for number in reversed(numbers):
-                journal.when_durable(number, lambda number=number: told.append(number))  # type: ignore[misc]
-            journal.when_durable(numbers[-1], done.set)
-            await done.wait()
-            assert told == [1, 2, 3, 4, 5]
-            assert journal.durable == journal.recorded == 5
-            again = asyncio.Event()
-            journal.when_durable(3, again.set)
-            assert not again.is_set()
-            await again.wait()
-
-    asyncio.run(run())
+async def test_records_of_one_tick_are_written_together_and_called_back_in_order(tmp_path: Path) -> None:
+    async with opened(folder_in(tmp_path)) as journal:
+        told: list[int] = []
+        done = asyncio.Event()
+        numbers = [journal.append(x(i)) for i in range(5)]
+        assert journal.next_number == 6
+        assert journal.durable == 0
+        for number in reversed(numbers):
+            journal.when_durable(number, lambda number=number: told.append(number))  # type: ignore[misc]
+        journal.when_durable(numbers[-1], done.set)
+        await done.wait()
+        assert told == [1, 2, 3, 4, 5]
+        assert journal.durable == journal.recorded == 5
+        again = asyncio.Event()
+        journal.when_durable(3, again.set)
+        assert not again.is_set()
+        await again.wait()
 
 
 def test_records_become_durable_though_nobody_waits_for_them(tmp_path: Path) -> None:
@@ -83,21 +80,18 @@ def test_records_become_durable_though_nobody_waits_for_them(tmp_path: Path) -> 
     asyncio.run(run(JournalSettings(sync_seconds=3600, sync_records=3), 3))
 
 
-def test_a_fault_in_one_callback_does_not_keep_the_others(tmp_path: Path) -> None:
-    async def run() -> None:
-        faults: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, facts: faults.append(facts["exception"]))
+async def test_a_fault_in_one_callback_does_not_keep_the_others(tmp_path: Path) -> None:
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, facts: faults.append(facts["exception"]))
 
-        def stumble() -> None:
-            raise ZeroDivisionError
+    def stumble() -> None:
+        raise ZeroDivisionError
 
-        async with opened(folder_in(tmp_path)) as journal:
-            number = journal.append(x(1))
-            journal.when_durable(number, stumble)
-            await durable(journal, number)
-        assert [type(fault) for fault in faults] == [ZeroDivisionError]
-
-    asyncio.run(run())
+    async with opened(folder_in(tmp_path)) as journal:
+        number = journal.append(x(1))
+        journal.when_durable(number, stumble)
+        await durable(journal, number)
+    assert [type(fault) for fault in faults] == [ZeroDivisionError]
 
 
 def test_line_ends_between_the_members_of_an_envelope_do_not_break_a_line(tmp_path: Path) -> None:
@@ -122,33 +116,25 @@ def test_a_full_segment_is_followed_by_one_that_is_named_by_its_first_record(tmp
     assert verify(folder).count == 20
 
 
-def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Path) -> None:
+async def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Path) -> None:
     """Or an fsync of the new file would vouch for the end of the old one."""
     folder = folder_in(tmp_path)
-
-    async def run() -> None:
-        settings = JournalSettings(segment_bytes=50, sync_seconds=3600, sync_records=1000)
-        async with opened(folder, settings) as journal:
-            journal.append(x(1))
+    settings = JournalSettings(segment_bytes=50, sync_seconds=3600, sync_records=1000)
+    async with opened(folder, settings) as journal:
+        journal.append(x(1))
+        await asyncio.sleep(0)
+        assert journal.durable == 0
+        journal.append(x(2))
+        while len(segments(folder)) < 2:
             await asyncio.sleep(0)
-            assert journal.durable == 0
-            journal.append(x(2))
-            while len(segments(folder)) < 2:
-                await asyncio.sleep(0)
-            assert journal.durable == 1
-
-    asyncio.run(run())
+        assert journal.durable == 1
 
 
-def test_a_backlog_is_written_step_by_step_in_order(tmp_path: Path) -> None:
+async def test_a_backlog_is_written_step_by_step_in_order(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-
-    async def run() -> None:
-        async with opened(folder, JournalSettings(segment_bytes=50_000)) as journal:
-            for i in range(6_000):
-                journal.append(x(i))
-
-    asyncio.run(run())
+    async with opened(folder, JournalSettings(segment_bytes=50_000)) as journal:
+        for i in range(6_000):
+            journal.append(x(i))
     assert texts(folder) == list(range(6_000))
     assert verify(folder).ok
 
@@ -160,25 +146,21 @@ async def left(folder: Path, firsts: list[int]) -> None:
             await asyncio.sleep(0.002)
 
 
-def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) -> None:
+async def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     settings = JournalSettings(segment_bytes=50, retain_segments=2)
-
-    async def run() -> None:
-        async with opened(folder, settings) as journal:
-            for i in range(1, 11):
-                await durable(journal, journal.append(x(i)))
-            assert len(segments(folder)) == 10
-            journal.covered(0)
-            journal.covered(4)
-            await durable(journal, journal.append(x(11)))
-            await left(folder, [5, 6, 7, 8, 9, 10, 11])
-            journal.covered(11)
-            await durable(journal, journal.append(x(12)))
-            # The two newest of those that there were stay, and the new one.
-            await left(folder, [10, 11, 12])
-
-    asyncio.run(run())
+    async with opened(folder, settings) as journal:
+        for i in range(1, 11):
+            await durable(journal, journal.append(x(i)))
+        assert len(segments(folder)) == 10
+        journal.covered(0)
+        journal.covered(4)
+        await durable(journal, journal.append(x(11)))
+        await left(folder, [5, 6, 7, 8, 9, 10, 11])
+        journal.covered(11)
+        await durable(journal, journal.append(x(12)))
+        # The two newest of those that there were stay, and the new one.
+        await left(folder, [10, 11, 12])
     verdict = verify(folder)
     assert (verdict.ok, verdict.first, verdict.last) == (True, 10, 12)
     write(folder, [x(13)], settings)
@@ -186,16 +168,12 @@ def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) -> Non
     assert verify(folder).ok
 
 
-def test_without_retention_nothing_goes(tmp_path: Path) -> None:
+async def test_without_retention_nothing_goes(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-
-    async def run() -> None:
-        async with opened(folder, SMALL) as journal:
-            for i in range(20):
-                await durable(journal, journal.append(x(i)))
-            journal.covered(20)
-
-    asyncio.run(run())
+    async with opened(folder, SMALL) as journal:
+        for i in range(20):
+            await durable(journal, journal.append(x(i)))
+        journal.covered(20)
     assert len(texts(folder)) == 20
 
 
@@ -213,23 +191,19 @@ def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_start(tmp_path
     assert verify(folder).ok
 
 
-def test_a_removal_that_fails_is_a_warning_and_nothing_else(
+async def test_a_removal_that_fails_is_a_warning_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = folder_in(tmp_path)
-
-    async def run() -> None:
-        async with opened(folder, JournalSettings(segment_bytes=50, retain_segments=1)) as journal:
-            for i in range(3):
-                await durable(journal, journal.append(x(i)))
-            (folder / "removed.json.new").mkdir()
-            journal.covered(3)
-            await durable(journal, journal.append(x(3)))
-            async with asyncio.timeout(PATIENCE):
-                while "could not be removed" not in caplog.text:
-                    await asyncio.sleep(0.002)
-
-    asyncio.run(run())
+    async with opened(folder, JournalSettings(segment_bytes=50, retain_segments=1)) as journal:
+        for i in range(3):
+            await durable(journal, journal.append(x(i)))
+        (folder / "removed.json.new").mkdir()
+        journal.covered(3)
+        await durable(journal, journal.append(x(3)))
+        async with asyncio.timeout(PATIENCE):
+            while "could not be removed" not in caplog.text:
+                await asyncio.sleep(0.002)
     assert texts(folder) == [0, 1, 2, 3]
 
 
@@ -253,36 +227,26 @@ def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
     assert texts(folder) == [1, 2]
 
 
-def test_a_journal_has_one_writer(tmp_path: Path) -> None:
+async def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-
-    async def run() -> None:
-        async with opened(folder):
-            with pytest.raises(UsageError, match="another process writes"):
-                Journal.open(folder, JournalSettings())
-        async with opened(folder) as journal:
-            journal.append(said("e1"))
-
-    asyncio.run(run())
+    async with opened(folder):
+        with pytest.raises(UsageError, match="another process writes"):
+            Journal.open(folder, JournalSettings())
+    async with opened(folder) as journal:
+        journal.append(said("e1"))
 
 
-def test_a_closed_journal_takes_no_more(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with opened(folder_in(tmp_path), SMALL) as journal:
-            pass
-        await journal.close()
-        journal.covered(1)
-        with pytest.raises(UsageError, match="closed"):
-            journal.append(x(1))
-
-    asyncio.run(run())
+async def test_a_closed_journal_takes_no_more(tmp_path: Path) -> None:
+    async with opened(folder_in(tmp_path), SMALL) as journal:
+        pass
+    await journal.close()
+    journal.covered(1)
+    with pytest.raises(UsageError, match="closed"):
+        journal.append(x(1))
 
 
-def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.seconds(PATIENCE)
+async def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "spaces").write_text("a file where a folder should be")
-
-    async def run() -> None:
-        with pytest.raises(UsageError, match="--data"):
-            Journal.open(folder_in(tmp_path), JournalSettings())
-
-    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+    with pytest.raises(UsageError, match="--data"):
+        Journal.open(folder_in(tmp_path), JournalSettings())

@@ -156,16 +156,12 @@ def test_blocks_that_never_reached_the_disk_are_no_damage(tmp_path: Path) -> Non
     assert texts(folder) == [1, "next"]
 
 
-def test_an_envelope_cannot_pretend_to_be_a_seal(tmp_path: Path) -> None:
+async def test_an_envelope_cannot_pretend_to_be_a_seal(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     raw = {"h": "0" * 64}
-
-    async def run() -> None:
-        async with opened(folder) as journal:
-            numbers = [journal.append(members({"raw": raw})) for _ in range(3)]
-            await durable(journal, numbers[-1])
-
-    asyncio.run(run())
+    async with opened(folder) as journal:
+        numbers = [journal.append(members({"raw": raw})) for _ in range(3)]
+        await durable(journal, numbers[-1])
     assert verify(folder).count == 3
 
 
@@ -251,28 +247,20 @@ def test_a_last_record_that_does_not_fit_is_cut_off(tmp_path: Path) -> None:
     assert texts(folder) == [1, 2, 3, "next"]
 
 
-def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path) -> None:
+async def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path) -> None:
     folder = journal_of(tmp_path, 6)
     edit(segments(folder)[0], lambda lines: [*lines[:2], *lines[3:]])
-
-    async def run() -> None:
-        with pytest.raises(UsageError, match=r"000000000001\.jsonl line 3.*moot journal verify"):
-            Journal.open(folder, JournalSettings())
-
     before = segments(folder)[0].read_bytes()
-    asyncio.run(run())
+    with pytest.raises(UsageError, match=r"000000000001\.jsonl line 3.*moot journal verify"):
+        Journal.open(folder, JournalSettings())
     assert segments(folder)[0].read_bytes() == before
 
 
-def test_a_missing_segment_is_not_written_over(tmp_path: Path) -> None:
+async def test_a_missing_segment_is_not_written_over(tmp_path: Path) -> None:
     folder = journal_of(tmp_path, segment_bytes=100)
     segments(folder)[-2].unlink()
-
-    async def run() -> None:
-        with pytest.raises(UsageError, match="records before it are missing"):
-            Journal.open(folder, JournalSettings())
-
-    asyncio.run(run())
+    with pytest.raises(UsageError, match="records before it are missing"):
+        Journal.open(folder, JournalSettings())
 
 
 def test_an_empty_last_segment_is_gone_on_with(tmp_path: Path) -> None:

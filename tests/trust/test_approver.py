@@ -20,7 +20,6 @@ from moot.trust.book import Book
 from moot.trust.budgets import Budget
 from moot.trust.learning import DEFAULTS
 from moot.trust.ledger import Ledger
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import Party, gathering, until
 
 AGENT: Json = ["chat", "mcp/proposal", "mcp/withdraw"]
@@ -166,7 +165,6 @@ async def office(
 
 
 @pytest.mark.requirement("MEW-9.4-2", "MEW-9.4-3", "MEW-7.3-2", "MCPX-2.1-2")
-@on_loop
 async def test_from_the_first_approval_to_automatic_fulfilment_to_a_trip_wire(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         suggestion = await here.taught()
@@ -193,7 +191,6 @@ async def test_from_the_first_approval_to_automatic_fulfilment_to_a_trip_wire(tm
         assert await here.write("reports/day-28.md") == "by alice"
 
 
-@on_loop
 async def test_a_rejection_inside_a_rule_suspends_it_until_a_person_lifts_it(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         name = await here.accepted()
@@ -213,7 +210,6 @@ async def test_a_rejection_inside_a_rule_suspends_it_until_a_person_lifts_it(tmp
         assert await here.write("reports/day-25.md") == "by approver"
 
 
-@on_loop
 async def test_probing_the_edges_gains_nothing_and_is_noticed(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         await here.accepted()
@@ -230,7 +226,6 @@ async def test_probing_the_edges_gains_nothing_and_is_noticed(tmp_path: Path) ->
         assert "unusual" in (await here.said("trust/rule", "suspended")).payload["why"]
 
 
-@on_loop
 async def test_nobody_accepts_a_rule_for_their_own_proposals_and_nobody_widens_one(tmp_path: Path) -> None:
     rights = [*AGENT, {"kind": "trust/*"}]
     async with office(tmp_path) as here:
@@ -258,7 +253,6 @@ async def test_nobody_accepts_a_rule_for_their_own_proposals_and_nobody_widens_o
         assert await here.write("reports/day-12.md") == "no, alice: unsafe"
 
 
-@on_loop
 async def test_a_changed_tool_suspends_the_rules_about_it(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         await here.accepted()
@@ -273,7 +267,6 @@ async def test_a_changed_tool_suspends_the_rules_about_it(tmp_path: Path) -> Non
         assert "is not what it was" in (await here.said("trust/rule", "suspended")).payload["why"]
 
 
-@on_loop
 async def test_in_the_shadow_nothing_is_done_and_predictions_are_compared(tmp_path: Path) -> None:
     async with office(tmp_path, ApproverSettings(shadow=True, learning=LEARNING)) as here:
         name = await here.accepted()
@@ -286,7 +279,6 @@ async def test_in_the_shadow_nothing_is_done_and_predictions_are_compared(tmp_pa
         assert report.structured["shadow"][name]["agreements"] == 3
 
 
-@on_loop
 async def test_a_budget_ends_a_burst_and_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     settings = ApproverSettings(learning=LEARNING, budget=Budget(2, 3_600.0))
     async with office(tmp_path, settings) as here:
@@ -306,7 +298,6 @@ async def test_a_budget_ends_a_burst_and_everything_is_there_after_a_restart(tmp
     assert [rule.name for rule in again.rules] == [name]
 
 
-@on_loop
 async def test_where_several_people_are_needed_the_approver_stands_back(tmp_path: Path) -> None:
     quorum = {
         "quorum": [

@@ -16,7 +16,6 @@ from moot.trust.book import Book
 from moot.trust.people import people_among
 from moot.trust.rules import Rule
 from moot.trust.tripping import Kicked, ToolChanged, trip
-from tests.gateway.lab import on_loop
 from tests.participant.gathering import until
 from tests.trust.test_approver import Office, office
 
@@ -37,7 +36,6 @@ def test_people_are_who_may_accept_rules_and_stay_so_while_they_are_away() -> No
     assert people_among([Shown("alice", False)], frozenset({"alice"}), me="approver") == frozenset()
 
 
-@on_loop
 async def test_a_person_who_comes_for_a_moment_is_known_as_one(tmp_path: Path) -> None:
     """A command of the shell joins, decides and leaves before anything is learned from it."""
     async with office(tmp_path, carol=["*"], dave=["chat"]) as here:
@@ -52,7 +50,6 @@ async def settled(here: Office) -> None:
     await here.approver._suggest()
 
 
-@on_loop
 async def test_an_agent_that_fulfils_what_others_propose_teaches_nothing(tmp_path: Path) -> None:
     """It may call the tools itself; whether that should become a rule is not for it to say."""
     rights: Json = ["chat", {"kind": "mcp/request", "to": ["files"]}]
@@ -77,7 +74,6 @@ async def test_an_agent_that_fulfils_what_others_propose_teaches_nothing(tmp_pat
         assert (await here.taught())["deciders"] == ["alice"]
 
 
-@on_loop
 async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
     tmp_path: Path,
 ) -> None:
@@ -101,7 +97,6 @@ async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
         assert Book.open(here.book.folder).granted == {}
 
 
-@on_loop
 async def test_whoever_narrows_a_suggestion_is_not_asked_for_the_rest_of_it(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         suggestion = await here.taught()
@@ -113,7 +108,6 @@ async def test_whoever_narrows_a_suggestion_is_not_asked_for_the_rest_of_it(tmp_
         assert here.book.suggested == {}
 
 
-@on_loop
 async def test_a_stop_that_names_no_known_rule_is_answered_and_one_about_nothing_stops_all(
     tmp_path: Path,
 ) -> None:
@@ -135,7 +129,6 @@ async def test_a_stop_that_names_no_known_rule_is_answered_and_one_about_nothing
         await here.told("rules were not stopped")
 
 
-@on_loop
 async def test_the_switch_holds_though_nobody_was_there_to_hear_it(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         await here.accepted()
@@ -155,7 +148,6 @@ async def test_the_switch_holds_though_nobody_was_there_to_hear_it(tmp_path: Pat
         assert here.book.stopped is None
 
 
-@on_loop
 async def test_a_rejection_while_it_was_away_trips_and_one_from_before_a_lift_does_not(
     tmp_path: Path,
 ) -> None:
@@ -178,7 +170,6 @@ async def test_a_rejection_while_it_was_away_trips_and_one_from_before_a_lift_do
         assert here.book.suspensions == {}
 
 
-@on_loop
 async def test_what_people_write_into_the_file_is_told_to_all(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         file = here.book.rules_file
@@ -218,7 +209,6 @@ def test_a_changed_tool_or_a_kick_trips_by_pattern_too(to: tuple[str, ...] | Non
     assert (trip(rule, Kicked("files", "alice", "e"), 1.0) is not None) is (trips and bool(to))
 
 
-@on_loop
 async def test_two_in_a_row_are_told_apart(tmp_path: Path) -> None:
     """A proposal that came while the past was read is judged once, and counted once."""
     async with office(tmp_path) as here:

@@ -17,7 +17,6 @@ import pytest
 
 from moot.errors import Rejected
 from moot.participant import JoinedSpace, SeenProposal, connect
-from tests.gateway.lab import on_loop
 from tests.up.lifted import PATIENCE, Lifted, lifted, typed, written
 
 SPACE = """
@@ -80,7 +79,6 @@ async def people(up: Lifted) -> AsyncIterator[People]:
 
 
 @pytest.mark.requirement("MEW-9.4-2", "MEW-9.4-3", "MEW-1-5", "MCPX-1-5")
-@on_loop
 async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_path: Path) -> None:
     written(tmp_path, SPACE)
     (tmp_path / "out").mkdir()

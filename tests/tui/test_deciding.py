@@ -20,123 +20,106 @@ from tests.participant.gathering import Heard
 from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
 
 
-def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            agent = await here.join("agent")
-            async with here.terminal() as (app, pilot):
-                proposal = await propose(agent, "first\nsecond")
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                assert "#1 write_file at files" in shown(app.approvals)
-                await until(pilot, lambda: "1 to decide" in drawn(app))
-                await pilot.press("escape", "2", "a")
-                await settle(pilot)
-                assert isinstance(app.screen, ApproveDialog)
-                screen = drawn(app)
-                for part in ("agent proposes write_file at files", "path: notes.md", "+ first", "+ second"):
-                    assert part in screen
-                keep_picture(app, "approve")
-                await pilot.press("y")
-                assert (await proposal.outcome(PATIENCE)).text == "made notes.md: 12 bytes"
-                await until(pilot, lambda: "✓ approved write_file" in shown(app.timeline))
-                await until(pilot, lambda: not app.approvals.rows)
-
-    asyncio.run(scene())
+async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        await here.host()
+        agent = await here.join("agent")
+        async with here.terminal() as (app, pilot):
+            proposal = await propose(agent, "first\nsecond")
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            assert "#1 write_file at files" in shown(app.approvals)
+            await until(pilot, lambda: "1 to decide" in drawn(app))
+            await pilot.press("escape", "2", "a")
+            await settle(pilot)
+            assert isinstance(app.screen, ApproveDialog)
+            screen = drawn(app)
+            for part in ("agent proposes write_file at files", "path: notes.md", "+ first", "+ second"):
+                assert part in screen
+            keep_picture(app, "approve")
+            await pilot.press("y")
+            assert (await proposal.outcome(PATIENCE)).text == "made notes.md: 12 bytes"
+            await until(pilot, lambda: "✓ approved write_file" in shown(app.timeline))
+            await until(pilot, lambda: not app.approvals.rows)
 
 
-def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
+async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
     """Keys typed ahead, keys held down, Enter, and a yes to something that was not read to its end."""
-
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            agent = await here.join("agent")
-            async with here.terminal(size=(100, 24)) as (app, pilot):
-                long = "\n".join(f"line {number}" for number in range(200))
-                proposal = await propose(agent, long)
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                # In the line they are letters.
-                await pilot.press("a", "y", "y", "enter")
-                await until(pilot, lambda: "ayy" in shown(app.timeline))
-                await pilot.press("escape", "2", "a", "enter", "a", "a", "enter")
-                await settle(pilot)
-                await pilot.press("y")
-                assert isinstance(app.screen, ApproveDialog)
-                assert "there is more below" in drawn(app)
-                assert proposal.state == "pending"
-                await pilot.press("end")
-                await pilot.pause()
-                assert "line 199" in drawn(app)
-                await pilot.press("y")
-                await proposal.outcome(PATIENCE)
-
-    asyncio.run(scene())
+    async with hall(tmp_path) as here:
+        await here.host()
+        agent = await here.join("agent")
+        async with here.terminal(size=(100, 24)) as (app, pilot):
+            long = "\n".join(f"line {number}" for number in range(200))
+            proposal = await propose(agent, long)
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            # In the line they are letters.
+            await pilot.press("a", "y", "y", "enter")
+            await until(pilot, lambda: "ayy" in shown(app.timeline))
+            await pilot.press("escape", "2", "a", "enter", "a", "a", "enter")
+            await settle(pilot)
+            await pilot.press("y")
+            assert isinstance(app.screen, ApproveDialog)
+            assert "there is more below" in drawn(app)
+            assert proposal.state == "pending"
+            await pilot.press("end")
+            await pilot.pause()
+            assert "line 199" in drawn(app)
+            await pilot.press("y")
+            await proposal.outcome(PATIENCE)
 
 
-def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A yes does not count before the dialog has been there for SETTLE_SECONDS."""
     monkeypatch.setattr(dialogs, "SETTLE_SECONDS", PATIENCE * 10)
-
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent = await here.join("agent")
-            async with here.terminal() as (app, pilot):
-                proposal = await propose(agent)
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await pilot.press("escape", "2")
-                for opening, yes in (("a", "y"), ("g", "y"), ("r", "enter")):
-                    await pilot.press(opening, yes, yes)
-                    assert isinstance(app.screen, dialogs.ProposalDialog)
-                    assert "counts in a moment" in drawn(app)
-                    await pilot.press("escape")
-                assert proposal.state == "pending"
-
-    asyncio.run(scene())
-
-
-def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            agent, bob = await here.join("agent"), await here.join("bob")
-            async with here.terminal() as (app, pilot):
-                proposal = await propose(agent)
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await pilot.press("escape", "2", "a")
-                await settle(pilot)
-                await until(pilot, lambda: bob.proposals.get(proposal.id) is not None)
-                await bob.fulfil(proposal.id)
-                await until(pilot, lambda: "too late: approved by bob" in drawn(app))
-                await pilot.press("y")
-                assert isinstance(app.screen, ApproveDialog)
+    async with hall(tmp_path) as here:
+        agent = await here.join("agent")
+        async with here.terminal() as (app, pilot):
+            proposal = await propose(agent)
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await pilot.press("escape", "2")
+            for opening, yes in (("a", "y"), ("g", "y"), ("r", "enter")):
+                await pilot.press(opening, yes, yes)
+                assert isinstance(app.screen, dialogs.ProposalDialog)
+                assert "counts in a moment" in drawn(app)
                 await pilot.press("escape")
-                assert not app.approvals.rows
-                # Typed instead: told as well.
-                await typed(pilot, f"/approve {proposal.id}")
-                await until(pilot, lambda: "! too late: approved by bob" in shown(app.timeline))
-
-    asyncio.run(scene())
+            assert proposal.state == "pending"
 
 
-def test_a_decision_is_about_the_bytes_that_were_shown(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent, alice = await here.join("agent"), await here.join("alice")
-            first = await propose(agent, "harmless")
-            second = await propose(agent, "something else")
-            seen = [await _seen(alice, each.id) for each in (first, second)]
+async def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        await here.host()
+        agent, bob = await here.join("agent"), await here.join("bob")
+        async with here.terminal() as (app, pilot):
+            proposal = await propose(agent)
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await pilot.press("escape", "2", "a")
+            await settle(pilot)
+            await until(pilot, lambda: bob.proposals.get(proposal.id) is not None)
+            await bob.fulfil(proposal.id)
+            await until(pilot, lambda: "too late: approved by bob" in drawn(app))
+            await pilot.press("y")
+            assert isinstance(app.screen, ApproveDialog)
+            await pilot.press("escape")
+            assert not app.approvals.rows
+            # Typed instead: told as well.
+            await typed(pilot, f"/approve {proposal.id}")
+            await until(pilot, lambda: "! too late: approved by bob" in shown(app.timeline))
+
+
+async def test_a_decision_is_about_the_bytes_that_were_shown(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        agent, alice = await here.join("agent"), await here.join("alice")
+        first = await propose(agent, "harmless")
+        second = await propose(agent, "something else")
+        seen = [await _seen(alice, each.id) for each in (first, second)]
+        check_unchanged(alice, Shown.of(seen[0]))
+        with pytest.raises(UsageError, match="not the proposal that was shown"):
+            check_unchanged(alice, Shown(seen[0], seen[1].fingerprint()))
+        await first.withdraw()
+        async with asyncio.timeout(PATIENCE):
+            while seen[0].status == "pending":
+                await asyncio.sleep(0.005)
+        with pytest.raises(Exception, match="too late: withdrawn"):
             check_unchanged(alice, Shown.of(seen[0]))
-            with pytest.raises(UsageError, match="not the proposal that was shown"):
-                check_unchanged(alice, Shown(seen[0], seen[1].fingerprint()))
-            await first.withdraw()
-            async with asyncio.timeout(PATIENCE):
-                while seen[0].status == "pending":
-                    await asyncio.sleep(0.005)
-            with pytest.raises(Exception, match="too late: withdrawn"):
-                check_unchanged(alice, Shown.of(seen[0]))
-
-    asyncio.run(scene())
 
 
 async def _seen(space: JoinedSpace, id: str) -> SeenProposal:
@@ -146,25 +129,22 @@ async def _seen(space: JoinedSpace, id: str) -> SeenProposal:
     return seen
 
 
-def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent = await here.join("agent")
-            heard = Heard(agent)
-            async with here.terminal() as (app, pilot):
-                proposal = await propose(agent)
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await pilot.press("escape", "2", "r")
-                await settle(pilot)
-                assert isinstance(app.screen, RejectDialog)
-                await pilot.press("down", "down", "tab", *"not on a Friday".replace(" ", "_"), "enter")
-                with pytest.raises(Rejected, match="unsafe"):
-                    await proposal.outcome(PATIENCE)
-                chat = await heard.wait("chat")
-                assert chat.payload["text"] == "not_on_a_Friday"
-                await until(pilot, lambda: "✗ rejected write_file" in shown(app.timeline))
-
-    asyncio.run(scene())
+async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        agent = await here.join("agent")
+        heard = Heard(agent)
+        async with here.terminal() as (app, pilot):
+            proposal = await propose(agent)
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await pilot.press("escape", "2", "r")
+            await settle(pilot)
+            assert isinstance(app.screen, RejectDialog)
+            await pilot.press("down", "down", "tab", *"not on a Friday".replace(" ", "_"), "enter")
+            with pytest.raises(Rejected, match="unsafe"):
+                await proposal.outcome(PATIENCE)
+            chat = await heard.wait("chat")
+            assert chat.payload["text"] == "not_on_a_Friday"
+            await until(pilot, lambda: "✗ rejected write_file" in shown(app.timeline))
 
 
 @pytest.mark.parametrize(
@@ -175,147 +155,130 @@ def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
         (["3"], {"path": "docs/**"}),
     ],
 )
-def test_approve_and_grant_gives_the_right_that_was_shown(
+async def test_approve_and_grant_gives_the_right_that_was_shown(
     tmp_path: Path, keys: list[str], arguments: Json
 ) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            agent = await here.join("agent")
-            heard = Heard(agent)
-            async with here.terminal() as (app, pilot):
-                proposal = await propose(agent, path="docs/notes.md")
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await pilot.press("escape", "2", "g")
-                await settle(pilot)
-                dialog = app.screen
-                assert isinstance(dialog, GrantDialog)
-                await pilot.press(*keys)
-                keep_picture(app, f"grant-{keys[0]}")
-                told = json.loads(dialog._json(dialog._chosen))
-                await pilot.press("y")
-                await proposal.outcome(PATIENCE)
-                grant = await heard.wait("capability/grant")
-                (given,) = grant.payload["capabilities"]
-                assert given == told
-                params = {"name": "write_file"} | ({"arguments": arguments} if arguments else {})
-                assert given == {
-                    "kind": "mcp/request",
-                    "payload": {"method": "tools/call", "params": params},
-                    "to": ["files"],
-                }
-                await until(pilot, lambda: "takes it back" in shown(app.timeline))
-                # It is a right now: no proposal is needed for the same.
-                again = await agent.call("files", "write_file", {"path": "docs/notes.md", "text": "hello"})
-                assert again.how == "direct"
-
-    asyncio.run(scene())
-
-
-def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            agent = await here.join("agent")
-            heard = Heard(agent)
-            async with here.terminal() as (app, pilot):
-                await propose(agent, path="docs/notes.md")
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await pilot.press("escape", "2", "g")
-                await settle(pilot)
-                dialog = app.screen
-                assert isinstance(dialog, GrantDialog)
-                await pilot.press("e")
-                field = dialog.query_one("#dialog-words")
-                for wrong, told in (
-                    ("{", "no JSON"),
-                    ('{"kind": "mcp/request", "until": "noon"}', "until"),
-                    ('{"kind": "chat"}', "would not allow the call"),
-                ):
-                    field.value = wrong  # type: ignore[attr-defined]
-                    await pilot.press("enter")
-                    assert told in drawn(app)
-                field.value = '{"kind": "mcp/request", "to": ["files"]}'  # type: ignore[attr-defined]
-                await pilot.press("enter", "y")
-                grant = await heard.wait("capability/grant")
-                assert grant.payload["capabilities"] == [{"kind": "mcp/request", "to": ["files"]}]
-
-    asyncio.run(scene())
-
-
-def test_what_no_capability_states_exactly_is_not_offered(tmp_path: Path) -> None:
-    """A list cannot be stated, and signs of the pattern language are taken for themselves."""
-
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent, alice = await here.join("agent"), await here.join("alice")
-
-            async def widths(arguments: dict[str, Json]) -> dict[str, Json]:
-                made = await agent.propose("files", "tools/call", {"name": "x", "arguments": arguments})
-                seen = await _seen(alice, made.id)
-                return {each.name: each.capability or each.why_not for each in widths_of(alice, seen)}
-
-            listed = await widths({"items": [1, 2]})
-            assert "a list" in listed["exact"]
-            assert listed["tool"]["payload"]["params"] == {"name": "x"}
-            stars = await widths({"path": "*", "word": "!no", "pattern": "/a/", "deep": {"n": 1}})
-            assert stars["exact"]["payload"]["params"]["arguments"] == {
-                "path": "/^\\*$/",
-                "word": "/^\\!no$/",
-                "pattern": "/^\\/a\\/$/",
-                "deep": {"n": 1},
+    async with hall(tmp_path) as here:
+        await here.host()
+        agent = await here.join("agent")
+        heard = Heard(agent)
+        async with here.terminal() as (app, pilot):
+            proposal = await propose(agent, path="docs/notes.md")
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await pilot.press("escape", "2", "g")
+            await settle(pilot)
+            dialog = app.screen
+            assert isinstance(dialog, GrantDialog)
+            await pilot.press(*keys)
+            keep_picture(app, f"grant-{keys[0]}")
+            told = json.loads(dialog._json(dialog._chosen))
+            await pilot.press("y")
+            await proposal.outcome(PATIENCE)
+            grant = await heard.wait("capability/grant")
+            (given,) = grant.payload["capabilities"]
+            assert given == told
+            params = {"name": "write_file"} | ({"arguments": arguments} if arguments else {})
+            assert given == {
+                "kind": "mcp/request",
+                "payload": {"method": "tools/call", "params": params},
+                "to": ["files"],
             }
-            assert "1024 bytes" in (await widths({"text": "x" * 2000}))["exact"]
+            await until(pilot, lambda: "takes it back" in shown(app.timeline))
+            # It is a right now: no proposal is needed for the same.
+            again = await agent.call("files", "write_file", {"path": "docs/notes.md", "text": "hello"})
+            assert again.how == "direct"
 
-    asyncio.run(scene())
+
+async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        await here.host()
+        agent = await here.join("agent")
+        heard = Heard(agent)
+        async with here.terminal() as (app, pilot):
+            await propose(agent, path="docs/notes.md")
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await pilot.press("escape", "2", "g")
+            await settle(pilot)
+            dialog = app.screen
+            assert isinstance(dialog, GrantDialog)
+            await pilot.press("e")
+            field = dialog.query_one("#dialog-words")
+            for wrong, told in (
+                ("{", "no JSON"),
+                ('{"kind": "mcp/request", "until": "noon"}', "until"),
+                ('{"kind": "chat"}', "would not allow the call"),
+            ):
+                field.value = wrong  # type: ignore[attr-defined]
+                await pilot.press("enter")
+                assert told in drawn(app)
+            field.value = '{"kind": "mcp/request", "to": ["files"]}'  # type: ignore[attr-defined]
+            await pilot.press("enter", "y")
+            grant = await heard.wait("capability/grant")
+            assert grant.payload["capabilities"] == [{"kind": "mcp/request", "to": ["files"]}]
 
 
-def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> None:
+async def test_what_no_capability_states_exactly_is_not_offered(tmp_path: Path) -> None:
+    """A list cannot be stated, and signs of the pattern language are taken for themselves."""
+    async with hall(tmp_path) as here:
+        agent, alice = await here.join("agent"), await here.join("alice")
+
+        async def widths(arguments: dict[str, Json]) -> dict[str, Json]:
+            made = await agent.propose("files", "tools/call", {"name": "x", "arguments": arguments})
+            seen = await _seen(alice, made.id)
+            return {each.name: each.capability or each.why_not for each in widths_of(alice, seen)}
+
+        listed = await widths({"items": [1, 2]})
+        assert "a list" in listed["exact"]
+        assert listed["tool"]["payload"]["params"] == {"name": "x"}
+        stars = await widths({"path": "*", "word": "!no", "pattern": "/a/", "deep": {"n": 1}})
+        assert stars["exact"]["payload"]["params"]["arguments"] == {
+            "path": "/^\\*$/",
+            "word": "/^\\!no$/",
+            "pattern": "/^\\/a\\/$/",
+            "deep": {"n": 1},
+        }
+        assert "1024 bytes" in (await widths({"text": "x" * 2000}))["exact"]
+
+
+async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> None:
     rules: dict[str, Json] = {
         "quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 2}],
     }
-
-    async def scene() -> None:
-        async with hall(tmp_path, rules=rules) as here:
-            await here.host()
-            agent, bob = await here.join("agent"), await here.join("bob")
-            async with here.terminal() as (app, pilot):
-                proposal = await propose(agent)
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await pilot.press("escape", "2", "a")
-                await settle(pilot)
-                await pilot.press("y")
-                await until(pilot, lambda: "gives your vote" in shown(app.timeline))
-                await pilot.press("v")
-                await until(pilot, lambda: "counts" in shown(app.timeline))
-                await bob.approve(proposal.id)
-                await until(pilot, lambda: "2 for it" in shown(app.approvals))
-                await pilot.press("a")
-                await settle(pilot)
-                await pilot.press("y")
-                assert (await proposal.outcome(PATIENCE)).by == "alice"
-
-    asyncio.run(scene())
+    async with hall(tmp_path, rules=rules) as here:
+        await here.host()
+        agent, bob = await here.join("agent"), await here.join("bob")
+        async with here.terminal() as (app, pilot):
+            proposal = await propose(agent)
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await pilot.press("escape", "2", "a")
+            await settle(pilot)
+            await pilot.press("y")
+            await until(pilot, lambda: "gives your vote" in shown(app.timeline))
+            await pilot.press("v")
+            await until(pilot, lambda: "counts" in shown(app.timeline))
+            await bob.approve(proposal.id)
+            await until(pilot, lambda: "2 for it" in shown(app.approvals))
+            await pilot.press("a")
+            await settle(pilot)
+            await pilot.press("y")
+            assert (await proposal.outcome(PATIENCE)).by == "alice"
 
 
-def test_a_change_is_compared_with_what_was_last_read(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            agent, bob = await here.join("agent"), await here.join("bob")
-            async with here.terminal() as (app, pilot):
-                await bob.call("files", "read_file", {"path": "notes.md"})
-                await propose(agent, "one\n2\nthree")
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await pilot.press("escape", "2", "a")
-                await settle(pilot)
-                screen = drawn(app)
-                assert "compared with what files had at" in screen
-                assert "- two" in screen
-                assert "+ 2" in screen
-                # The bytes themselves are one key away.
-                await pilot.press("x")
-                await pilot.pause()
-                assert '"text":"one\\n2\\nthree"' in drawn(app)
-
-    asyncio.run(scene())
+async def test_a_change_is_compared_with_what_was_last_read(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        await here.host()
+        agent, bob = await here.join("agent"), await here.join("bob")
+        async with here.terminal() as (app, pilot):
+            await bob.call("files", "read_file", {"path": "notes.md"})
+            await propose(agent, "one\n2\nthree")
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await pilot.press("escape", "2", "a")
+            await settle(pilot)
+            screen = drawn(app)
+            assert "compared with what files had at" in screen
+            assert "- two" in screen
+            assert "+ 2" in screen
+            # The bytes themselves are one key away.
+            await pilot.press("x")
+            await pilot.pause()
+            assert '"text":"one\\n2\\nthree"' in drawn(app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from typing import Any
@@ -137,73 +136,64 @@ def rows(start: int, count: int) -> list[Row]:
     return [Row(str(number), (line(f"row {number}"),)) for number in range(start, start + count)]
 
 
-def test_a_pane_of_ten_thousand_rows_is_bounded_and_quick() -> None:
-    async def scene() -> None:
-        app = Bare(follows=True)
-        async with app.run_test(size=(80, 30)) as pilot:
-            begin = time.monotonic()
-            for start in range(0, 30_000, 100):
-                app.rows.extend(rows(start, 100))
-            took = time.monotonic() - begin
-            await pilot.pause()
-            # The latest are there, the first are not; a bound has a name.
-            assert ROWS_KEPT <= len(app.rows.rows) <= ROWS_KEPT + 500
-            assert app.rows.rows[-1].key == "29999"
-            assert app.rows.dropped == 30_000 - len(app.rows.rows)
-            assert app.rows.scroll_y == app.rows.max_scroll_y
-            # Two noisy cores: a fraction of this on one's own machine.
-            assert took < 15
-            begin = time.monotonic()
-            await pilot.resize_terminal(60, 30)
-            await pilot.pause()
-            assert time.monotonic() - begin < 5
-
-    asyncio.run(scene())
+async def test_a_pane_of_ten_thousand_rows_is_bounded_and_quick() -> None:
+    app = Bare(follows=True)
+    async with app.run_test(size=(80, 30)) as pilot:
+        begin = time.monotonic()
+        for start in range(0, 30_000, 100):
+            app.rows.extend(rows(start, 100))
+        took = time.monotonic() - begin
+        await pilot.pause()
+        # The latest are there, the first are not; a bound has a name.
+        assert ROWS_KEPT <= len(app.rows.rows) <= ROWS_KEPT + 500
+        assert app.rows.rows[-1].key == "29999"
+        assert app.rows.dropped == 30_000 - len(app.rows.rows)
+        assert app.rows.scroll_y == app.rows.max_scroll_y
+        # Two noisy cores: a fraction of this on one's own machine.
+        assert took < 15
+        begin = time.monotonic()
+        await pilot.resize_terminal(60, 30)
+        await pilot.pause()
+        assert time.monotonic() - begin < 5
 
 
-def test_whoever_has_gone_up_stays_there_while_more_comes() -> None:
-    async def scene() -> None:
-        app = Bare(follows=True)
-        async with app.run_test(size=(80, 10)) as pilot:
-            app.rows.focus()
-            app.rows.extend(rows(0, 100))
-            await pilot.pause()
-            assert app.rows.is_at_end
-            await pilot.press("home")
-            assert app.rows.chosen is not None
-            assert app.rows.chosen.key == "0"
-            app.rows.extend(rows(100, 100))
-            await pilot.pause()
-            assert app.rows.chosen.key == "0"
-            assert app.rows.scroll_y == 0
-            await pilot.press("end")
-            assert app.rows.chosen.key == "199"
-            # Less room: the end stays in sight.
-            await pilot.resize_terminal(80, 5)
-            await pilot.pause()
-            assert app.rows.scroll_y == app.rows.max_scroll_y == 195
-            app.rows.extend(rows(200, 1))
-            assert app.rows.chosen.key == "200"
-
-    asyncio.run(scene())
+async def test_whoever_has_gone_up_stays_there_while_more_comes() -> None:
+    app = Bare(follows=True)
+    async with app.run_test(size=(80, 10)) as pilot:
+        app.rows.focus()
+        app.rows.extend(rows(0, 100))
+        await pilot.pause()
+        assert app.rows.is_at_end
+        await pilot.press("home")
+        assert app.rows.chosen is not None
+        assert app.rows.chosen.key == "0"
+        app.rows.extend(rows(100, 100))
+        await pilot.pause()
+        assert app.rows.chosen.key == "0"
+        assert app.rows.scroll_y == 0
+        await pilot.press("end")
+        assert app.rows.chosen.key == "199"
+        # Less room: the end stays in sight.
+        await pilot.resize_terminal(80, 5)
+        await pilot.pause()
+        assert app.rows.scroll_y == app.rows.max_scroll_y == 195
+        app.rows.extend(rows(200, 1))
+        assert app.rows.chosen.key == "200"
 
 
-def test_a_click_chooses_and_a_second_one_opens() -> None:
+async def test_a_click_chooses_and_a_second_one_opens() -> None:
     opened: list[str] = []
 
     class Clicked(Bare):
         def on_rows_opened(self, event: Rows.Opened) -> None:
             opened.append(event.key)
 
-    async def scene() -> None:
-        app = Clicked()
-        async with app.run_test(size=(80, 10)) as pilot:
-            app.rows.replace(rows(0, 5))
-            await pilot.click(app.rows, offset=(4, 3))
-            assert app.rows.chosen is not None
-            assert (app.rows.chosen.key, opened) == ("3", [])
-            await pilot.click(app.rows, offset=(4, 3))
-            assert opened == ["3"]
-            assert "row 4" in shown(app.rows)
-
-    asyncio.run(scene())
+    app = Clicked()
+    async with app.run_test(size=(80, 10)) as pilot:
+        app.rows.replace(rows(0, 5))
+        await pilot.click(app.rows, offset=(4, 3))
+        assert app.rows.chosen is not None
+        assert (app.rows.chosen.key, opened) == ("3", [])
+        await pilot.click(app.rows, offset=(4, 3))
+        assert opened == ["3"]
+        assert "row 4" in shown(app.rows)

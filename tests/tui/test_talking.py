@@ -18,281 +18,252 @@ from tests.participant.gathering import QUICK, Heard
 from tests.tui.hall import drawn, hall, keep_picture, propose, shown, typed, until
 
 
-def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            bob = await here.join("bob")
-            heard = Heard(bob)
-            await bob.chat("said before")
-            async with here.terminal() as (app, pilot):
-                assert "bob: said before" in shown(app.timeline)
-                await pilot.press(*"hello", "enter")
-                assert (
-                    await heard.wait(lambda each: each.sender == "alice" and each.kind == "chat")
-                ).payload["text"] == "hello"
-                await bob.chat("good morning", to="alice")
-                await until(pilot, lambda: "bob → alice: good morning" in shown(app.timeline))
-                await typed(pilot, "/to bob")
-                await typed(pilot, "//just you")
-                said = await heard.wait(lambda each: each.payload.get("text") == "/just you")
-                assert said.to == ["bob"]
-                # What waits to be acknowledged is in a pane of its own.
-                await until(pilot, lambda: len(app.chats.rows) == 2)
-                await pilot.press("escape", "6", "space")
-                ack = await heard.wait("chat/acknowledge")
-                assert ack.payload["status"] == "read"
-                await until(pilot, lambda: len(app.chats.rows) == 1)
-
-    asyncio.run(scene())
+async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        bob = await here.join("bob")
+        heard = Heard(bob)
+        await bob.chat("said before")
+        async with here.terminal() as (app, pilot):
+            assert "bob: said before" in shown(app.timeline)
+            await pilot.press(*"hello", "enter")
+            assert (await heard.wait(lambda each: each.sender == "alice" and each.kind == "chat")).payload[
+                "text"
+            ] == "hello"
+            await bob.chat("good morning", to="alice")
+            await until(pilot, lambda: "bob → alice: good morning" in shown(app.timeline))
+            await typed(pilot, "/to bob")
+            await typed(pilot, "//just you")
+            said = await heard.wait(lambda each: each.payload.get("text") == "/just you")
+            assert said.to == ["bob"]
+            # What waits to be acknowledged is in a pane of its own.
+            await until(pilot, lambda: len(app.chats.rows) == 2)
+            await pilot.press("escape", "6", "space")
+            ack = await heard.wait("chat/acknowledge")
+            assert ack.payload["status"] == "read"
+            await until(pilot, lambda: len(app.chats.rows) == 1)
 
 
-def test_every_operation_is_a_slash_command_with_help(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here, here.terminal() as (app, pilot):
-            needed = {
-                "chat", "ack", "cancel", "propose", "request", "call", "approve", "reject", "withdraw",
-                "vote", "grant", "revoke", "invite", "kick", "pause", "resume", "shutdown", "status",
-                "control", "reasoning", "stop", "streams", "open", "tail", "write", "close", "grant-write",
-                "transfer", "tools", "capabilities", "members", "why", "look", "filter", "theme", "help",
-                "quit", "suggestions", "rules", "proposals", "send", "to", "pane",
-            }  # fmt: skip
-            assert needed <= set(app.commands)
-            assert {operation.name for operation in OPERATIONS} <= set(app.commands)
-            for name, operation in app.commands.items():
-                assert operation.help
-                assert operation.slash_parser().format_usage().startswith(f"usage: /{name}")
-            await pilot.press("f1")
-            await until(pilot, lambda: isinstance(app.screen, Look) and bool(app.screen.rows.rows))
-            assert isinstance(app.screen, Look)
-            text = shown(app.screen.rows)
-            for name in app.commands:
-                assert f"/{name} " in text
-            await pilot.press("escape")
-            await typed(pilot, "/help grant")
-            await until(pilot, lambda: "usage: /grant" in drawn(app))
-            keep_picture(app, "help")
-
-    asyncio.run(scene())
+async def test_every_operation_is_a_slash_command_with_help(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here, here.terminal() as (app, pilot):
+        needed = {
+            "chat", "ack", "cancel", "propose", "request", "call", "approve", "reject", "withdraw",
+            "vote", "grant", "revoke", "invite", "kick", "pause", "resume", "shutdown", "status",
+            "control", "reasoning", "stop", "streams", "open", "tail", "write", "close", "grant-write",
+            "transfer", "tools", "capabilities", "members", "why", "look", "filter", "theme", "help",
+            "quit", "suggestions", "rules", "proposals", "send", "to", "pane",
+        }  # fmt: skip
+        assert needed <= set(app.commands)
+        assert {operation.name for operation in OPERATIONS} <= set(app.commands)
+        for name, operation in app.commands.items():
+            assert operation.help
+            assert operation.slash_parser().format_usage().startswith(f"usage: /{name}")
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, Look) and bool(app.screen.rows.rows))
+        assert isinstance(app.screen, Look)
+        text = shown(app.screen.rows)
+        for name in app.commands:
+            assert f"/{name} " in text
+        await pilot.press("escape")
+        await typed(pilot, "/help grant")
+        await until(pilot, lambda: "usage: /grant" in drawn(app))
+        keep_picture(app, "help")
 
 
-def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            bob, agent = await here.join("bob"), await here.join("agent")
-            heard = Heard(bob)
-            async with here.terminal() as (app, pilot):
-                for line, told in (
-                    ("/call files read_file path=notes.md", "  three"),
-                    ("/members", "agent: "),
-                    ("/capabilities agent", "  propose"),
-                    ("/tools files", "files read_file(path)"),
-                    ("/nonsense", "! there is no /nonsense"),
-                    ("/kick", "! the following arguments are required: MEMBER"),
-                    ("/approve 7", "! no proposal 7 is known"),
-                    ("/call files 'open", "! No closing quotation"),
-                    ("/grant agent mcp/request:tools/list", "granted to agent"),
-                    ("/pause agent --reason wait", "agent is paused until resumed"),
-                    ("/resume agent", "agent goes on"),
-                    ("/reasoning cancel", "! say which: nobody is known to be thinking"),
-                    ("/invite carol chat", "token, shown this once: "),
-                    ("/rules", "no rule was told"),
-                ):
-                    await typed(pilot, line)
-                    await until(pilot, lambda told=told: told in shown(app.timeline))  # type: ignore[misc]
-                await typed(pilot, "/shutdown agent --reason enough")
-                await heard.wait("participant/shutdown")
-                assert (await asyncio.wait_for(agent.stay(), PATIENCE)).reason == "enough"
-
-    asyncio.run(scene())
+async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        await here.host()
+        bob, agent = await here.join("bob"), await here.join("agent")
+        heard = Heard(bob)
+        async with here.terminal() as (app, pilot):
+            for line, told in (
+                ("/call files read_file path=notes.md", "  three"),
+                ("/members", "agent: "),
+                ("/capabilities agent", "  propose"),
+                ("/tools files", "files read_file(path)"),
+                ("/nonsense", "! there is no /nonsense"),
+                ("/kick", "! the following arguments are required: MEMBER"),
+                ("/approve 7", "! no proposal 7 is known"),
+                ("/call files 'open", "! No closing quotation"),
+                ("/grant agent mcp/request:tools/list", "granted to agent"),
+                ("/pause agent --reason wait", "agent is paused until resumed"),
+                ("/resume agent", "agent goes on"),
+                ("/reasoning cancel", "! say which: nobody is known to be thinking"),
+                ("/invite carol chat", "token, shown this once: "),
+                ("/rules", "no rule was told"),
+            ):
+                await typed(pilot, line)
+                await until(pilot, lambda told=told: told in shown(app.timeline))  # type: ignore[misc]
+            await typed(pilot, "/shutdown agent --reason enough")
+            await heard.wait("participant/shutdown")
+            assert (await asyncio.wait_for(agent.stay(), PATIENCE)).reason == "enough"
 
 
-def test_what_is_typed_is_completed(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            agent = await here.join("agent")
-            async with here.terminal() as (app, pilot):
+async def test_what_is_typed_is_completed(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        await here.host()
+        agent = await here.join("agent")
+        async with here.terminal() as (app, pilot):
 
-                def offered(text: str) -> list[str]:
-                    return [each.text for each in app._complete(text).candidates]
+            def offered(text: str) -> list[str]:
+                return [each.text for each in app._complete(text).candidates]
 
-                assert offered("hello") == []
-                assert offered("/app") == ["/approve"]
-                assert offered("/pau") == ["/pause"]
-                assert offered("/pause a") == ["agent"]
-                assert offered("/pause agent --") == ["--reason", "--for"]
-                assert "unsafe" in offered("/reject abc --reason ")
-                assert "mcp/proposal" in offered("/grant agent mcp/p")
-                assert offered("/theme moot-l") == ["moot-light"]
-                assert offered("/filter ki") == ["kind:"]
-                assert offered("/pane th") == ["thoughts"]
-                # Tools are asked for when somebody begins to name one.
-                assert "read_file" not in offered("/call files ")
-                await until(pilot, lambda: "read_file" in offered("/call files "))
-                assert offered("/call files write_file te") == ["text="]
-                proposal = await propose(agent)
-                await until(pilot, lambda: offered("/approve ") != ["--to"])
-                assert proposal.id[:8] in offered("/approve ")
-                # With keys.
-                await pilot.press(*"/pau", "tab", *"ag", "tab")
-                assert app.prompt.value == "/pause agent "
-                await pilot.press("enter", "up")
-                assert app.prompt.value == "/pause agent "
-
-    asyncio.run(scene())
+            assert offered("hello") == []
+            assert offered("/app") == ["/approve"]
+            assert offered("/pau") == ["/pause"]
+            assert offered("/pause a") == ["agent"]
+            assert offered("/pause agent --") == ["--reason", "--for"]
+            assert "unsafe" in offered("/reject abc --reason ")
+            assert "mcp/proposal" in offered("/grant agent mcp/p")
+            assert offered("/theme moot-l") == ["moot-light"]
+            assert offered("/filter ki") == ["kind:"]
+            assert offered("/pane th") == ["thoughts"]
+            # Tools are asked for when somebody begins to name one.
+            assert "read_file" not in offered("/call files ")
+            await until(pilot, lambda: "read_file" in offered("/call files "))
+            assert offered("/call files write_file te") == ["text="]
+            proposal = await propose(agent)
+            await until(pilot, lambda: offered("/approve ") != ["--to"])
+            assert proposal.id[:8] in offered("/approve ")
+            # With keys.
+            await pilot.press(*"/pau", "tab", *"ag", "tab")
+            assert app.prompt.value == "/pause agent "
+            await pilot.press("enter", "up")
+            assert app.prompt.value == "/pause agent "
 
 
-def test_any_active_reasoning_is_watched_and_cancelled_by_a_command_and_by_a_key(tmp_path: Path) -> None:
+async def test_any_active_reasoning_is_watched_and_cancelled_by_a_command_and_by_a_key(
+    tmp_path: Path,
+) -> None:
     """MEW 3.5.5, the command; the console has the button."""
-
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent = await here.join("agent")
-            async with here.terminal() as (app, pilot):
-                for how in ("/reasoning cancel", "/stop", "key"):
-                    stopped = asyncio.Event()
-                    thoughts = agent.reasoning("Which file?", stop=False)
-                    async with thoughts:
-                        agent.contexts.on_cancel.append(lambda _, stopped=stopped: stopped.set())  # type: ignore[misc]
-                        await thoughts.thought("the newest one, probably")
-                        await until(pilot, lambda: "the newest one" in shown(app.thoughts))
-                        if how == "key":
-                            await pilot.press("escape", "4", "home", "s")
-                        else:
-                            await typed(pilot, how if how != "/stop" else f"/stop {thoughts.id[:8]}")
-                        await asyncio.wait_for(stopped.wait(), PATIENCE)
-                    sequence = app.space.contexts.get(thoughts.id)
-                    assert isinstance(sequence, Sequence)
-                    await until(pilot, lambda each=sequence: each.state == "cancelled")  # type: ignore[misc]
-                    assert sequence.cancelled_by == "alice"
-                assert "stopped by alice" in shown(app.thoughts)
-                await pilot.press("enter")
-                assert isinstance(app.screen, Look)
-
-    asyncio.run(scene())
+    async with hall(tmp_path) as here:
+        agent = await here.join("agent")
+        async with here.terminal() as (app, pilot):
+            for how in ("/reasoning cancel", "/stop", "key"):
+                stopped = asyncio.Event()
+                thoughts = agent.reasoning("Which file?", stop=False)
+                async with thoughts:
+                    agent.contexts.on_cancel.append(lambda _, stopped=stopped: stopped.set())  # type: ignore[misc]
+                    await thoughts.thought("the newest one, probably")
+                    await until(pilot, lambda: "the newest one" in shown(app.thoughts))
+                    if how == "key":
+                        await pilot.press("escape", "4", "home", "s")
+                    else:
+                        await typed(pilot, how if how != "/stop" else f"/stop {thoughts.id[:8]}")
+                    await asyncio.wait_for(stopped.wait(), PATIENCE)
+                sequence = app.space.contexts.get(thoughts.id)
+                assert isinstance(sequence, Sequence)
+                await until(pilot, lambda each=sequence: each.state == "cancelled")  # type: ignore[misc]
+                assert sequence.cancelled_by == "alice"
+            assert "stopped by alice" in shown(app.thoughts)
+            await pilot.press("enter")
+            assert isinstance(app.screen, Look)
 
 
-def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent = await here.join("agent")
-            async with here.terminal() as (app, pilot):
-                stream = await agent.stream(description="the draft", content_type="text/plain")
-                await stream.write("first\n\x1b[2Jsecond")
-                await stream.write(b"\0\1\2")
-                await until(pilot, lambda: "[3 bytes]" in shown(app.streams))
-                assert "\\x1b[2Jsecond" in shown(app.streams)
-                await typed(pilot, f"/tail {stream.id[:12]}")
-                await until(pilot, lambda: isinstance(app.screen, Look))
-                await stream.write("third")
-                await until(pilot, lambda: "third" in drawn(app))
-                await pilot.press("escape")
-                await typed(pilot, "/open my own")
-                await until(pilot, lambda: len(app.space.streams.owned()) == 1)
-                await typed(pilot, "/write - some words")
-                await until(pilot, lambda: "some words" in shown(app.streams))
-                await typed(pilot, "/grant-write - agent")
-                await until(pilot, lambda: "may write: alice, agent" in shown(app.timeline))
-                await stream.close()
-                await until(pilot, lambda: "closed: complete" in shown(app.streams))
-
-    asyncio.run(scene())
+async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        agent = await here.join("agent")
+        async with here.terminal() as (app, pilot):
+            stream = await agent.stream(description="the draft", content_type="text/plain")
+            await stream.write("first\n\x1b[2Jsecond")
+            await stream.write(b"\0\1\2")
+            await until(pilot, lambda: "[3 bytes]" in shown(app.streams))
+            assert "\\x1b[2Jsecond" in shown(app.streams)
+            await typed(pilot, f"/tail {stream.id[:12]}")
+            await until(pilot, lambda: isinstance(app.screen, Look))
+            await stream.write("third")
+            await until(pilot, lambda: "third" in drawn(app))
+            await pilot.press("escape")
+            await typed(pilot, "/open my own")
+            await until(pilot, lambda: len(app.space.streams.owned()) == 1)
+            await typed(pilot, "/write - some words")
+            await until(pilot, lambda: "some words" in shown(app.streams))
+            await typed(pilot, "/grant-write - agent")
+            await until(pilot, lambda: "may write: alice, agent" in shown(app.timeline))
+            await stream.close()
+            await until(pilot, lambda: "closed: complete" in shown(app.streams))
 
 
-def test_the_people_pane_writes_commands_that_enter_carries_out(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent = await here.join("agent")
-            async with here.terminal() as (app, pilot):
-                assert "propose" in shown(app.people)
-                await pilot.press("escape", "3", "home", "down", "p")
-                assert app.prompt.value == "/pause agent "
-                assert agent.paused is None
-                await pilot.press("enter")
-                await until(pilot, lambda: agent.paused is not None)
-                await until(pilot, lambda: "paused by alice" in shown(app.people))
-                await pilot.press("escape", "3", "u", "enter")
-                await until(pilot, lambda: agent.paused is None)
-
-    asyncio.run(scene())
+async def test_the_people_pane_writes_commands_that_enter_carries_out(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        agent = await here.join("agent")
+        async with here.terminal() as (app, pilot):
+            assert "propose" in shown(app.people)
+            await pilot.press("escape", "3", "home", "down", "p")
+            assert app.prompt.value == "/pause agent "
+            assert agent.paused is None
+            await pilot.press("enter")
+            await until(pilot, lambda: agent.paused is not None)
+            await until(pilot, lambda: "paused by alice" in shown(app.people))
+            await pilot.press("escape", "3", "u", "enter")
+            await until(pilot, lambda: agent.paused is None)
 
 
-def test_the_timeline_is_filtered_opened_and_followed_to_causes(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            bob, agent = await here.join("bob"), await here.join("agent")
-            async with here.terminal() as (app, pilot):
-                await bob.chat("a word")
-                await agent.chat("another")
-                proposal = await propose(agent)
-                await until(pilot, lambda: "proposes files" in shown(app.timeline))
-                await bob.fulfil(proposal.id)
-                await until(pilot, lambda: "bob approves" in shown(app.timeline))
-                await typed(pilot, "/filter from:agent kind:chat")
-                await until(pilot, lambda: "a word" not in shown(app.timeline))
-                assert "another" in shown(app.timeline)
-                await bob.chat("filtered out")
-                await agent.chat("let in")
-                await until(pilot, lambda: "let in" in shown(app.timeline))
-                assert "filtered out" not in shown(app.timeline)
-                await until(pilot, lambda: "filter from:agent" in drawn(app))
-                await typed(pilot, "/filter")
-                await until(pilot, lambda: "filtered out" in shown(app.timeline))
-                await pilot.press("escape", "1")
-                assert app.timeline.choose(proposal.id)
-                await pilot.press("e")
-                assert app.timeline.chosen is not None
-                cause = app.timeline.find(app.timeline.chosen.key)
-                assert cause is not None
-                assert cause.kind == "mcp/request"
-                await pilot.press("c")
-                assert app.timeline.chosen.key == proposal.id
-                await pilot.press("enter")
-                await until(pilot, lambda: '"name": "write_file"' in drawn(app))
-
-    asyncio.run(scene())
+async def test_the_timeline_is_filtered_opened_and_followed_to_causes(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        await here.host()
+        bob, agent = await here.join("bob"), await here.join("agent")
+        async with here.terminal() as (app, pilot):
+            await bob.chat("a word")
+            await agent.chat("another")
+            proposal = await propose(agent)
+            await until(pilot, lambda: "proposes files" in shown(app.timeline))
+            await bob.fulfil(proposal.id)
+            await until(pilot, lambda: "bob approves" in shown(app.timeline))
+            await typed(pilot, "/filter from:agent kind:chat")
+            await until(pilot, lambda: "a word" not in shown(app.timeline))
+            assert "another" in shown(app.timeline)
+            await bob.chat("filtered out")
+            await agent.chat("let in")
+            await until(pilot, lambda: "let in" in shown(app.timeline))
+            assert "filtered out" not in shown(app.timeline)
+            await until(pilot, lambda: "filter from:agent" in drawn(app))
+            await typed(pilot, "/filter")
+            await until(pilot, lambda: "filtered out" in shown(app.timeline))
+            await pilot.press("escape", "1")
+            assert app.timeline.choose(proposal.id)
+            await pilot.press("e")
+            assert app.timeline.chosen is not None
+            cause = app.timeline.find(app.timeline.chosen.key)
+            assert cause is not None
+            assert cause.kind == "mcp/request"
+            await pilot.press("c")
+            assert app.timeline.chosen.key == proposal.id
+            await pilot.press("enter")
+            await until(pilot, lambda: '"name": "write_file"' in drawn(app))
 
 
-def test_a_refusal_is_explained(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            await here.host()
-            async with here.terminal("agent") as (app, pilot):
-                await typed(pilot, "/why")
-                await until(pilot, lambda: "nothing was refused" in shown(app.timeline))
-                proposal = await propose(app.space)
-                # The SDK would not even send it: what a gateway says is what is explained.
-                app.space._voice.may = lambda *_: True  # type: ignore[method-assign]
-                await typed(pilot, f"/reject {proposal.id}")
-                await until(pilot, lambda: "capability_violation" in shown(app.timeline))
-                await typed(pilot, "/why")
-                await until(pilot, lambda: "→ no right of its sender covers it" in shown(app.timeline))
-
-    asyncio.run(scene())
+async def test_a_refusal_is_explained(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        await here.host()
+        async with here.terminal("agent") as (app, pilot):
+            await typed(pilot, "/why")
+            await until(pilot, lambda: "nothing was refused" in shown(app.timeline))
+            proposal = await propose(app.space)
+            # The SDK would not even send it: what a gateway says is what is explained.
+            app.space._voice.may = lambda *_: True  # type: ignore[method-assign]
+            await typed(pilot, f"/reject {proposal.id}")
+            await until(pilot, lambda: "capability_violation" in shown(app.timeline))
+            await typed(pilot, "/why")
+            await until(pilot, lambda: "→ no right of its sender covers it" in shown(app.timeline))
 
 
-def test_a_lost_connection_is_shown_and_the_gap_too(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            bob = await here.join("bob")
-            slow = msgspec.structs.replace(QUICK, backoff_first_seconds=1.0)
-            async with here.terminal(limits=slow) as (app, pilot):
-                await bob.chat("before")
-                await until(pilot, lambda: "before" in shown(app.timeline))
-                app.space._voice.line.give_up()
-                await until(pilot, lambda: "◌ away, trying again" in drawn(app))
-                assert app.head.has_class("-away")
-                await typed(pilot, "into the void")
-                await until(pilot, lambda: "! not connected right now" in shown(app.timeline))
-                await until(pilot, lambda: "were missed here: the connection was away" in shown(app.timeline))
-                await until(pilot, lambda: app.space.state == "joined")
-                await bob.chat("after")
-                await until(pilot, lambda: "after" in shown(app.timeline))
-                await until(pilot, lambda: not app.head.has_class("-away"))
-
-    asyncio.run(scene())
+async def test_a_lost_connection_is_shown_and_the_gap_too(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        bob = await here.join("bob")
+        slow = msgspec.structs.replace(QUICK, backoff_first_seconds=1.0)
+        async with here.terminal(limits=slow) as (app, pilot):
+            await bob.chat("before")
+            await until(pilot, lambda: "before" in shown(app.timeline))
+            app.space._voice.line.give_up()
+            await until(pilot, lambda: "◌ away, trying again" in drawn(app))
+            assert app.head.has_class("-away")
+            await typed(pilot, "into the void")
+            await until(pilot, lambda: "! not connected right now" in shown(app.timeline))
+            await until(pilot, lambda: "were missed here: the connection was away" in shown(app.timeline))
+            await until(pilot, lambda: app.space.state == "joined")
+            await bob.chat("after")
+            await until(pilot, lambda: "after" in shown(app.timeline))
+            await until(pilot, lambda: not app.head.has_class("-away"))
 
 
 def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
@@ -333,93 +304,77 @@ def test_leaving_is_clean_and_takes_back_what_we_proposed(tmp_path: Path, key: s
     assert asyncio.run(scene()) == 0
 
 
-def test_sixty_columns_show_a_pane_at_a_time(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent = await here.join("agent")
-            async with here.terminal(size=(60, 24)) as (app, pilot):
-                await propose(agent)
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await until(pilot, lambda: "2 ask(1)" in drawn(app))
-                assert app.timeline.region.width == 60
-                assert app.approvals.region.width == 0
-                for number, name in enumerate(PANES, 1):
-                    await pilot.press("escape" if app.prompt.has_focus else "1", str(number))
-                    pane = app._panes()[name]
-                    await until(pilot, lambda pane=pane: pane.region.width == 60)  # type: ignore[misc]
-                    assert pane.has_focus
-                assert all(len(line) <= 60 for line in drawn(app).split("\n"))
-                # By mouse, too.
-                await pilot.click("#tab-approvals")
-                await until(pilot, lambda: app.approvals.region.width == 60)
-                keep_picture(app, "narrow")
-
-    asyncio.run(scene())
+async def test_sixty_columns_show_a_pane_at_a_time(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        agent = await here.join("agent")
+        async with here.terminal(size=(60, 24)) as (app, pilot):
+            await propose(agent)
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: "2 ask(1)" in drawn(app))
+            assert app.timeline.region.width == 60
+            assert app.approvals.region.width == 0
+            for number, name in enumerate(PANES, 1):
+                await pilot.press("escape" if app.prompt.has_focus else "1", str(number))
+                pane = app._panes()[name]
+                await until(pilot, lambda pane=pane: pane.region.width == 60)  # type: ignore[misc]
+                assert pane.has_focus
+            assert all(len(line) <= 60 for line in drawn(app).split("\n"))
+            # By mouse, too.
+            await pilot.click("#tab-approvals")
+            await until(pilot, lambda: app.approvals.region.width == 60)
+            keep_picture(app, "narrow")
 
 
-def test_without_colour_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_colour_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_COLOR: states have signs, the focus has a mark and a heavy frame."""
     monkeypatch.setenv("NO_COLOR", "1")
-
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            agent = await here.join("agent")
-            async with here.terminal() as (app, pilot):
-                assert app.no_color
-                await propose(agent)
-                await until(pilot, lambda: len(app.approvals.rows) == 1)
-                await pilot.press("escape", "2")
-                await pilot.pause()
-                screen = drawn(app)
-                for sign in ("● joined", "? agent proposes", "▌ #1 write_file", "┏", "waits for a decision"):
-                    assert sign in screen
-
-    asyncio.run(scene())
+    async with hall(tmp_path) as here:
+        agent = await here.join("agent")
+        async with here.terminal() as (app, pilot):
+            assert app.no_color
+            await propose(agent)
+            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await pilot.press("escape", "2")
+            await pilot.pause()
+            screen = drawn(app)
+            for sign in ("● joined", "? agent proposes", "▌ #1 write_file", "┏", "waits for a decision"):
+                assert sign in screen
 
 
-def test_themes_change_the_looks(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path) as here, here.terminal(theme="moot-contrast") as (app, pilot):
-            assert app.theme == "moot-contrast"
-            for name in ("moot-light", "moot-terminal", "nord"):
-                await typed(pilot, f"/theme {name}")
-                await until(pilot, lambda name=name: app.theme == name)  # type: ignore[misc]
-            await typed(pilot, "/theme pink-elephants")
-            await until(pilot, lambda: "! there is no theme pink-elephants" in shown(app.timeline))
-
-    asyncio.run(scene())
+async def test_themes_change_the_looks(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here, here.terminal(theme="moot-contrast") as (app, pilot):
+        assert app.theme == "moot-contrast"
+        for name in ("moot-light", "moot-terminal", "nord"):
+            await typed(pilot, f"/theme {name}")
+            await until(pilot, lambda name=name: app.theme == name)  # type: ignore[misc]
+        await typed(pilot, "/theme pink-elephants")
+        await until(pilot, lambda: "! there is no theme pink-elephants" in shown(app.timeline))
 
 
-def test_suggestions_are_listed_and_answered(tmp_path: Path) -> None:
+async def test_suggestions_are_listed_and_answered(tmp_path: Path) -> None:
     """D-92: ordinary envelopes; who makes suggestions is another matter."""
-
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            bob = await here.join("bob")
-            heard = Heard(bob)
-            async with here.terminal() as (app, pilot):
-                made = await bob.send(
-                    "trust/suggestion", {"suggestion": "s1", "words": "let agent read docs"}
-                )
-                await bob.send("trust/rule", {"rule": "r1", "state": "active", "words": "reads are fine"})
-                await until(pilot, lambda: len(app.trust.suggestions()) == 1)
-                await typed(pilot, "/suggestions")
-                await until(pilot, lambda: "bob (open): let agent read docs" in shown(app.timeline))
-                await typed(pilot, f"/suggestions accept {made.id[:8]}")
-                accepted = await heard.wait("trust/accept")
-                assert accepted.correlation_id == [made.id]
-                assert accepted.payload == {"suggestion": "s1"}
-                await until(pilot, lambda: not app.trust.open_suggestions())
-                await typed(pilot, "/rules")
-                await until(pilot, lambda: "reads are fine" in shown(app.timeline))
-                await typed(pilot, "/rules stop r1 --reason enough")
-                assert (await heard.wait("trust/stop")).payload == {"reason": "enough", "rule": "r1"}
-                await typed(pilot, "/rules lift r1")
-                assert (await heard.wait("trust/accept", 2)).payload == {"lift": "r1"}
-                await typed(pilot, "/rules resume")
-                assert (await heard.wait("trust/accept", 3)).payload == {"resume": True}
-
-    asyncio.run(scene())
+    async with hall(tmp_path) as here:
+        bob = await here.join("bob")
+        heard = Heard(bob)
+        async with here.terminal() as (app, pilot):
+            made = await bob.send("trust/suggestion", {"suggestion": "s1", "words": "let agent read docs"})
+            await bob.send("trust/rule", {"rule": "r1", "state": "active", "words": "reads are fine"})
+            await until(pilot, lambda: len(app.trust.suggestions()) == 1)
+            await typed(pilot, "/suggestions")
+            await until(pilot, lambda: "bob (open): let agent read docs" in shown(app.timeline))
+            await typed(pilot, f"/suggestions accept {made.id[:8]}")
+            accepted = await heard.wait("trust/accept")
+            assert accepted.correlation_id == [made.id]
+            assert accepted.payload == {"suggestion": "s1"}
+            await until(pilot, lambda: not app.trust.open_suggestions())
+            await typed(pilot, "/rules")
+            await until(pilot, lambda: "reads are fine" in shown(app.timeline))
+            await typed(pilot, "/rules stop r1 --reason enough")
+            assert (await heard.wait("trust/stop")).payload == {"reason": "enough", "rule": "r1"}
+            await typed(pilot, "/rules lift r1")
+            assert (await heard.wait("trust/accept", 2)).payload == {"lift": "r1"}
+            await typed(pilot, "/rules resume")
+            assert (await heard.wait("trust/accept", 3)).payload == {"resume": True}
 
 
 HOSTILE = (
@@ -428,60 +383,53 @@ HOSTILE = (
 )
 
 
-def test_hostile_names_and_payloads_are_shown_and_obeyed_by_nothing(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with hall(tmp_path, mallory=["*"]) as here:
-            mallory = await here.join("mallory")
-            async with here.terminal() as (app, pilot):
-                await mallory.chat(HOSTILE)
-                await mallory.propose(
-                    "files", "tools/call", {"name": HOSTILE, "arguments": {HOSTILE: HOSTILE, "path": HOSTILE}}
-                )
-                stream = await mallory.stream(description=HOSTILE)
-                await stream.write(HOSTILE)
-                await mallory.send("trust/suggestion", {"words": HOSTILE})
-                await mallory.send(f"acme/\u202e[red]{'x' * 100}", {"a": HOSTILE})
-                async with mallory.reasoning(HOSTILE) as thoughts:
-                    await thoughts.thought(HOSTILE)
-                    await until(pilot, lambda: len(app.approvals.rows) == 1 and len(app.thoughts.rows) == 1)
-                    pictures = [drawn(app)]
-                    for number in range(1, 7):
-                        await pilot.press("escape" if app.prompt.has_focus else "1", str(number))
-                        await pilot.pause(0.05)
-                        pictures.append(drawn(app))
-                    for key in ("a", "g", "r"):
-                        await pilot.press("2", key)
-                        await pilot.pause(0.05)
-                        pictures.append(drawn(app))
-                        await pilot.press("escape")
-                    # Completion inserts no name that is not what it looks like.
-                    app.tools._know("files", [{"name": HOSTILE}, {"name": "plain"}])
-                    assert app._complete("/call files ").candidates[0].text == "plain"
-                for picture in pictures:
-                    assert picture.replace("\n", "").isprintable()
-                whole = "".join(pictures)
-                assert "[red]red[/red]" in whole
-                assert "\\u202e" in whole
-                assert "\\x1b]52;c;" in whole
-                # The forged line stands further in than any real one.
-                assert "\n00:00:00" not in whole
-                assert not any(line.lstrip("│┃ ▌").startswith("00:00:00 │ alice") and line.index("0") < 8
-                               for picture in pictures for line in picture.split("\n"))  # fmt: skip
-
-    asyncio.run(scene())
+async def test_hostile_names_and_payloads_are_shown_and_obeyed_by_nothing(tmp_path: Path) -> None:
+    async with hall(tmp_path, mallory=["*"]) as here:
+        mallory = await here.join("mallory")
+        async with here.terminal() as (app, pilot):
+            await mallory.chat(HOSTILE)
+            await mallory.propose(
+                "files", "tools/call", {"name": HOSTILE, "arguments": {HOSTILE: HOSTILE, "path": HOSTILE}}
+            )
+            stream = await mallory.stream(description=HOSTILE)
+            await stream.write(HOSTILE)
+            await mallory.send("trust/suggestion", {"words": HOSTILE})
+            await mallory.send(f"acme/\u202e[red]{'x' * 100}", {"a": HOSTILE})
+            async with mallory.reasoning(HOSTILE) as thoughts:
+                await thoughts.thought(HOSTILE)
+                await until(pilot, lambda: len(app.approvals.rows) == 1 and len(app.thoughts.rows) == 1)
+                pictures = [drawn(app)]
+                for number in range(1, 7):
+                    await pilot.press("escape" if app.prompt.has_focus else "1", str(number))
+                    await pilot.pause(0.05)
+                    pictures.append(drawn(app))
+                for key in ("a", "g", "r"):
+                    await pilot.press("2", key)
+                    await pilot.pause(0.05)
+                    pictures.append(drawn(app))
+                    await pilot.press("escape")
+                # Completion inserts no name that is not what it looks like.
+                app.tools._know("files", [{"name": HOSTILE}, {"name": "plain"}])
+                assert app._complete("/call files ").candidates[0].text == "plain"
+            for picture in pictures:
+                assert picture.replace("\n", "").isprintable()
+            whole = "".join(pictures)
+            assert "[red]red[/red]" in whole
+            assert "\\u202e" in whole
+            assert "\\x1b]52;c;" in whole
+            # The forged line stands further in than any real one.
+            assert "\n00:00:00" not in whole
+            assert not any(line.lstrip("│┃ ▌").startswith("00:00:00 │ alice") and line.index("0") < 8
+                           for picture in pictures for line in picture.split("\n"))  # fmt: skip
 
 
-def test_a_storm_is_shown_to_its_end_within_bounds(tmp_path: Path) -> None:
+async def test_a_storm_is_shown_to_its_end_within_bounds(tmp_path: Path) -> None:
     """Hundreds of messages at once: the last one is there, and every one of them was kept."""
-
-    async def scene() -> None:
-        async with hall(tmp_path) as here:
-            bob = await here.join("bob")
-            async with here.terminal() as (app, pilot):
-                for number in range(400):
-                    await bob.send("chat", {"text": f"message {number}"})
-                await until(pilot, lambda: "message 399" in shown(app.timeline))
-                assert len(app.timeline.envelopes()) >= 400
-                assert json.loads(app.timeline.envelopes()[-1].raw)["payload"]["text"] == "message 399"
-
-    asyncio.run(scene())
+    async with hall(tmp_path) as here:
+        bob = await here.join("bob")
+        async with here.terminal() as (app, pilot):
+            for number in range(400):
+                await bob.send("chat", {"text": f"message {number}"})
+            await until(pilot, lambda: "message 399" in shown(app.timeline))
+            assert len(app.timeline.envelopes()) >= 400
+            assert json.loads(app.timeline.envelopes()[-1].raw)["payload"]["text"] == "message 399"

@@ -84,115 +84,99 @@ async def says(pilot: Pilot[int], line: str, words: str) -> None:
     await until(pilot, lambda: words in shown(app.timeline))
 
 
-def test_a_suggestion_is_accepted_by_keys_counted_and_explained(tmp_path: Path) -> None:
+async def test_a_suggestion_is_accepted_by_keys_counted_and_explained(tmp_path: Path) -> None:
     """MEW 9.4, by keys: the pane, its suggestion, a rule, its decisions, and why."""
-
-    async def scene() -> None:
-        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
-            name = await here.suggested()
-            await pilot.press("escape", "7")
-            await until(pilot, lambda: f"? {name}  approver suggests" in shown(app.rules))
-            assert "That is not proof: up to" in shown(app.rules)
-            await pilot.press("enter")
-            # It is made once enough was decided, which may be before the last of the ten.
-            await until(pilot, lambda: bool(re.search(r"whole history: (8|9|10) of \1 decided", drawn(app))))
-            assert "tool: write_file" in drawn(app)
-            await pilot.press("escape", "home", "a")
-            await until(pilot, lambda: app.prompt.value == f"/accept {name}")
-            await pilot.press("enter")
-            await until(pilot, lambda: "§ write_file-agent-" in shown(app.rules))
-            here.mood = "leave"
-            for day in (20, 21):
-                assert await here.write(f"reports/day-{day}.md") == "by approver"
-            await until(pilot, lambda: "active, decided 2 times" in shown(app.rules))
-            automatic = [*here.approver.ledger][-1].id
-            await says(pilot, f"/explain {automatic}", "alice accepted it from suggestion")
-            await says(pilot, "/rules", "17% of 12")
-
-    asyncio.run(scene())
+    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+        name = await here.suggested()
+        await pilot.press("escape", "7")
+        await until(pilot, lambda: f"? {name}  approver suggests" in shown(app.rules))
+        assert "That is not proof: up to" in shown(app.rules)
+        await pilot.press("enter")
+        # It is made once enough was decided, which may be before the last of the ten.
+        await until(pilot, lambda: bool(re.search(r"whole history: (8|9|10) of \1 decided", drawn(app))))
+        assert "tool: write_file" in drawn(app)
+        await pilot.press("escape", "home", "a")
+        await until(pilot, lambda: app.prompt.value == f"/accept {name}")
+        await pilot.press("enter")
+        await until(pilot, lambda: "§ write_file-agent-" in shown(app.rules))
+        here.mood = "leave"
+        for day in (20, 21):
+            assert await here.write(f"reports/day-{day}.md") == "by approver"
+        await until(pilot, lambda: "active, decided 2 times" in shown(app.rules))
+        automatic = [*here.approver.ledger][-1].id
+        await says(pilot, f"/explain {automatic}", "alice accepted it from suggestion")
+        await says(pilot, "/rules", "17% of 12")
 
 
-def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
-            name = await here.suggested()
-            await says(pilot, "/suggestions", "could be granted: agent may call write_file at files")
-            await says(pilot, f"/accept {name} --set path=*", "! approver: not accepted: it may take more")
-            assert [each.name for each in app.trust.open_suggestions()] == [name]
-            setting = 'path=["reports/day-10.md","reports/day-11.md"]'
-            line = f"/accept {name} --set '{setting}' count=3 while_present=alice"
-            await says(pilot, line, "active")
-            (rule,) = here.book.rules
-            assert (rule.limits.count, rule.limits.while_present) == (3, ("alice",))
-            here.mood = "reject"
-            assert await here.write("reports/day-11.md") == "by approver"
-            assert await here.write("reports/day-12.md") == "no, bob"
-
-    asyncio.run(scene())
+async def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_path: Path) -> None:
+    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+        name = await here.suggested()
+        await says(pilot, "/suggestions", "could be granted: agent may call write_file at files")
+        await says(pilot, f"/accept {name} --set path=*", "! approver: not accepted: it may take more")
+        assert [each.name for each in app.trust.open_suggestions()] == [name]
+        setting = 'path=["reports/day-10.md","reports/day-11.md"]'
+        line = f"/accept {name} --set '{setting}' count=3 while_present=alice"
+        await says(pilot, line, "active")
+        (rule,) = here.book.rules
+        assert (rule.limits.count, rule.limits.while_present) == (3, ("alice",))
+        here.mood = "reject"
+        assert await here.write("reports/day-11.md") == "by approver"
+        assert await here.write("reports/day-12.md") == "no, bob"
 
 
-def test_a_grant_instead_is_taken_back_with_the_command_that_was_told(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
-            name = await here.suggested()
-            await says(pilot, "/suggestions", name)
-            await says(pilot, f"/accept {name} --grant", "granted: agent may call write_file")
-            arguments = {"path": "reports/day-20.md", "text": "x"}
-            call = {"name": "write_file", "arguments": arguments}
-            # The terminal may say so before the agent has heard of it.
-            await until(pilot, lambda: here.agent.may_request("files", "tools/call", call))
-            assert (await here.agent.call("files", "write_file", arguments)).how == "direct"
-            await until(pilot, lambda: not app.trust.open_suggestions())
-            (granted,) = here.book.granted.values()
-            await typed(pilot, f"/revoke agent --grant {granted.grant}")
-            await until(pilot, lambda: not here.book.granted)
-            here.mood = "reject"
-            assert await here.write("reports/day-21.md") == "no, bob"
-
-    asyncio.run(scene())
+async def test_a_grant_instead_is_taken_back_with_the_command_that_was_told(tmp_path: Path) -> None:
+    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+        name = await here.suggested()
+        await says(pilot, "/suggestions", name)
+        await says(pilot, f"/accept {name} --grant", "granted: agent may call write_file")
+        arguments = {"path": "reports/day-20.md", "text": "x"}
+        call = {"name": "write_file", "arguments": arguments}
+        # The terminal may say so before the agent has heard of it.
+        await until(pilot, lambda: here.agent.may_request("files", "tools/call", call))
+        assert (await here.agent.call("files", "write_file", arguments)).how == "direct"
+        await until(pilot, lambda: not app.trust.open_suggestions())
+        (granted,) = here.book.granted.values()
+        await typed(pilot, f"/revoke agent --grant {granted.grant}")
+        await until(pilot, lambda: not here.book.granted)
+        here.mood = "reject"
+        assert await here.write("reports/day-21.md") == "no, bob"
 
 
-def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
-            name = await here.suggested()
-            await says(pilot, "/suggestions", name)
-            await typed(pilot, f"/accept {name}")
-            await until(pilot, lambda: len(app.trust.rules()) == 1)
-            rule = app.trust.rules()[0].name
-            await pilot.press("escape", "7", "S")
-            await until(pilot, lambda: app.prompt.value == "/stop-rules")
-            await pilot.press("enter")
-            await until(pilot, lambda: "ALL RULES ARE STOPPED by alice" in shown(app.rules))
-            assert await here.write("reports/day-20.md") == "by bob"
-            await says(pilot, "/resume-rules", "all rules resumed")
-            here.mood = "leave"
-            assert await here.write("reports/day-21.md") == "by approver"
-            automatic = [*here.approver.ledger][-1].id
-            await says(pilot, f"/stop-rules --about {automatic} --reason odd", f"{rule} suspended")
-            await until(pilot, lambda: "suspended: alice complained: odd" in shown(app.rules))
-            await says(pilot, f"/lift {rule}", f"{rule} lifted")
-            assert await here.write("reports/day-22.md") == "by approver"
-            await says(pilot, "/stop-rules nothing", "! approver: not stopped: no rule is named nothing")
-            await says(pilot, "/lift nothing", "! approver: not lifted: no rule nothing is suspended")
-
-    asyncio.run(scene())
+async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) -> None:
+    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+        name = await here.suggested()
+        await says(pilot, "/suggestions", name)
+        await typed(pilot, f"/accept {name}")
+        await until(pilot, lambda: len(app.trust.rules()) == 1)
+        rule = app.trust.rules()[0].name
+        await pilot.press("escape", "7", "S")
+        await until(pilot, lambda: app.prompt.value == "/stop-rules")
+        await pilot.press("enter")
+        await until(pilot, lambda: "ALL RULES ARE STOPPED by alice" in shown(app.rules))
+        assert await here.write("reports/day-20.md") == "by bob"
+        await says(pilot, "/resume-rules", "all rules resumed")
+        here.mood = "leave"
+        assert await here.write("reports/day-21.md") == "by approver"
+        automatic = [*here.approver.ledger][-1].id
+        await says(pilot, f"/stop-rules --about {automatic} --reason odd", f"{rule} suspended")
+        await until(pilot, lambda: "suspended: alice complained: odd" in shown(app.rules))
+        await says(pilot, f"/lift {rule}", f"{rule} lifted")
+        assert await here.write("reports/day-22.md") == "by approver"
+        await says(pilot, "/stop-rules nothing", "! approver: not stopped: no rule is named nothing")
+        await says(pilot, "/lift nothing", "! approver: not lifted: no rule nothing is suspended")
 
 
-def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
-            name = await here.suggested()
-            await says(pilot, "/suggestions", name)
-            await says(pilot, f"/dismiss {name[:6]} --reason no", f"dismissed suggestion {name}")
-            await until(pilot, lambda: len(here.book.dismissed) == 1)
-            assert app.trust.open_suggestions() == []
-            await here.approver.space.close()
-            await until(pilot, lambda: "approver" not in app.space.roster)
-            await says(pilot, "/rules", "nobody here decides by rules: `moot approver` starts one")
-            await says(pilot, "/explain x", "! nobody here decides by rules")
-
-    asyncio.run(scene())
+async def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said(tmp_path: Path) -> None:
+    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+        name = await here.suggested()
+        await says(pilot, "/suggestions", name)
+        await says(pilot, f"/dismiss {name[:6]} --reason no", f"dismissed suggestion {name}")
+        await until(pilot, lambda: len(here.book.dismissed) == 1)
+        assert app.trust.open_suggestions() == []
+        await here.approver.space.close()
+        await until(pilot, lambda: "approver" not in app.space.roster)
+        await says(pilot, "/rules", "nobody here decides by rules: `moot approver` starts one")
+        await says(pilot, "/explain x", "! nobody here decides by rules")
 
 
 def test_what_is_set_of_a_rule_is_an_argument_a_limit_or_a_field() -> None:

@@ -12,7 +12,6 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from moot.up.servers import commands, files
 from moot.up.servers.folder import ENTRIES, MATCHES, READ_BYTES, WRITE_BYTES, Denied, Folder
-from tests.gateway.lab import on_loop
 
 
 @pytest.fixture
@@ -153,7 +152,6 @@ def test_what_is_no_folder_cannot_be_shared(tmp_path: Path) -> None:
         Folder(tmp_path / "none")
 
 
-@on_loop
 async def test_the_server_tells_its_tools_and_what_is_denied(root: Path) -> None:
     """As MCP: what changes something is marked, and a denial is an answer of the tool."""
     server = files.server_of(Folder(root))

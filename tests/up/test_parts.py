@@ -17,7 +17,7 @@ from moot.up.placeholders import NotSet, Words
 from moot.up.processes import argument_list, member_environment, start
 from moot.up.servers.commands import OUTPUT_BYTES, run_program
 from moot.up.standing import BackOff, Patience
-from tests.gateway.lab import on_loop, soon
+from tests.gateway.lab import soon
 from tests.up.lifted import is_running
 
 TOKEN = "t0ken-of-agent"
@@ -139,7 +139,6 @@ def test_moot_is_this_installation_and_paths_are_from_where_it_runs(tmp_path: Pa
         argument_list("sh", ("a\0",), environment, tmp_path)
 
 
-@on_loop
 async def test_a_group_ends_with_its_leader(tmp_path: Path) -> None:
     """What a crashed member had started does not go on without it."""
     output: list[bytes] = []
@@ -156,7 +155,6 @@ async def test_a_group_ends_with_its_leader(tmp_path: Path) -> None:
     await running.stop()
 
 
-@on_loop
 async def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"folder .* is not there"):
         await start(["/bin/sh"], environment={}, cwd=tmp_path / "none", on_output=print)
@@ -177,7 +175,6 @@ def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
         pass
 
 
-@on_loop
 async def test_only_the_very_process_that_was_left_is_ended(tmp_path: Path) -> None:
     """A number that is somebody else's by now is left alone, and so is whatever cannot be read."""
     bystander = await asyncio.create_subprocess_exec("sleep", "1000", start_new_session=True)
@@ -204,7 +201,6 @@ async def test_only_the_very_process_that_was_left_is_ended(tmp_path: Path) -> N
 # The command server
 
 
-@on_loop
 async def test_a_command_gives_its_code_and_the_end_of_its_output(tmp_path: Path) -> None:
     assert await run_program(["sh", "-c", "pwd; exit 4"], tmp_path, 10) == (
         f"ended with exit code 4\n{tmp_path}\n"
@@ -214,7 +210,6 @@ async def test_a_command_gives_its_code_and_the_end_of_its_output(tmp_path: Path
     assert f"… {200_005 - OUTPUT_BYTES} bytes before this" in told
 
 
-@on_loop
 async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
     script = "trap '' TERM; sleep 1000 & echo $! > child; wait"
     told = await run_program(["sh", "-c", script], tmp_path, 0.5)

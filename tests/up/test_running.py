@@ -21,7 +21,7 @@ from moot.participant import connect
 from moot.up.members import Member
 from moot.up.running import Up, Wishes
 from moot.up.standing import Patience, Standing
-from tests.gateway.lab import on_loop, soon
+from tests.gateway.lab import soon
 from tests.up.lifted import is_running, written
 
 QUICK = Patience(first_seconds=0.02, most_seconds=0.05)
@@ -81,7 +81,6 @@ def lab(*participants: str, servers: str = "") -> str:
     return f"        spaces:\n          lab:\n            participants:\n{lines}{more}"
 
 
-@on_loop
 async def test_every_part_has_its_row(tmp_path: Path) -> None:
     text = lab(
         YOU,
@@ -117,7 +116,6 @@ async def test_every_part_has_its_row(tmp_path: Path) -> None:
     assert not is_running(pid)
 
 
-@on_loop
 async def test_a_variable_that_is_missing_is_told_and_left_out(tmp_path: Path) -> None:
     lean = "lean: {capabilities: [chat], command: sleep, args: ['1000'], env: {KEY: '${NOT_SET}', A: '1'}}"
     async with raised(tmp_path, lab(YOU, lean)) as here:
@@ -125,7 +123,6 @@ async def test_a_variable_that_is_missing_is_told_and_left_out(tmp_path: Path) -
         assert standing.words == "without KEY: not set"
 
 
-@on_loop
 async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
     steady = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
     old = "old: {capabilities: [chat], command: sleep, args: ['1000']}"
@@ -144,7 +141,6 @@ async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
         assert [each.name for each in here.up.standings()] == ["gateway", "steady", "young"]
 
 
-@on_loop
 async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +160,6 @@ async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
         assert (await here.until("well", lambda each: each.state == "running")).pid is not None
 
 
-@on_loop
 async def test_a_server_that_cannot_be_is_tried_again(tmp_path: Path) -> None:
     servers = "odd: {command: no-such-program}"
     async with raised(tmp_path, lab(YOU, servers=servers)) as here:
@@ -173,7 +168,6 @@ async def test_a_server_that_cannot_be_is_tried_again(tmp_path: Path) -> None:
         await here.until("odd", lambda each: each.restarts >= 2)
 
 
-@on_loop
 async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
     """MEW 3.9.10: nobody starts it again but its operator."""
     servers = "files: {command: python3, args: [-m, moot.up.servers.files, shared]}"
@@ -186,7 +180,6 @@ async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
         assert "left the space" in ended.words
 
 
-@on_loop
 async def test_a_gateway_that_local_members_cannot_reach_is_noted(tmp_path: Path) -> None:
     text = "gateway: {allowed_hosts: [moot.example.org]}\nspaces: {lab: {participants: {a: ['*']}}}\n"
     async with raised(tmp_path, text) as here:
@@ -194,7 +187,6 @@ async def test_a_gateway_that_local_members_cannot_reach_is_noted(tmp_path: Path
         assert here.up.url.startswith("http://127.0.0.1:")
 
 
-@on_loop
 async def test_names_that_nothing_stands_behind_are_mistakes(tmp_path: Path) -> None:
     written(tmp_path, "spaces: {lab: {participants: {a: ['*']}}}")
     configuration, secrets = read(tmp_path)

@@ -11,7 +11,6 @@ from moot.cli import main
 from moot.participant import Gap, SeenProposal, connect
 from moot.protocol.envelope import Envelope
 from tests.agent.endpoint import call, endpoint
-from tests.gateway.lab import on_loop
 from tests.up.lifted import PATIENCE, environment, lifted, typed, written
 
 
@@ -26,7 +25,6 @@ async def said(coming: AsyncIterator[Envelope | Gap], sender: str, words: str) -
     raise AssertionError("the connection ended")
 
 
-@on_loop
 async def test_the_filesystem_template_works_without_a_language_model(tmp_path: Path) -> None:
     """An agent proposes, you approve: the file is there. You reject: it is not."""
     assert main(["init", "filesystem", str(tmp_path), "--space", "lab"]) == 0
@@ -56,7 +54,6 @@ async def test_the_filesystem_template_works_without_a_language_model(tmp_path: 
         assert (code, "leads out of the shared folder" in told) == (1, True)
 
 
-@on_loop
 async def test_the_servers_of_the_coder_template_work_and_share_no_token(tmp_path: Path) -> None:
     """Without a key for the model: the agent is left out, the rest runs."""
     assert main(["init", "coder", str(tmp_path), "--space", "lab"]) == 0
@@ -76,7 +73,6 @@ async def test_the_servers_of_the_coder_template_work_and_share_no_token(tmp_pat
             assert up.token("you") not in outcome.text
 
 
-@on_loop
 async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path: Path) -> None:
     (tmp_path / "flaky.sh").write_text(
         "test -e mended && exec python3 -m moot.up.servers.files shared\nexit 9\n"
@@ -103,7 +99,6 @@ async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path
         assert up.now["steady"]["pid"] == pid
 
 
-@on_loop
 async def test_the_coder_proposes_what_its_model_wants_and_you_decide(tmp_path: Path) -> None:
     """With `moot agent` and a local endpoint: the key reaches it, and nothing is written without consent."""
     wish = call("write_file", path="plan.md", text="step one\n")

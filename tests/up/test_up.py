@@ -13,7 +13,6 @@ import pytest
 from moot.cli import main
 from moot.participant import connect
 from tests.cli.terminals import terminal
-from tests.gateway.lab import on_loop
 from tests.up.lifted import environment, is_running, lifted, typed, written
 
 YOU = 'you: {capabilities: [{kind: "*"}]}'
@@ -21,7 +20,6 @@ YOU = 'you: {capabilities: [{kind: "*"}]}'
 STEADY = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
 
 
-@on_loop
 async def test_one_that_crashes_is_started_again_and_harms_nobody(tmp_path: Path) -> None:
     written(
         tmp_path,
@@ -55,7 +53,6 @@ async def test_one_that_crashes_is_started_again_and_harms_nobody(tmp_path: Path
     assert not is_running(pid)
 
 
-@on_loop
 async def test_everything_that_members_started_is_gone_within_seconds(tmp_path: Path) -> None:
     """One ignores SIGTERM, one has children of its own, one is stopped."""
     script = tmp_path / "family.sh"
@@ -88,7 +85,6 @@ async def test_everything_that_members_started_is_gone_within_seconds(tmp_path: 
         assert not (up.data / "run/up.json").exists()
 
 
-@on_loop
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     written(
         tmp_path,
@@ -112,7 +108,6 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         assert not is_running(pid)
 
 
-@on_loop
 async def test_a_member_gets_what_is_listed_for_it_and_no_log_holds_a_token(tmp_path: Path) -> None:
     """D-87: not our environment; tokens stand in nobody's log."""
     written(
@@ -150,7 +145,6 @@ async def test_a_member_gets_what_is_listed_for_it_and_no_log_holds_a_token(tmp_
         assert token not in str(up.told)
 
 
-@on_loop
 async def test_a_changed_file_is_taken_over_without_ending_anybody_else(tmp_path: Path) -> None:
     before = f"""
         spaces:
@@ -183,7 +177,6 @@ async def test_a_changed_file_is_taken_over_without_ending_anybody_else(tmp_path
         assert is_running(pids["steady"])
 
 
-@on_loop
 async def test_what_a_killed_moot_up_left_behind_is_ended_by_the_next(tmp_path: Path) -> None:
     written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
     async with lifted(tmp_path) as up:
@@ -196,7 +189,6 @@ async def test_what_a_killed_moot_up_left_behind_is_ended_by_the_next(tmp_path: 
         assert "lab/steady: ended, an earlier `moot up` had left it behind" in str(up.told)
 
 
-@on_loop
 async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
     written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}}}}}")
     async with lifted(tmp_path) as up:
@@ -208,7 +200,6 @@ async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
         await up.until(lambda: up.now["you"]["state"] == "ended")
 
 
-@on_loop
 async def test_who_does_not_start_by_itself_starts_when_asked_for(tmp_path: Path) -> None:
     lazy = "lazy: {capabilities: [chat], command: sleep, args: ['1000'], auto_start: false}"
     written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}, {lazy}}}}}}}")
@@ -222,7 +213,6 @@ async def test_who_does_not_start_by_itself_starts_when_asked_for(tmp_path: Path
     assert (code, "nothing to start is called nobody: there is lazy, steady" in words) == (1, True)
 
 
-@on_loop
 async def test_several_spaces_keep_their_members_apart(tmp_path: Path) -> None:
     twin = "twin: {capabilities: [chat], command: sh, args: [-c, 'echo in $MOOT_SPACE; exec sleep 1000']}"
     written(tmp_path, f"spaces: {{a: {{participants: {{{twin}}}}}, b: {{participants: {{{twin}}}}}}}")
@@ -236,7 +226,6 @@ async def test_several_spaces_keep_their_members_apart(tmp_path: Path) -> None:
         assert set(up.run_file()["members"]) == {"a/twin", "b/twin"}
 
 
-@on_loop
 async def test_a_reference_file_runs_as_it_is(tmp_path: Path) -> None:
     """D-14: only what says auto_start, and the placeholders of the reference implementation."""
     written(
@@ -274,7 +263,6 @@ def test_a_folder_without_a_space_says_what_to_do(tmp_path: Path, capsys: pytest
     assert "no such folder or file" in capsys.readouterr().err
 
 
-@on_loop
 async def test_a_port_that_is_taken_is_told_and_leaves_nothing_running(tmp_path: Path) -> None:
     written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
     other = tmp_path / "other"
@@ -303,7 +291,6 @@ def test_on_a_terminal_a_table_stays_in_its_place(tmp_path: Path) -> None:
         assert process.wait(30) == 0
 
 
-@on_loop
 async def test_a_proposal_can_be_decided_after_a_restart(tmp_path: Path) -> None:
     """D-28, D-41: it is still open, and what it says is still known."""
     written(

@@ -1,0 +1,80 @@
+"""Runs `async def` tests: one pytest plugin instead of a wrapper in every test.
+
+Each test has a fresh event loop of the kind that the product runs on. A fixture that owns a loop (a gateway
+shared by the tests of a module, say) has a method `run_test`; a test that asks for it runs on that loop.
+
+No test lasts for ever: after `seconds` (the mark `@pytest.mark.seconds(n)`, otherwise the number below) it
+fails with the stacks of the tasks that still waited. The bound catches hangs and measures no speed, so it is
+far above what any test needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+from collections.abc import Coroutine
+from typing import Any, Protocol, runtime_checkable
+
+import pytest
+import uvloop
+
+DEFAULT_SECONDS = 300.0
+
+
+@runtime_checkable
+class LoopOwner(Protocol):
+    """A fixture whose tests run on its own loop."""
+
+    def run_test(self, test: Coroutine[Any, Any, None]) -> None: ...
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "seconds(n): how long an async test may last before it counts as hung")
+
+
+def describe_tasks() -> str:
+    """The stacks of all tasks of the running loop, for a test that hangs."""
+    text = io.StringIO()
+    for task in asyncio.all_tasks():
+        task.print_stack(file=text)
+    return text.getvalue()
+
+
+async def _bounded(test: Coroutine[Any, Any, None], seconds: float) -> None:
+    stacks = ""
+    loop = asyncio.get_running_loop()
+
+    def remember() -> None:
+        nonlocal stacks
+        stacks = describe_tasks()
+
+    # Just before the time is up: afterwards the tasks are being cancelled.
+    watch = loop.call_later(seconds * 0.99, remember)
+    try:
+        async with asyncio.timeout(seconds) as bound:
+            await test
+    except TimeoutError:
+        if bound.expired():
+            pytest.fail(f"hung for {seconds:g} seconds; the tasks that waited:\n{stacks}", pytrace=False)
+        raise
+    finally:
+        watch.cancel()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run the test if it is a coroutine function; leave others to pytest."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names if name in pyfuncitem.funcargs}
+    mark = pyfuncitem.get_closest_marker("seconds")
+    test = _bounded(pyfuncitem.obj(**arguments), float(mark.args[0]) if mark else DEFAULT_SECONDS)
+    owner = next((value for value in arguments.values() if isinstance(value, LoopOwner)), None)
+    if owner is not None:
+        owner.run_test(test)
+        return True
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test)
+    return True
