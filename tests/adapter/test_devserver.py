@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,10 +25,6 @@ from tests.adapter.worlds import SERVER, Desk, desk
 PROGRAM = Path(sys.executable).parent / "xprotocol-devserver"
 PATIENCE = 40.0
 FREE_PORTS = ["--relay-port", "0", "--port", "0", "--mcp-port", "0"]
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 2 * PATIENCE))
 
 
 @dataclass

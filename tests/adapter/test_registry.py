@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,10 +13,6 @@ from moot.errors import UsageError
 from moot.xprotocol.overrides import SourceSettings
 from moot.xprotocol.publishing import Offer
 from tests.adapter.worlds import OBJECT, named, tool
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
 
 
 def source(name: str, namespace: str = "com.acme.desk") -> SourceSettings:

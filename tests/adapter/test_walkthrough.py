@@ -100,7 +100,6 @@ def test_day_1_day_2_and_week_1_go_as_the_page_says(tmp_path: Path) -> None:
     assert "Europe/Zurich" not in audit
 
 
-@pytest.mark.seconds(120)
 @pytest.mark.requirement("XP-2.3-1", "XP-2.3-2")
 async def test_one_for_many_and_one_beside_each_run_as_the_page_shows(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 import pytest
-import uvloop
 
 from moot.endpoint.caller import UPDATES_BURST, Caller, Credentials, EndpointFault, Peer, fault_of
 from moot.endpoint.hearing import Hearing
@@ -32,10 +31,6 @@ from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
 BERN = {"location": "Bern"}
 PEER = Peer(BOB.key.text, BOB.enc_key.text)
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    uvloop.run(asyncio.wait_for(story, 60))
 
 
 @dataclass

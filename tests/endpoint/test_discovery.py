@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 import dns.rcode
 import pytest
-import uvloop
 
 from moot.endpoint.addresses import ForbiddenAddress, is_public
 from moot.endpoint.discovery import (
@@ -39,10 +38,6 @@ from tests.endpoint.pages import HOST, Pages, certified, head, leading, name_ser
 from tests.xprotocol.people import ALICE, BOB
 
 WELL_KNOWN = "/.well-known/xprotocol-endpoint"
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    uvloop.run(asyncio.wait_for(story, 60))
 
 
 def document(port: int = 0, **more: Any) -> dict[str, Any]:

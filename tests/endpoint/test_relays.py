@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Coroutine
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import orjson
 import pytest
@@ -33,10 +31,6 @@ QUICK = RelaysSettings(
     retry_seconds=0.1,
     dial=DialLimits(message_bytes=2 << 20, ping_seconds=1.0),
 )
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
 
 
 def free_port() -> int:

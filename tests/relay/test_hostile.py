@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,6 @@ from tests.relay.talk import Talk, announce, event, relay_in, talking
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, signed_by
 
 BOBS = {"recipients": [BOB.key.text]}
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
 
 
 def changed(raw: bytes, **members: Any) -> bytes:

@@ -245,7 +245,6 @@ async def test_a_closed_journal_takes_no_more(tmp_path: Path) -> None:
         journal.append(x(1))
 
 
-@pytest.mark.seconds(PATIENCE)
 async def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "spaces").write_text("a file where a folder should be")
     with pytest.raises(UsageError, match="--data"):
