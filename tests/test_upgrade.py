@@ -1,0 +1,137 @@
+"""What 0.1 wrote still opens: a folder of a space, and those of a relay and two adapters, made by 0.1 itself.
+
+In the space `newsroom` alice rejected one proposal and approved five; a rule came of these and decided a
+sixth; bob and agent got a grant each, mallory was kicked, bob is paused, and one proposal is open. `moot up`
+and the approver were then killed (SIGKILL), between two snapshots and with a second journal segment begun.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moot.participant import connect
+from moot.protocol.operation import Json
+from tests.gateway.served import command, served
+from tests.up.lifted import lifted
+
+ARCHIVE = Path(__file__).parent / "data" / "written-by-0.1.tar.gz"
+PEOPLE: Json = {
+    "alice": {"capabilities": [{"kind": "*"}]},
+    "agent": {"capabilities": [{"kind": "chat"}, {"kind": "mcp/proposal"}, {"kind": "mcp/withdraw"}]},
+    "approver": {"capabilities": [{"kind": ["mcp/*", "chat", "trust/*"]}]},
+    "bob": {"capabilities": [{"kind": "chat"}, {"kind": "mcp/*"}]},
+    "mallory": {"capabilities": [{"kind": "chat"}]},
+    "files": {"capabilities": [{"kind": "mcp/response"}, {"kind": "chat"}]},
+}
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """The folders as 0.1 left them."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    for folder, _, files in os.walk(tmp_path):
+        for name in files:
+            (Path(folder) / name).chmod(0o600)
+    return tmp_path
+
+
+def token_of(written: Path, name: str) -> str:
+    return (written / "space" / "tokens" / f"{name}.token").read_text("ascii").strip()
+
+
+@pytest.fixture
+def config(written: Path) -> Path:
+    file = written / "moot.yaml"
+    spaces = {"newsroom": {"participants": PEOPLE}}
+    file.write_text(yaml.safe_dump({"gateway": {"data": "space"}, "spaces": spaces}), "utf-8")
+    return file
+
+
+async def test_the_journal_of_a_space_is_whole_and_can_be_read(written: Path) -> None:
+    code, said = await command("journal", "verify", "--data", str(written / "space"), cwd=written)
+    assert code == 0, said
+    assert "86 records" in said
+    code, said = await command(
+        "journal", "search", "--text", "open.md", "--data", str(written / "space"), cwd=written
+    )
+    assert code == 0, said
+    assert "other/open.md" in said
+
+
+async def test_a_gateway_goes_on_where_0_1_was_killed(written: Path, config: Path) -> None:
+    """Tokens open, rights are as they were, and what was open can be decided."""
+    async with served(config) as gateway:
+        refused = await gateway.http.get(
+            "/participants/mallory/messages",
+            headers={"Authorization": f"Bearer {token_of(written, 'mallory')}"},
+        )
+        assert refused.status_code in {401, 403}, "kicked stays kicked"
+        alice = await gateway.open("/ws?space=newsroom", token=token_of(written, "alice"))
+        await alice.hear("system/welcome")
+        agent = await gateway.open("/ws?space=newsroom", token=token_of(written, "agent"))
+        welcome = await agent.hear("system/welcome")
+        granted = [each for each in welcome["payload"]["you"]["capabilities"] if each.get("to") == ["files"]]
+        assert [each["payload"]["params"]["name"] for each in granted] == ["read_file"]
+        bob = await gateway.open("/ws?space=newsroom", token=token_of(written, "bob"))
+        await bob.hear("system/welcome")
+        assert (await bob.ask("chat", {"text": "may I?"}))["payload"]["error"] == "participant_paused"
+        files = await gateway.open("/ws?space=newsroom", token=token_of(written, "files"))
+        await files.hear("system/welcome")
+        polled = await gateway.http.get(
+            "/participants/alice/messages",
+            params={"since": 0},
+            headers={"Authorization": f"Bearer {token_of(written, 'alice')}"},
+        )
+        proposals = [each for each in polled.json()["messages"] if each["kind"] == "mcp/proposal"]
+        assert proposals[-1]["payload"]["params"]["arguments"]["path"] == "other/open.md"
+        await alice.say(
+            "mcp/request", proposals[-1]["payload"], to=["files"], correlation_id=[proposals[-1]["id"]]
+        )
+        asked = await files.hear("mcp/request")
+        assert asked["correlation_id"] == [proposals[-1]["id"]]
+    code, said = await command("journal", "verify", "--data", str(written / "space"), cwd=written)
+    assert code == 0, said
+
+
+async def test_every_decision_is_still_counted(written: Path) -> None:
+    code, said = await command("decisions", "--data", str(written / "space"), "--json", cwd=written)
+    assert code == 0, said
+    decided = [json.loads(line)["decision"] for line in said.splitlines()]
+    assert sorted(decided) == ["fulfilled"] * 6 + ["open", "rejected"]
+
+
+async def test_an_accepted_rule_goes_on_deciding(written: Path) -> None:
+    """`moot up` in the old folder, with the approver's state as it was."""
+    (written / "space").rename(written / ".moot")
+    (written / "shared").mkdir()
+    people = PEOPLE | {
+        "approver": PEOPLE["approver"] | {"command": "moot", "args": ["approver", "--check", "0"]}
+    }
+    del people["files"]
+    servers = {"files": {"command": "python3", "args": ["-m", "moot.up.servers.files", "${FOLDER}/shared"]}}
+    space = {"default_participant": "alice", "participants": people, "mcp_servers": servers}
+    (written / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"newsroom": space}}), "utf-8")
+    async with lifted(written) as up:
+        await up.stands("approver", "running", joined=True)
+        await up.stands("files", "running", joined=True)
+        async with connect(up.url, "newsroom", up.token("agent")) as agent:
+            outcome = await agent.call("files", "write_file", {"path": "reports/day-16.md", "text": "quiet"})
+        assert (outcome.how, outcome.by) == ("fulfilled", "approver")
+        assert (written / "shared" / "reports" / "day-16.md").read_text("utf-8") == "quiet"
+
+
+@pytest.mark.parametrize("folder", ["relay", "acme-store", "beta-store"])
+async def test_stores_of_events_open(written: Path, folder: str) -> None:
+    code, said = await command("store", "stats", str(written / "adapters" / folder), cwd=written)
+    assert code == 0, said
+    code, said = await command("store", "list", str(written / "adapters" / folder), "--json", cwd=written)
+    assert code == 0, said
+    kinds = {json.loads(line)["kind"] for line in said.splitlines()}
+    assert kinds or folder == "beta-store"
