@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -121,16 +122,14 @@ async def test_a_flood_of_garbage_stops_neither_calls_nor_the_next_honest_questi
         ]
 
         async def one(data: bytes) -> None:
-            reader, writer = await asyncio.open_unix_connection(control)
-            try:
-                writer.write(data)
-                writer.write_eof()
-                answer = await asyncio.wait_for(reader.read(), 15)
-                assert b'"ok": true' not in answer
-            except OSError:
-                pass
-            finally:
-                writer.close()
+            # A full backlog, or a connection that is cut in the middle, is an answer, too.
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_unix_connection(control)
+                with contextlib.closing(writer):
+                    writer.write(data)
+                    writer.write_eof()
+                    answer = await reader.read()
+                    assert b'"ok": true' not in answer
 
         flood = asyncio.gather(*(one(each) for each in garbage * 10))
         for _ in range(5):

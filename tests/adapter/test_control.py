@@ -24,7 +24,6 @@ from moot.adapter.control import (
     open_ask,
 )
 from moot.errors import UsageError
-from tests.adapter.worlds import run
 
 
 async def echo(params: dict[str, Any]) -> dict[str, Any]:
@@ -86,13 +85,9 @@ async def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == b"up\n"
-
-        async def second() -> None:
-            with pytest.raises(UsageError, match="runs already"):
-                async with control_socket(path, HANDLERS):
-                    pass
-
-        run(second())
+        with pytest.raises(UsageError, match="runs already"):
+            async with control_socket(path, HANDLERS):
+                pass
     finally:
         os.kill(other.pid, signal.SIGKILL)
         other.communicate()

@@ -21,15 +21,12 @@ from tests.relay.talk import announce, event, talking
 from tests.xprotocol.people import ALICE, BOB, CAROL, call, signed_by
 
 
-def filled(folder: Path, *events: Signed) -> None:
-    async def fill() -> None:
-        store = EventStore.open(folder)
-        for one in events:
-            assert await store.put(one) == "stored"
-        await store.annotate(events[0].event.id, "outcome", "accepted \x1b[31m")
-        await store.close()
-
-    asyncio.run(fill())
+async def fill(folder: Path, *events: Signed) -> None:
+    store = EventStore.open(folder)
+    for one in events:
+        assert await store.put(one) == "stored"
+    await store.annotate(events[0].event.id, "outcome", "accepted \x1b[31m")
+    await store.close()
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
@@ -68,13 +65,13 @@ def test_a_relay_that_cannot_start_says_why_and_what_to_do(tmp_path: Path) -> No
         assert "Traceback" not in ended.stderr
 
 
-def test_the_store_can_be_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_store_can_be_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     now = int(time.time())
     secret = "the plaintext of nobody else"
     first = event(payload={"text": secret}, now=now - 50, correlation_id="talk-7")
     second = event(CAROL, ALICE, now=now - 40, kind="com.acme.mail.send")
     news = announce(CAROL, now=now - 30, name="Carol")
-    filled(tmp_path, first, second, news)
+    await fill(tmp_path, first, second, news)
     data = str(tmp_path)
 
     listed = said(capsys, "list", data).splitlines()
@@ -118,10 +115,10 @@ def test_the_store_can_be_looked_into(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "exists" in said(capsys, "export", data, str(target), code=1)
 
 
-def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     now = int(time.time())
     living = event()
-    filled(
+    await fill(
         tmp_path, living, publish(ALICE, ANNOUNCE, {}, now=now - 5_000, ttl=60), call(now=now - 5_000, ttl=9)
     )
     data = str(tmp_path)
@@ -133,7 +130,7 @@ def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.CaptureFi
 async def test_mistakes_get_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = str(tmp_path)
     assert "no events in" in said(capsys, "list", data, code=1)
-    filled(tmp_path, decode(signed_by(ALICE, event().covered | {"correlation_id": "\x1b[2J"})))
+    await fill(tmp_path, decode(signed_by(ALICE, event().covered | {"correlation_id": "\x1b[2J"})))
     assert "\x1b" not in said(capsys, "list", data)
     assert "\x1b" not in said(capsys, "list", data, "--json")
     assert "no event" in said(capsys, "show", data, "zz", code=1)

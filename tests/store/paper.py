@@ -53,15 +53,16 @@ async def opened(folder: Path, settings: JournalSettings | None = None) -> Async
         await journal.close()
 
 
-def write(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
+async def write(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
     """A journal with these records, one tick each, closed again."""
+    async with opened(folder, settings) as journal:
+        for record in records:
+            await durable(journal, journal.append(record))
 
-    async def run() -> None:
-        async with opened(folder, settings) as journal:
-            for record in records:
-                await durable(journal, journal.append(record))
 
-    asyncio.run(run())
+def write_now(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
+    """The same where no loop runs: tests of commands that run one of their own."""
+    asyncio.run(write(folder, records, settings))
 
 
 async def durable(journal: Journal, number: int) -> None:

@@ -17,7 +17,7 @@ from moot.cli.terminal import printable, printable_json
 from moot.store.database import Database
 from moot.store.journal import JournalSettings
 from tests.store.crash_soak import ROOT
-from tests.store.paper import edit, folder_in, members, said, segments, write
+from tests.store.paper import edit, folder_in, members, said, segments, write_now
 
 ATTACK = "\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \u2066x\u2069 \x9b31m \u200b \ud7ff \U000e0041"
 RECORDS = [
@@ -33,7 +33,7 @@ RECORDS = [
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    write(folder_in(tmp_path), RECORDS)
+    write_now(folder_in(tmp_path), RECORDS)
     return tmp_path
 
 
@@ -67,7 +67,7 @@ def test_follow_prints_what_comes(data: Path) -> None:
         try:
             assert json.loads(told.readline())["n"] == 7
             for id in ("new1", "new2"):
-                write(folder_in(data), [said(id)], JournalSettings(segment_bytes=50))
+                write_now(folder_in(data), [said(id)], JournalSettings(segment_bytes=50))
                 assert json.loads(told.readline())["id"] == id
         finally:
             child.kill()
@@ -111,7 +111,7 @@ def test_show_tells_what_a_record_correlates_to_and_what_to_it(
 
 
 def test_show_shows_every_record_of_an_id(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(folder_in(data), [said("f1", "bob", out="duplicate_id"), said("2024")])
+    write_now(folder_in(data), [said("f1", "bob", out="duplicate_id"), said("2024")])
     told = run(data, capsys, "show", "f1")
     assert "duplicate_id" in told
     assert told.count('"session": "s1"') == 2
@@ -214,7 +214,7 @@ def test_verify_notices_that_the_end_was_cut_off_behind_a_snapshot(
 def test_the_space_has_to_be_named_when_there_are_several(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(folder_in(data, "den"), [said("other")])
+    write_now(folder_in(data, "den"), [said("other")])
     assert "choose one with --space (den, lab)" in run(data, capsys, "tail", code=1)
     assert "other" in run(data, capsys, "tail", "--space", "den")
     assert "there is den, lab" in run(data, capsys, "tail", "--space", "no", code=1)

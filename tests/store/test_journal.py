@@ -19,9 +19,9 @@ from tests.store.paper import PATIENCE, SMALL, durable, folder_in, opened, said,
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="journals live on POSIX")
 
 
-def test_records_are_numbered_from_one_and_chained_from_the_name_of_the_space(tmp_path: Path) -> None:
+async def test_records_are_numbered_from_one_and_chained_from_the_name_of_the_space(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    write(folder, [x("a"), x("b")])
+    await write(folder, [x("a"), x("b")])
     first, second = segments(folder)[0].read_bytes().splitlines()
     one = hashlib.sha256(b'lab{"n":1,"x":"a"}').hexdigest()
     two = hashlib.sha256(one.encode() + b'{"n":2,"x":"b"}').hexdigest()
@@ -29,18 +29,18 @@ def test_records_are_numbered_from_one_and_chained_from_the_name_of_the_space(tm
     assert second == b'{"n":2,"x":"b","h":"%b"}' % two.encode()
 
 
-def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
+async def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    write(folder, [x(1), x(2)])
-    write(folder, [x(3)])
+    await write(folder, [x(1), x(2)])
+    await write(folder, [x(3)])
     assert texts(folder) == [1, 2, 3]
     assert verify(folder).count == 3
     assert len(segments(folder)) == 1
 
 
-def test_files_and_folders_are_for_the_owner_only(tmp_path: Path) -> None:
+async def test_files_and_folders_are_for_the_owner_only(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    write(folder, [x(1)])
+    await write(folder, [x(1)])
     assert stat.S_IMODE(segments(folder)[0].stat().st_mode) == 0o600
     for path in (folder, folder.parent, folder.parent.parent):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
@@ -94,9 +94,9 @@ async def test_a_fault_in_one_callback_does_not_keep_the_others(tmp_path: Path) 
     assert [type(fault) for fault in faults] == [ZeroDivisionError]
 
 
-def test_line_ends_between_the_members_of_an_envelope_do_not_break_a_line(tmp_path: Path) -> None:
+async def test_line_ends_between_the_members_of_an_envelope_do_not_break_a_line(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    write(folder, [b'"raw":{\n "id":\r\n"e\\n1"}', x(2)])
+    await write(folder, [b'"raw":{\n "id":\r\n"e\\n1"}', x(2)])
     first, second = read_records(folder)
     assert first.fields["raw"] == {"id": "e\n1"}
     assert first.envelope == b'{  "id":\r "e\\n1"}'
@@ -104,9 +104,9 @@ def test_line_ends_between_the_members_of_an_envelope_do_not_break_a_line(tmp_pa
     assert verify(folder).ok
 
 
-def test_a_full_segment_is_followed_by_one_that_is_named_by_its_first_record(tmp_path: Path) -> None:
+async def test_a_full_segment_is_followed_by_one_that_is_named_by_its_first_record(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    write(folder, [x(i) for i in range(1, 21)], SMALL)
+    await write(folder, [x(i) for i in range(1, 21)], SMALL)
     paths = segments(folder)
     assert len(paths) > 3
     for path in paths:
@@ -163,7 +163,7 @@ async def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) 
         await left(folder, [10, 11, 12])
     verdict = verify(folder)
     assert (verdict.ok, verdict.first, verdict.last) == (True, 10, 12)
-    write(folder, [x(13)], settings)
+    await write(folder, [x(13)], settings)
     assert texts(folder) == [10, 11, 12, 13]
     assert verify(folder).ok
 
@@ -177,16 +177,16 @@ async def test_without_retention_nothing_goes(tmp_path: Path) -> None:
     assert len(texts(folder)) == 20
 
 
-def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
+async def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    write(folder, [x(i) for i in range(1, 7)], JournalSettings(segment_bytes=50))
+    await write(folder, [x(i) for i in range(1, 7)], JournalSettings(segment_bytes=50))
     kept = {path: path.read_bytes() for path in segments(folder)}
     remove_segments(folder, 4)
     for path, text in kept.items():
         path.write_bytes(text)
     assert texts(folder) == [5, 6]
     assert verify(folder).ok
-    write(folder, [x(7)])
+    await write(folder, [x(7)])
     assert [int(path.stem) for path in segments(folder)] == [5, 6]
     assert verify(folder).ok
 
@@ -207,7 +207,7 @@ async def test_a_removal_that_fails_is_a_warning_and_nothing_else(
     assert texts(folder) == [0, 1, 2, 3]
 
 
-def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
+async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     off = JournalSettings(mode="off")
 
@@ -220,10 +220,10 @@ def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
             journal.covered(number)
             assert journal.able
 
-    asyncio.run(run(1))
+    await run(1)
     assert not folder.exists()
-    write(folder, [x(1), x(2)])
-    asyncio.run(run(3))
+    await write(folder, [x(1), x(2)])
+    await run(3)
     assert texts(folder) == [1, 2]
 
 

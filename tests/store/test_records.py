@@ -32,13 +32,14 @@ from tests.store.paper import (
     segments,
     texts,
     write,
+    write_now,
     x,
 )
 
 
-def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 << 20) -> Path:
+async def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 << 20) -> Path:
     folder = folder_in(tmp_path)
-    write(folder, [x(i) for i in range(1, count + 1)], JournalSettings(segment_bytes=segment_bytes))
+    await write(folder, [x(i) for i in range(1, count + 1)], JournalSettings(segment_bytes=segment_bytes))
     return folder
 
 
@@ -65,11 +66,11 @@ def forged(lines: list[bytes]) -> list[bytes]:
         (lambda lines: [*lines[:2], b"\n", *lines[2:]], "truncated", 3, "cut short"),
     ],
 )  # fmt: skip
-def test_tampering_shows_with_its_place(
+async def test_tampering_shows_with_its_place(
     tmp_path: Path, change: Callable[[list[bytes]], list[bytes]], what: str, line: int, words: str
 ) -> None:
     """D-85."""
-    folder = journal_of(tmp_path)
+    folder = await journal_of(tmp_path)
     assert verify(folder).ok
     edit(segments(folder)[0], change)
     verdict = verify(folder)
@@ -79,22 +80,18 @@ def test_tampering_shows_with_its_place(
     assert verdict.count == line - 1
 
 
-def batch_of(tmp_path: Path, count: int = 6) -> Path:
+async def batch_of(tmp_path: Path, count: int = 6) -> Path:
     """One sealed line, then a batch."""
     folder = folder_in(tmp_path)
-    write(folder, [x(1)])
-
-    async def run() -> None:
-        async with opened(folder) as journal:
-            numbers = [journal.append(x(i)) for i in range(2, count + 1)]
-            await durable(journal, numbers[-1])
-
-    asyncio.run(run())
+    await write(folder, [x(1)])
+    async with opened(folder) as journal:
+        numbers = [journal.append(x(i)) for i in range(2, count + 1)]
+        await durable(journal, numbers[-1])
     return folder
 
 
-def test_what_one_tick_brought_shares_a_seal(tmp_path: Path) -> None:
-    folder = batch_of(tmp_path)
+async def test_what_one_tick_brought_shares_a_seal(tmp_path: Path) -> None:
+    folder = await batch_of(tmp_path)
     lines = segments(folder)[0].read_bytes().splitlines()
     assert [line.count(b'"h":"') for line in lines] == [1, 0, 0, 0, 0, 1]
     # As the page on the journal says it, in a few lines of any language.
@@ -115,11 +112,11 @@ def test_what_one_tick_brought_shares_a_seal(tmp_path: Path) -> None:
         (lambda lines: [*lines[:5], lines[5].replace(b'x":6', b'x":7')], "changed", 2, "2 to 6"),
     ],
 )  # fmt: skip
-def test_tampering_inside_a_batch_shows(
+async def test_tampering_inside_a_batch_shows(
     tmp_path: Path, change: Callable[[list[bytes]], list[bytes]], what: str, line: int, words: str
 ) -> None:
     """D-85: numbers tell the very line, the seal its batch."""
-    folder = batch_of(tmp_path)
+    folder = await batch_of(tmp_path)
     edit(segments(folder)[0], change)
     verdict = verify(folder)
     assert verdict.problem is not None
@@ -128,9 +125,9 @@ def test_tampering_inside_a_batch_shows(
     assert verdict.count == 1
 
 
-def test_an_unsealed_batch_at_the_end_is_cut_off_whole(tmp_path: Path) -> None:
+async def test_an_unsealed_batch_at_the_end_is_cut_off_whole(tmp_path: Path) -> None:
     """A seal is written with its batch, and nothing is acknowledged before all of it is on disk."""
-    folder = batch_of(tmp_path)
+    folder = await batch_of(tmp_path)
     path = segments(folder)[0]
     whole = path.read_bytes()
     first = whole.index(b"\n") + 1
@@ -138,21 +135,21 @@ def test_an_unsealed_batch_at_the_end_is_cut_off_whole(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         verdict = verify(folder)
         assert (verdict.ok, verdict.count, verdict.torn) == (True, 1, size - first)
-    write(folder, [x("next")])
+    await write(folder, [x("next")])
     assert texts(folder) == [1, "next"]
     assert path.with_name(f"{path.name}.{first}.torn").read_bytes() == whole[first:-1]
 
 
-def test_blocks_that_never_reached_the_disk_are_no_damage(tmp_path: Path) -> None:
+async def test_blocks_that_never_reached_the_disk_are_no_damage(tmp_path: Path) -> None:
     """After a power cut a file may hold zeros where its size came before its data."""
-    folder = batch_of(tmp_path)
-    write(folder, [x(7)])
+    folder = await batch_of(tmp_path)
+    await write(folder, [x(7)])
     path = segments(folder)[0]
     whole = path.read_bytes()
     start = whole.index(b'x":3')
     path.write_bytes(whole[:start] + bytes(20) + whole[start + 20 :])
     assert not verify(folder).ok
-    write(folder, [x("next")])
+    await write(folder, [x("next")])
     assert texts(folder) == [1, "next"]
 
 
@@ -165,8 +162,8 @@ async def test_an_envelope_cannot_pretend_to_be_a_seal(tmp_path: Path) -> None:
     assert verify(folder).count == 3
 
 
-def test_a_segment_that_was_removed_or_cut_short_shows(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path, segment_bytes=200)
+async def test_a_segment_that_was_removed_or_cut_short_shows(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path, segment_bytes=200)
     first, second, third, *_ = segments(folder)
     kept = second.read_bytes()
     second.unlink()
@@ -188,16 +185,16 @@ def test_a_segment_that_was_removed_or_cut_short_shows(tmp_path: Path) -> None:
     assert (problem.what, problem.segment) == ("removed", second.name)
 
 
-def test_a_journal_under_another_space_does_not_fit(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path)
+async def test_a_journal_under_another_space_does_not_fit(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path)
     other = folder_in(tmp_path, "den")
     other.parent.mkdir()
     folder.rename(other)
     assert not verify(other).ok
 
 
-def test_an_unfinished_last_line_is_not_there_yet(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path)
+async def test_an_unfinished_last_line_is_not_there_yet(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path)
     path = segments(folder)[0]
     path.write_bytes(path.read_bytes()[:-10])
     verdict = verify(folder)
@@ -207,8 +204,8 @@ def test_an_unfinished_last_line_is_not_there_yet(tmp_path: Path) -> None:
     assert [record.number for record in last_records(folder, 2)] == [10, 11]
 
 
-def test_a_torn_end_is_cut_off_and_kept_wherever_the_crash_struck(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path, 4)
+async def test_a_torn_end_is_cut_off_and_kept_wherever_the_crash_struck(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path, 4)
     path = segments(folder)[0]
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -217,7 +214,7 @@ def test_a_torn_end_is_cut_off_and_kept_wherever_the_crash_struck(tmp_path: Path
         path.write_bytes(whole[:size])
         left = whole[:size].count(b"\n")
         torn = whole[:size].rpartition(b"\n")[2]
-        write(folder, [x("next")])
+        await write(folder, [x("next")])
         assert texts(folder) == [*range(1, left + 1), "next"]
         assert verify(folder).ok
         cut = list(folder.glob("*.torn"))
@@ -229,26 +226,26 @@ def test_a_torn_end_is_cut_off_and_kept_wherever_the_crash_struck(tmp_path: Path
 @pytest.mark.parametrize(
     "rubbish", [b"\0" * 4096, b"\0" * 50 + b"\n", b'{"n":5,"x":5}\n', b"\xff\n\xff\n\n{"]
 )
-def test_rubbish_behind_the_last_record_is_a_torn_end(tmp_path: Path, rubbish: bytes) -> None:
-    folder = journal_of(tmp_path, 4)
+async def test_rubbish_behind_the_last_record_is_a_torn_end(tmp_path: Path, rubbish: bytes) -> None:
+    folder = await journal_of(tmp_path, 4)
     with segments(folder)[0].open("ab") as file:
         file.write(rubbish)
-    write(folder, [x(5)])
+    await write(folder, [x(5)])
     assert texts(folder) == [1, 2, 3, 4, 5]
     assert verify(folder).ok
     (torn,) = folder.glob("*.torn")
     assert torn.read_bytes() == rubbish
 
 
-def test_a_last_record_that_does_not_fit_is_cut_off(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path, 4)
+async def test_a_last_record_that_does_not_fit_is_cut_off(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path, 4)
     edit(segments(folder)[0], lambda lines: [*lines[:3], lines[3].replace(b'"x":4', b'"x":5')])
-    write(folder, [x("next")])
+    await write(folder, [x("next")])
     assert texts(folder) == [1, 2, 3, "next"]
 
 
 async def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path, 6)
+    folder = await journal_of(tmp_path, 6)
     edit(segments(folder)[0], lambda lines: [*lines[:2], *lines[3:]])
     before = segments(folder)[0].read_bytes()
     with pytest.raises(UsageError, match=r"000000000001\.jsonl line 3.*moot journal verify"):
@@ -257,23 +254,23 @@ async def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path)
 
 
 async def test_a_missing_segment_is_not_written_over(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path, segment_bytes=100)
+    folder = await journal_of(tmp_path, segment_bytes=100)
     segments(folder)[-2].unlink()
     with pytest.raises(UsageError, match="records before it are missing"):
         Journal.open(folder, JournalSettings())
 
 
-def test_an_empty_last_segment_is_gone_on_with(tmp_path: Path) -> None:
+async def test_an_empty_last_segment_is_gone_on_with(tmp_path: Path) -> None:
     """What a crash right after the start of a segment leaves."""
-    folder = journal_of(tmp_path, 4, segment_bytes=50)
+    folder = await journal_of(tmp_path, 4, segment_bytes=50)
     (folder / "000000000005.jsonl").touch()
-    write(folder, [x(5)])
+    await write(folder, [x(5)])
     assert texts(folder) == [1, 2, 3, 4, 5]
     assert verify(folder).ok
 
 
-def test_a_note_of_removal_that_cannot_be_read_says_so(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path)
+async def test_a_note_of_removal_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path)
     (folder / "removed.json").write_text("{}")
     with pytest.raises(UsageError, match=r"removed\.json cannot be read"):
         verify(folder)
@@ -282,8 +279,8 @@ def test_a_note_of_removal_that_cannot_be_read_says_so(tmp_path: Path) -> None:
 # Reading
 
 
-def test_reading_begins_after_any_record(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path, segment_bytes=200)
+async def test_reading_begins_after_any_record(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path, segment_bytes=200)
     for after in range(14):
         assert [record.number for record in read_records(folder, after)] == list(range(after + 1, 13))
     for record in read_records(folder):
@@ -292,8 +289,8 @@ def test_reading_begins_after_any_record(tmp_path: Path) -> None:
         assert [later.number for later in rest] == list(range(record.number + 1, 13))
 
 
-def test_the_last_records_are_read_from_the_end_over_segments(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path, segment_bytes=200)
+async def test_the_last_records_are_read_from_the_end_over_segments(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path, segment_bytes=200)
     for count in range(15):
         found = last_records(folder, count)
         assert [record.number for record in found] == list(range(1, 13))[max(0, 12 - count) :]
@@ -302,21 +299,21 @@ def test_the_last_records_are_read_from_the_end_over_segments(tmp_path: Path) ->
         ]
 
 
-def test_long_records_are_read_whole_from_both_ends(tmp_path: Path) -> None:
+async def test_long_records_are_read_whole_from_both_ends(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     long = "é" * 600_000
-    write(folder, [x("a"), x(long), members({"x": "c"}).replace(b":", b":\r"), x("d")])
+    await write(folder, [x("a"), x(long), members({"x": "c"}).replace(b":", b":\r"), x("d")])
     assert texts(folder) == ["a", long, "c", "d"]
     assert [record.fields["x"] for record in last_records(folder, 3)] == [long, "c", "d"]
 
 
 def test_following_waits_for_what_comes_next(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path, 2, segment_bytes=100)
+    folder = asyncio.run(journal_of(tmp_path, 2, segment_bytes=100))
     waits: list[int] = []
 
     def pause() -> None:
         waits.append(1)
-        write(folder, [x(10 + len(waits))], SMALL)
+        write_now(folder, [x(10 + len(waits))], SMALL)
 
     found = follow_records(folder, 1, pause)
     assert [next(found).fields["x"] for _ in range(4)] == [2, 11, 12, 13]
@@ -330,8 +327,8 @@ def test_there_is_nothing_to_read_where_there_is_no_journal(tmp_path: Path) -> N
     assert record_at(folder, Place(1, 0)) is None
 
 
-def test_a_line_that_is_no_record_stops_reading_with_its_place(tmp_path: Path) -> None:
-    folder = journal_of(tmp_path)
+async def test_a_line_that_is_no_record_stops_reading_with_its_place(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path)
     edit(segments(folder)[0], lambda lines: [*lines[:2], b"what?\n", *lines[2:]])
     with pytest.raises(UsageError, match="moot journal verify"):
         list(read_records(folder))
@@ -342,12 +339,12 @@ def test_a_line_that_is_no_record_stops_reading_with_its_place(tmp_path: Path) -
         texts(folder)
 
 
-def test_what_is_in_a_record_is_read_whatever_a_peer_wrote(tmp_path: Path) -> None:
+async def test_what_is_in_a_record_is_read_whatever_a_peer_wrote(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     raw = b'{"id":["x"],"correlation_id":[1,"a"],"x_correlation_ids":["a","b"]}'
     odd = b'"t":"soon","in":"receive","who":7,"raw":' + raw
     huge = b'"raw":{"n":' + b"9" * 400 + b',"s":"\\ud800"}'
-    write(folder, [odd, huge, said("e1", correlation_id="p1"), b'"in":"leave","raw":"text"'])
+    await write(folder, [odd, huge, said("e1", correlation_id="p1"), b'"in":"leave","raw":"text"'])
     first, second, third, fourth = read_records(folder)
     assert (first.time, first.word("who"), first.id, first.kind) == (0.0, "", "", "receive")
     assert first.correlations == ["a", "b"]

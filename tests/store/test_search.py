@@ -17,7 +17,7 @@ from moot.store.journal import JournalSettings
 from moot.store.records import read_records
 from moot.store.search import Query, find_number, search
 from moot.store.segments import remove_segments
-from tests.store.paper import edit, folder_in, members, said, segments, write
+from tests.store.paper import edit, folder_in, members, said, segments, write_now
 
 RECORDS = [
     members({"t": 10.0, "in": "join", "session": "s1", "who": "alice", "out": "accepted"}),
@@ -61,7 +61,7 @@ QUERIES: list[tuple[Query, list[int]]] = [
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = folder_in(tmp_path)
-    write(folder, RECORDS, JournalSettings(segment_bytes=600))
+    write_now(folder, RECORDS, JournalSettings(segment_bytes=600))
     return folder
 
 
@@ -86,14 +86,14 @@ def test_a_search_finds_the_same_with_an_index_without_one_and_with_half_of_one(
     assert index.catch_up()
     assert index.position == 10
     assert numbers(folder, query, index) == expected
-    write(folder, RECORDS)
+    write_now(folder, RECORDS)
     assert index.position == 10
     assert numbers(folder, query, index) == expected + [number + 10 for number in expected]
 
 
 def test_an_index_goes_on_where_it_stopped(folder: Path, index: Index) -> None:
     assert index.catch_up()
-    write(folder, [said("new", t=100.0)])
+    write_now(folder, [said("new", t=100.0)])
     index.close()
     again = Index.open(folder)
     assert again is not None
@@ -125,7 +125,7 @@ def test_an_index_that_disagrees_with_the_journal_begins_anew(folder: Path, inde
     assert index.catch_up()
     for path in folder.iterdir():
         path.unlink()
-    write(folder, [said("other", t=1.0), *RECORDS[:3]])
+    write_now(folder, [said("other", t=1.0), *RECORDS[:3]])
     assert numbers(folder, Query(id="p1"), index) == [3]
     assert index.position == 0
     assert index.catch_up()
@@ -137,7 +137,7 @@ def test_an_index_that_disagrees_with_the_journal_begins_anew(folder: Path, inde
 def test_an_index_behind_which_the_journal_was_cut_begins_anew(folder: Path, index: Index) -> None:
     assert index.catch_up()
     edit(segments(folder)[-1], lambda lines: lines[:-1])
-    write(folder, [said("other", t=1.0)])
+    write_now(folder, [said("other", t=1.0)])
     assert index.catch_up()
     assert numbers(folder, Query(id="other"), index) == [10]
     assert numbers(folder, Query(kind="receive"), index) == []

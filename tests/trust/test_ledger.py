@@ -172,7 +172,7 @@ def _journal(tmp_path: Path) -> Path:
             "n2", "bob", t=START + 9, kind="mcp/reject", correlation_id=["p2"], payload={"reason": "policy"}
         ),
     ]
-    paper.write(folder, records)
+    paper.write_now(folder, records)
     return folder
 
 
@@ -202,7 +202,7 @@ def test_a_reader_goes_on_where_it_stopped(tmp_path: Path) -> None:
     reader = JournalReader(Ledger())
     reader.catch_up(folder)
     body = {"method": "tools/call", "params": {"name": "write_file", "arguments": {}}}
-    paper.write(folder, [paper.said("p3", "agent", t=START + 20, kind="mcp/proposal", payload=body)])
+    paper.write_now(folder, [paper.said("p3", "agent", t=START + 20, kind="mcp/proposal", payload=body)])
     reader.catch_up(folder)
     assert [decision.id for decision in reader.ledger] == ["p1", "p2", "p3"]
     assert reader.skipped == 0
@@ -221,7 +221,7 @@ def test_a_proposal_in_mcpx_is_read_alike(tmp_path: Path) -> None:
         "payload": {"method": "tools/call", "params": params},
     }
     head = {"t": START, "in": "receive", "who": "agent", "dialect": "mcpx", "out": "accepted"}
-    paper.write(folder, [paper.members({**head, "kind": raw["kind"], "id": "p1", "raw": raw})])
+    paper.write_now(folder, [paper.members({**head, "kind": raw["kind"], "id": "p1", "raw": raw})])
     case = _only(ledger_of(folder)).case
     assert (case.proposer, case.tool, case.arguments) == ("agent", "write_file", {"path": "/srv/a.txt"})
 
