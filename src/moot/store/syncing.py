@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import NamedTuple
@@ -35,7 +36,10 @@ class Synced(NamedTuple):
 
 
 class Syncer:
-    """Use on the thread of the loop. `told` is called there when there is something to `take` at once."""
+    """Use on the thread of the loop. `told` is called there when there is something to `take` at once.
+
+    `clock` is read by both threads; how long the thread sleeps is real time all the same.
+    """
 
     def __init__(
         self,
@@ -44,12 +48,15 @@ class Syncer:
         sync: Callable[[], None],
         seconds: float,
         told: Callable[[], None],
+        *,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._loop = loop
         self._name = name
         self._sync = sync
         self._seconds = seconds
         self._told = told
+        self._clock = clock
         self._thread: threading.Thread | None = None
         self._bell: SimpleQueue[None] = SimpleQueue()
         # Set by the loop.
@@ -62,7 +69,8 @@ class Syncer:
         # Set by the thread; by the loop only while it is held.
         self._covered = 0
         self._begun = 0  # the last record of the fsync that began last
-        self._began = 0.0
+        # Not 0: clocks begin there when the machine does, and none had begun then.
+        self._began = -inf
         self._is_busy = False
         self._is_asleep = False
         self.outcomes: deque[Synced] = deque()
@@ -92,7 +100,7 @@ class Syncer:
         is_news = self._crowded <= self._begun
         self._crowded = last
         # In a steady flow the thread is about to, and need not be told.
-        if is_news and monotonic() - self._began >= self._seconds:
+        if is_news and self._clock() - self._began >= self._seconds:
             self._bell.put(None)
 
     def take(self) -> Synced | None:
@@ -122,12 +130,12 @@ class Syncer:
     # The thread
 
     def _run(self) -> None:
-        due = monotonic() + self._seconds
+        due = self._clock() + self._seconds
         was_idle = False
         while not self._is_ended:
             if self._is_held:
                 self._rest()
-            elif (left := self._wait_until(due) - monotonic()) > 0:
+            elif (left := self._wait_until(due) - self._clock()) > 0:
                 with suppress(Empty):
                     self._bell.get(timeout=left)
             elif self._written[0] > self._covered:
@@ -136,9 +144,9 @@ class Syncer:
                 was_idle = False
             elif was_idle:
                 self._rest()
-                due = monotonic() + self._seconds
+                due = self._clock() + self._seconds
             else:
-                due = monotonic() + self._seconds
+                due = self._clock() + self._seconds
                 was_idle = True
         self._finish()
 
@@ -164,7 +172,7 @@ class Syncer:
             self._is_busy = False
             return
         last, size = self._written
-        self._began = monotonic()
+        self._began = self._clock()
         self._begun = last
         fault: OSError | UsageError | None = None
         try:
