@@ -44,6 +44,7 @@ EVERYTHING = """
       outbox_bytes: 7
       outbox_messages: 8
       outbox_seconds: 9
+      close_seconds: 10
       poll_window: 11
       poll_bytes: 12
       body_bytes: 13

@@ -195,6 +195,7 @@ def _socket_limits(configuration: Configuration) -> SocketLimits:
         message_bytes=largest + (64 << 10),
         ping_seconds=config.ping_seconds,
         ping_timeout=config.ping_timeout,
+        close_seconds=config.close_seconds,
     )
 
 

@@ -49,8 +49,6 @@ _MOST_REASON_BYTES: Final = 123
 _CONNECTION = re.compile(rb"\r\nconnection: [^\r]*", re.IGNORECASE)
 # RFC 6455, 7.4.1, and the registry's later ones.
 _CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
-# How long a peer may take to answer our close before the socket is dropped: a slow one has to read up first.
-_CLOSE_SECONDS: Final = 3.0
 
 
 class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +62,9 @@ class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
     read_buffer_bytes: int = 4 << 10
     ping_seconds: float = 20.0
     ping_timeout: float = 20.0
+    # How long a peer may take to answer our close, for which a slow one has to read up first. Then it is
+    # dropped, and what it has not read, the close and its reason too, may be lost.
+    close_seconds: float = 3.0
 
 
 class Upgrade(msgspec.Struct, frozen=True):
@@ -114,6 +115,7 @@ class Connection(WSListener):
         self._fragments_size = 0
         self._fragments_binary = False
         self._is_closing = False
+        self._drop_timer: asyncio.TimerHandle | None = None
 
     # What picows calls
 
@@ -160,6 +162,8 @@ class Connection(WSListener):
         asked.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._transport = None
         self._is_closing = True
+        if self._drop_timer is not None:
+            self._drop_timer.cancel()
         self.handler.closed()
 
     def pause_writing(self) -> None:
@@ -184,7 +188,8 @@ class Connection(WSListener):
         self._is_closing = True
         short = reason.encode()[:_MOST_REASON_BYTES].decode("utf-8", "ignore").encode()
         transport.send_close(cast("WSCloseCode", code), short)  # any number, also those of 4000 and up
-        asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._drop)
+        loop = asyncio.get_running_loop()
+        self._drop_timer = loop.call_later(self.limits.close_seconds, self._drop)
 
     @property
     def is_closing(self) -> bool:
