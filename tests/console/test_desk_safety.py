@@ -178,6 +178,54 @@ def test_the_whole_desk_is_worked_with_the_keyboard_alone(page_as: PageAs, membe
     expect(page.get_by_role("heading", level=1)).to_have_text("Timeline")
 
 
+def test_the_first_key_after_a_dialog_acts_and_none_below_one_does(page_as: PageAs, member: MemberAs) -> None:
+    """In the very turn in which it closes: what had the focus in it must not swallow the key."""
+    member("files")
+    agent, watcher = member("agent"), member("watcher")
+    requests = decided(watcher)
+    propose(agent, "add", a=1)
+    propose(agent, "write_file", path="notes.txt", content="x")
+    page = page_as("human", "desk")
+    expect(waiting(page)).to_have_count(2)
+    shown(page, "add")
+    page.keyboard.press("Shift+A")
+    dialog = page.locator("dialog")
+    dialog.get_by_label("A pattern").check()
+    dialog.locator(".capability-text").focus()
+    # Wherever the focus is: the page below does not hear it.
+    page.evaluate(
+        """() => {
+            for (const key of ["j", "a", "r"])
+                document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+        }"""
+    )
+    expect(dialog).to_have_count(1)
+    expect(detail(page).get_by_role("heading", level=2)).to_contain_text("add")
+    expect(detail(page).locator(".armed")).to_have_count(0)
+    page.evaluate(
+        """() => {
+            document.querySelector("dialog .dialog-head button").click();
+            const key = new KeyboardEvent("keydown", { key: "j", bubbles: true });
+            document.activeElement.dispatchEvent(key);
+        }"""
+    )
+    expect(dialog).to_have_count(0)
+    expect(detail(page).get_by_role("heading", level=2)).to_contain_text("write_file")
+    # By Escape, as the browser closes it; and one press after it is not yet a yes.
+    page.keyboard.press("Shift+A")
+    dialog.locator(".capability-text").focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("k")
+    expect(detail(page).get_by_role("heading", level=2)).to_contain_text("add")
+    page.keyboard.press("Shift+A")
+    dialog.locator(".capability-text").focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    page.keyboard.press("a")
+    armed(page)
+    assert requests == []
+
+
 def test_hostile_proposals_are_harmless_and_every_hidden_character_is_seen(
     page_as: PageAs, member: MemberAs
 ) -> None:

@@ -364,14 +364,16 @@ window.WebSocket = class extends Real {
 """
 
 
-def test_a_rush_is_taken_in_whole_and_the_newest_stays_in_sight(page_as: PageAs) -> None:
-    """Thousands at once, another order and back: none is missing, and the list is at its end."""
+def in_a_rush(page_as: PageAs, member: MemberAs) -> tuple[Page, int]:
+    """A timeline that has just heard thousands at once, and how many messages it holds."""
     page = page_as("watcher", "timeline")
     page.add_init_script(_SOCKET)
     page.reload()
     sign_in(page, "t-watcher")
-    expect(lines(page).first).to_be_visible()
-    before = _count(page)
+    # What comes of joining is heard when this is, and from then on nobody else speaks.
+    member("agent").run(lambda space: space.chat("all are here"))
+    expect(rows(page, "all are here")).to_be_visible()
+    count = _count(page) + 6_000
     page.evaluate(
         """async () => {
             for (let n = 0; n < 6_000; n += 1) {
@@ -382,7 +384,13 @@ def test_a_rush_is_taken_in_whole_and_the_newest_stays_in_sight(page_as: PageAs)
             }
         }"""
     )
-    expect(page.locator(".tl-count")).to_have_text(f"{before + 6_000:,} messages")
+    expect(page.locator(".tl-count")).to_have_text(f"{count:,} messages")
+    return page, count
+
+
+def test_a_rush_is_taken_in_whole_and_the_newest_stays_in_sight(page_as: PageAs, member: MemberAs) -> None:
+    """Thousands at once, another order and back: none is missing, and the list is at its end."""
+    page, count = in_a_rush(page_as, member)
     modes = page.get_by_role("button", name="Conversations", exact=True)
     for pressed in ("false", "true"):
         modes.click()
@@ -393,8 +401,27 @@ def test_a_rush_is_taken_in_whole_and_the_newest_stays_in_sight(page_as: PageAs)
     page.get_by_role("listbox", name="Timeline").focus()
     page.keyboard.press("Home")
     expect(rows(page, "rush 0").first).to_be_in_viewport()
-    expect(lines(page).last).to_be_attached()
-    assert page.evaluate("document.querySelector('.vl-inner').offsetHeight") == (before + 6_000) * 32
+    assert page.evaluate("document.querySelector('.vl-inner').offsetHeight") == count * 32
+
+
+def test_home_is_the_oldest_though_the_newest_have_only_just_been_put_in_order(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """Pressed in the very turn in which another order was asked for: older lines come in slices after it."""
+    page, count = in_a_rush(page_as, member)
+    page.evaluate(
+        """() => {
+            const modes = document.querySelector(".tl-modes button");
+            modes.click();
+            modes.click();
+            const home = new KeyboardEvent("keydown", { key: "Home", bubbles: true });
+            document.querySelector(".vl").dispatchEvent(home);
+        }"""
+    )
+    expect(rows(page, "rush 0").first).to_be_in_viewport()
+    assert page.evaluate("document.querySelector('.vl').scrollTop") == 0
+    assert page.evaluate("document.querySelector('.vl-inner').offsetHeight") == count * 32
+    expect(page.locator(".vl-row[aria-selected=true]")).to_have_attribute("data-index", "0")
 
 
 def _count(page: Page) -> int:

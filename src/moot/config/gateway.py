@@ -158,7 +158,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     outbox_messages: Positive = 4_096
     # A reader that took nothing for so long is stuck, not slow.
     outbox_seconds: Seconds = 10
-    # Who is let go hears why once it has read up: the 256 KiB before that take a line of 1 Mbit/s two of these.
+    # Who is let go hears why once it has read up: the 256 KiB before that take 2 s at 1 Mbit/s.
     close_seconds: Seconds = 3
 
     # D-40: messages of a space kept for HTTP polling, for who comes by every few minutes.

@@ -49,6 +49,8 @@ export class Keys {
   /** @param {KeyboardEvent} event */
   _pressed(event) {
     if (event.defaultPrevented || event.isComposing || event.altKey || event.metaKey) return;
+    // Nothing below a dialog is decided by a key, wherever the browser has put the focus.
+    if (document.querySelector("dialog:modal")) return;
     const typing = isTyping(event.target);
     const key = (event.ctrlKey ? "Ctrl+" : "") + nameOfKey(event);
     const steps = this._first ? `${this._first} ${key}` : key;

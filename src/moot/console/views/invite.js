@@ -77,18 +77,13 @@ function tokenDialog(context, name, token) {
   ], {
     class: "token-dialog",
     actions: [button("I have it: close", () => dialog.close(), { class: "primary" })],
+    // A slip must not lose what cannot be shown again.
+    stays: () => !copied,
     closed: () => {
       // Gone with the dialog: nothing else holds it.
       field.value = "";
       token = "";
     },
-  });
-  // A slip beside it must not lose what cannot be shown again.
-  dialog.node.addEventListener("click", (event) => {
-    if (event.target === dialog.node && !copied) event.stopImmediatePropagation();
-  }, true);
-  dialog.node.addEventListener("cancel", (event) => {
-    if (!copied) event.preventDefault();
   });
   field.focus();
   field.select();

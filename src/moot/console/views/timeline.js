@@ -54,6 +54,7 @@ class Timeline {
       draw: (element, item) => this._draw(element, item),
       chosen: (index, event) => this._choose(index, event),
       folded: (index, open) => this._foldOne(index, open),
+      complete: () => void this._complete(),
     });
     this.list.onFollow = () => this._news();
     this._details = el("aside", { class: "tl-details", hidden: true, "aria-label": "Details" });
@@ -242,11 +243,25 @@ class Timeline {
     const more = wait();
     const added = more > 0 ? 0 : this._grouping.older();
     if (!this._grouping.whole) this._older = setTimeout(() => this._takeOlder(), more);
-    else if (added > 0 && this.grouped && this._items !== null && !this._search && !this._root) {
+    else if (added > 0 && this._isInOrder()) {
       this._items = this._grouping.items;
       this.list.dropped(-added);
       this.list.refresh();
     }
+  }
+
+  /** Whether what is shown is all there is, by conversation. */
+  _isInOrder() {
+    return this.grouped && this._items !== null && !this._search && !this._root;
+  }
+
+  /** All that is older, now. @returns {boolean} whether any was still to come */
+  _complete() {
+    if (!this._isInOrder() || this._grouping.whole) return false;
+    this._grouping.rebuild(null);
+    this._items = this._grouping.items;
+    this.list.redraw();
+    return true;
   }
 
   /** @returns {number[] | null} */
@@ -375,13 +390,8 @@ class Timeline {
     if (isIt(this._items[this.list.selected])) return this.list.selected;
     const find = () => /** @type {Item[]} */ (this._items).findLastIndex(isIt);
     let index = find();
-    if (index < 0 && this._items === this._grouping.items && !this._grouping.whole) {
-      // Older than what is in order so far.
-      this._grouping.rebuild(null);
-      this._items = this._grouping.items;
-      this.list.redraw();
-      index = find();
-    }
+    // Older than what is in order so far.
+    if (index < 0 && this._complete()) index = find();
     if (index >= 0) return index;
     const row = this.store.at(n);
     if (row && this.grouped && this._isFolded(row.root)) {

@@ -24,6 +24,7 @@ const MOST_PIXELS = 16_000_000;
  * @property {(element: HTMLElement, item: any, index: number) => void} draw into an element that may hold another item; its class begins with "vl-row"
  * @property {(index: number, event: Event) => void} chosen by a click or Enter
  * @property {(index: number, open: boolean) => void} folded by an arrow to the right or left
+ * @property {() => void} complete somebody goes to the first: whatever is still to come before the others has to be there
  */
 
 export class VirtualList {
@@ -249,6 +250,7 @@ export class VirtualList {
   /** @param {KeyboardEvent} event */
   _key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Home") this._source.complete();
     const page = Math.max(1, Math.floor(this._height / this.rowHeight) - 1);
     const at = this.selected < 0 ? this._source.length() - 1 : this.selected;
     const next = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: this._source.length() - 1 }[event.key];
