@@ -25,6 +25,7 @@ from moot.adapter.settings import (
 )
 from moot.adapter.source_loading import _McpEntry
 from moot.adapter.source_settings import McpSource, XProtocolSource
+from moot.catalogue.search_settings import SearchSettings
 from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
 from moot.cli.devserver import main as devserver_command
@@ -212,6 +213,7 @@ def adapter_page() -> str:
         "discovery": (DiscoverySettings,),
         "logging": (LoggingSettings,),
         "audit": (AuditSettings,),
+        "search": (SearchSettings,),
         "limits": (AdapterLimits,),
     }
     parts = [

@@ -13,9 +13,11 @@ import pytest
 from moot.agent.agent import Agent
 from moot.agent.model import Model
 from moot.agent.settings import AgentLimits, AgentSettings, ModelSettings
+from moot.catalogue.search_settings import SearchSettings
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.xprotocol.search.vectors import are_vectors_installed
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
 from tests.gateway.lab import PATIENCE
 from tests.participant.gathering import QUICK, TOOL_HOST, Heard, Party, gathering, until
@@ -306,3 +308,21 @@ async def test_a_shutdown_ends_it(tmp_path: Path) -> None:
         async with asyncio.timeout(PATIENCE):
             while "agent" in here.alice.roster:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("word_vectors", [True, False])
+async def test_it_finds_a_tool_by_meaning_where_vectors_are_and_says_how_it_searches(
+    tmp_path: Path, word_vectors: bool
+) -> None:
+    if word_vectors and not are_vectors_installed():
+        pytest.skip("the extra moot[search] is not installed")
+    search = SearchSettings(word_vectors=word_vectors, vector_wait_seconds=600)
+    script = (call("find_tools", query="arithmetic"), "Found.")
+    async with scene(tmp_path, *script, settings=AgentSettings(search=search)) as here:
+        assert await here.answer("is there a tool for arithmetic?") == "Found."
+        told = here.model.asked[1]["messages"][-1]["content"]
+        assert told == (
+            "These can be called now:\nadd: Add two numbers." if word_vectors else "No tool fits that."
+        )
+        status = await here.agent.controls.on_status(None)
+        assert status["search"] == ("lexical + vectors" if word_vectors else "lexical")

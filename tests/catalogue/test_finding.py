@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from moot.catalogue.finding import Finder
-from moot.catalogue.offers import Offers
+from moot.catalogue.offers import Offer, Offers
+from moot.catalogue.search_settings import SearchSettings
+from moot.xprotocol.search.vectors import are_vectors_installed
+
+# As long as it takes: what is searched by words and vectors here must not depend on the machine.
+PATIENT = SearchSettings(vector_wait_seconds=600)
+WORDS_ALONE = SearchSettings(word_vectors=False)
 
 
 def catalogue() -> Offers:
@@ -24,28 +34,60 @@ def catalogue() -> Offers:
     return offers
 
 
-def test_what_fits_best_comes_first_whatever_kind_it_is() -> None:
-    finder = Finder(catalogue())
-    assert finder.find("remove a file", 5, lambda _: True)[0].shown == "delete_file"
-    found = finder.find("how will the weather be", 5, lambda _: True)
-    assert {offer.shown for offer in found} == {"forecast", "packing"}
-    assert finder.find("zeppelin", 5, lambda _: True) == []
+@pytest.fixture(params=[PATIENT, WORDS_ALONE], ids=["with vectors", "words alone"])
+def settings(request: pytest.FixtureRequest) -> SearchSettings:
+    found: SearchSettings = request.param
+    if found.word_vectors and not are_vectors_installed():
+        pytest.skip("the extra moot[search] is not installed")
+    return found
 
 
-def test_what_may_not_be_shown_is_not_found_and_takes_nobodys_place() -> None:
-    finder = Finder(catalogue())
-    (only,) = finder.find("file", 1, lambda offer: offer.shown != "read_file")
-    assert only.shown == "delete_file"
+async def names(
+    finder: Finder, query: str, limit: int = 5, only: Callable[[Offer], bool] = lambda _: True
+) -> list[str]:
+    return [offer.shown for offer in await finder.find(query, limit, only)]
 
 
-def test_a_search_sees_what_changed_since_the_last_one() -> None:
+async def test_what_fits_best_comes_first_whatever_kind_it_is(settings: SearchSettings) -> None:
+    finder = Finder(catalogue(), settings)
+    assert (await names(finder, "remove a file"))[0] == "delete_file"
+    assert {*(await names(finder, "how will the weather be"))[:2]} == {"forecast", "packing"}
+
+
+async def test_nonsense_finds_nothing(settings: SearchSettings) -> None:
+    finder = Finder(catalogue(), settings)
+    for query in ("zeppelin", "xyzzy", "photosynthesis"):
+        assert await names(finder, query) == []
+
+
+async def test_what_may_not_be_shown_is_not_found_and_takes_nobodys_place(settings: SearchSettings) -> None:
+    finder = Finder(catalogue(), settings)
+    assert await names(finder, "file", 1, lambda offer: offer.shown != "read_file") == ["delete_file"]
+
+
+async def test_a_search_sees_what_changed_since_the_last_one(settings: SearchSettings) -> None:
     offers = catalogue()
-    finder = Finder(offers)
-    assert finder.find("weather", 5, lambda _: True)
+    finder = Finder(offers, settings)
+    assert "forecast" in await names(finder, "weather")
     offers.gone("sky")
-    assert finder.find("weather", 5, lambda _: True) == []
+    assert await names(finder, "weather") == []
     offers.learn(
         "files", "tools", [{"name": "climb", "description": "Weather a mountain.", "inputSchema": {}}]
     )
-    assert [offer.shown for offer in finder.find("weather", 5, lambda _: True)] == ["climb"]
-    assert finder.find("remove a file", 5, lambda offer: offer.shown == "delete_file") == []
+    assert (await names(finder, "weather"))[0] == "climb"
+    assert await names(finder, "remove a file", 5, lambda offer: offer.shown == "delete_file") == []
+
+
+async def test_what_shares_no_word_with_the_question_is_found_by_vectors_alone() -> None:
+    pytest.importorskip("wordllama", reason="the extra moot[search] is not installed")
+    offers = catalogue()
+    offers.learn(
+        "mail",
+        "tools",
+        [{"name": "unsubscribe", "description": "Stop a newsletter from coming.", "inputSchema": {}}],
+    )
+    without, finder = Finder(offers, WORDS_ALONE), Finder(offers, PATIENT)
+    assert await names(without, "cancel subscription") == []
+    assert without.mode == "lexical"
+    assert (await names(finder, "cancel subscription"))[0] == "unsubscribe"
+    assert finder.mode == "lexical + vectors"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -27,6 +27,7 @@ from moot.adapter.inspecting import Inspection, inspect
 from moot.adapter.loading import read_settings
 from moot.adapter.settings import AdapterSettings
 from moot.adapter.source_settings import McpSource
+from moot.catalogue.vector_search import SearchStatus, check_search, search_status
 from moot.config.gateway import is_loopback, is_wildcard
 from moot.errors import KeyFileError
 from moot.identity import keyfile
@@ -47,6 +48,8 @@ class Report:
     notes: tuple[str, ...] = ()
     # None: the sources were not asked.
     inspections: tuple[Inspection, ...] | None = None
+    # None: it was not looked at.
+    search: SearchStatus | None = None
 
     @property
     def sound(self) -> bool:
@@ -58,6 +61,8 @@ class Report:
             "problems": [{"path": each.path, "message": each.message} for each in self.problems],
             "notes": list(self.notes),
         }
+        if self.search is not None:
+            answer["search"] = self.search.as_json()
         if self.inspections is not None:
             answer["sources"] = [
                 {"name": each.source.name, "ok": each.fault is None, "tools": each.tools}
@@ -76,7 +81,7 @@ def check_file(path: Path, *, environ: Mapping[str, str], now: float) -> Report:
     _check_identity(settings, findings, now)
     _check_sources(settings, findings, environ)
     _check_ports(settings, findings)
-    return _report(settings, findings)
+    return replace(_report(settings, findings), search=search_status(settings.search))
 
 
 async def check(path: Path, *, environ: Mapping[str, str], now: float, asked: Asked = "near") -> Report:
@@ -103,7 +108,9 @@ async def check(path: Path, *, environ: Mapping[str, str], now: float, asked: As
         if source not in sources and source.url is not None:
             place = places[source.name]
             findings.note(f"mcp_sources[{place}]", f"{source.name} was not asked; --connect does")
-    return _report(settings, findings, tuple(inspections))
+    return replace(
+        _report(settings, findings, tuple(inspections)), search=await check_search(settings.search)
+    )
 
 
 def _is_near(source: McpSource, environ: Mapping[str, str]) -> bool:

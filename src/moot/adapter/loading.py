@@ -36,6 +36,7 @@ from moot.adapter.settings import (
 )
 from moot.adapter.source_loading import SourceReading
 from moot.adapter.source_settings import REFRESH_SECONDS, Interval, McpSource
+from moot.catalogue.search_settings import SearchSettings
 from moot.config.gateway import is_loopback, is_wildcard
 from moot.config.sections import Reader, at, checked, mapping, optional, read_plain, strings
 from moot.config.yamltext import read_yaml
@@ -54,7 +55,8 @@ MAX_FILE_BYTES: Final = 4 << 20
 _DOMAIN: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 _KEYS: Final = (
     "identity", "relay", "mcp_sources", "xprotocol_sources", "mcp_server", "discovery", "logging",
-    "schema_refresh_interval_seconds", "access", "trust", "revoked", "audit", "store", "control", "limits",
+    "schema_refresh_interval_seconds", "access", "trust", "revoked", "audit", "store", "control", "search",
+    "limits",
 )  # fmt: skip
 
 
@@ -183,6 +185,7 @@ class _Sections:
             audit=self._section(AuditSettings, "audit", {"file": read_path(self.folder)}) or AuditSettings(),
             store=store,
             control=self._control(store),
+            search=self._section(SearchSettings, "search") or SearchSettings(),
             limits=self._section(AdapterLimits, "limits") or AdapterLimits(),
             file=file,
         )

@@ -131,7 +131,7 @@ class Performing:
     async def _own(self, accepted: Accepted, proofs: Sequence[Json]) -> Json:
         kind = accepted.event.kind
         if kind == DESCRIBE_KIND:
-            return self._describe(accepted, proofs)
+            return await self._describe(accepted, proofs)
         if kind == LIST_KIND:
             return page_of(self._registry.contracts(), read_list_query(accepted.payload))
         if kind == REFRESH_KIND:
@@ -143,8 +143,10 @@ class Performing:
             return await self._refresh(name)
         raise SourceFault(fault("NOT_FOUND"))
 
-    def _describe(self, accepted: Accepted, proofs: Sequence[Json]) -> Json:
+    async def _describe(self, accepted: Accepted, proofs: Sequence[Json]) -> Json:
         query = read_query(accepted.payload)
+        if query.intent:
+            await self._registry.vectors.prepare()
         if query.limit > self.limits.described:
             query = msgspec.structs.replace(query, limit=self.limits.described)
         event, access, now = accepted.event, AccessOnce.of(self._access()), time.time()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from moot import __version__
+from moot.catalogue.vector_search import VectorSearch, make_index
 from moot.errors import MootError, UsageError
 from moot.protocol.jsontext import encode
 from moot.protocol.operation import Json
@@ -130,7 +131,9 @@ class Registry:
 
     def __init__(self, file: Path | None, versions: VersionRegistry, *, adapter_version: str) -> None:
         self.adapter_version = adapter_version
-        self.catalog = Catalog()
+        self.catalog = Catalog(index=make_index())
+        # Word vectors for those who describe what they want; prepared by them.
+        self.vectors = VectorSearch(self.catalog.index)
         self.grammars = GrammarCache()
         self._file = file
         self._versions = versions

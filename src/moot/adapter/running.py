@@ -150,6 +150,7 @@ class Adapter:
         self.store = EventStore.open(settings.store, StoreLimits(seen_ids=settings.limits.seen_events))
         stack.push_async_callback(self.store.close)
         self.registry = Registry.open(settings.store)
+        self.registry.vectors.settings = settings.search
         self._schemas = SchemaPage(self.registry)
         self.audit = Audit(settings.audit_file, settings.audit)
         stack.push_async_callback(self.audit.close)
@@ -338,6 +339,7 @@ class Adapter:
             limited = (self.wrapping, self.wrapping.refresher, self.performing)
             for part in (*limited, self.subscriptions, self.announcer):
                 part.limits = found.applied.limits
+            self.registry.vectors.settings = found.applied.search
             for name in (*found.removed, *found.restarted):
                 await self.wrapping.close(name)
             for each in found.applied.mcp_sources:

@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.adapter.source_settings import REFRESH_SECONDS, McpSource, XProtocolSource
+from moot.catalogue.search_settings import SearchSettings
 from moot.config.gateway import Count, File, LogFormat, Port, Positive, Seconds, Secret, Text
 from moot.xprotocol.events import DEFAULT_TTL_SECONDS, MAX_LIFETIME_SECONDS
 from moot.xprotocol.scopes import Scopes
@@ -197,6 +198,7 @@ class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
     store: Path
     # *Addition*: the socket by which `status` and others on this machine reach the running adapter.
     control: Path
+    search: SearchSettings = SearchSettings()
     limits: AdapterLimits = AdapterLimits()
     # The file all this came from; None: from nowhere.
     file: Path | None = None

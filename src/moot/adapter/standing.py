@@ -84,6 +84,7 @@ def health_of(adapter: Adapter) -> dict[str, Json]:
         "version": __version__,
         "problems": problems,
         "contracts": len(adapter.registry.catalog),
+        "search": adapter.registry.vectors.status().mode,
         "uptime_seconds": int(time.time() - adapter.started_at),
     }
 
@@ -104,6 +105,8 @@ def status_of(adapter: Adapter) -> dict[str, Json]:
         "relays": list(settings.relay.urls),
         "well_known": adapter.address,
         "mcp": adapter.listener.url,
+        # Why it is that, too, which may name a file.
+        "search": adapter.registry.vectors.status().as_json(),
         "sources": [_source(adapter, name) for name in adapter.sources],
         "xprotocol_sources": adapter.outward.health(),
         "announced": {

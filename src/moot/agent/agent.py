@@ -57,6 +57,8 @@ class Agent:
         self._turns: asyncio.Queue[Envelope] = asyncio.Queue(limits.queued_turns)
         self._current: tuple[Envelope, asyncio.Task[None]] | None = None
         self._space: JoinedSpace | None = None
+        # Of the space that it is in; None before.
+        self.toolbox: Toolbox | None = None
 
     @property
     def waiting(self) -> int:
@@ -67,7 +69,8 @@ class Agent:
         self._space = space
         space.on("chat")(self._hear)
         space.on("chat/cancel")(self._hear_cancel)
-        toolbox = Toolbox(space, self._offers, self.settings.limits)
+        toolbox = Toolbox(space, self._offers, self.settings.limits, self.settings.search)
+        self.toolbox = toolbox
 
         def changed(_: set[What]) -> None:
             """The model is told of tools anew in every step."""

@@ -46,9 +46,10 @@ class AgentControls(Controls):
         self._agent = agent
 
     async def on_status(self, control: Control | None) -> Mapping[str, Json]:
-        figures = self._agent.figures
+        figures, toolbox = self._agent.figures, self._agent.toolbox
         return {
             **await super().on_status(control),
+            **({"search": toolbox.search_mode} if toolbox is not None else {}),
             "latency_ms": figures.latency_ms,
             "turns": figures.turns,
             "turns_waiting": self._agent.waiting,

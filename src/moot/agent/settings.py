@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from moot.catalogue.search_settings import SearchSettings
+
 # Whose chats make the agent speak: those that name it, or everybody's.
 Answers = Literal["named", "all"]
 
@@ -69,3 +71,5 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Whether thoughts are shown as reasoning/*; the space sees requests and proposals in any case.
     show_reasoning: bool = True
     limits: AgentLimits = AgentLimits()
+    # How `find_tools` searches.
+    search: SearchSettings = SearchSettings()

@@ -15,6 +15,7 @@ from moot.agent.model import Message, ToolCall
 from moot.agent.settings import AgentLimits
 from moot.catalogue.finding import Finder
 from moot.catalogue.offers import Offer, Offers
+from moot.catalogue.search_settings import SearchSettings
 from moot.errors import (
     CallFailed,
     ConnectionLost,
@@ -50,11 +51,13 @@ _EXPLANATION_SECONDS: Final = 2.0
 class Toolbox:
     """What one agent may use. `offers` is kept up to date by whoever listens to the space."""
 
-    def __init__(self, space: JoinedSpace, offers: Offers, limits: AgentLimits) -> None:
+    def __init__(
+        self, space: JoinedSpace, offers: Offers, limits: AgentLimits, search: SearchSettings | None = None
+    ) -> None:
         self._space = space
         self._offers = offers
         self._limits = limits
-        self._finder = Finder(offers)
+        self._finder = Finder(offers, search)
         self._accesses = Accesses(space)
         # Found on request, so that they are shown although there are many.
         self._found: dict[str, None] = {}
@@ -71,6 +74,11 @@ class Toolbox:
 
     def offer_of(self, name: str) -> Offer | None:
         return self._offers.find("tools", name)
+
+    @property
+    def search_mode(self) -> str:
+        """How tools are found; nothing in it is for the operator alone."""
+        return self._finder.vectors.status().mode
 
     def forget_found(self) -> None:
         self._found.clear()
@@ -91,7 +99,7 @@ class Toolbox:
         if not isinstance(arguments, dict):
             return "Not called: the arguments must be one JSON object."
         if call.name == FIND:
-            return self._find(str(arguments.get("query", "")))
+            return await self._find(str(arguments.get("query", "")))
         offer = self.offer_of(call.name)
         if offer is None:
             return f"Not called: no tool is called {call.name!r} here, or its member has left."
@@ -120,9 +128,9 @@ class Toolbox:
             return f"It did not work: {fault}"
         return _spoken(outcome)
 
-    def _find(self, query: str) -> str:
+    async def _find(self, query: str) -> str:
         try:
-            offers = self._finder.find(
+            offers = await self._finder.find(
                 query, _FOUND_AT_ONCE, lambda offer: offer.what == "tools" and self._is_usable(offer)
             )
         except MootError as fault:

@@ -6,19 +6,35 @@ from collections.abc import Callable
 
 from moot.catalogue.definitions import WHATS
 from moot.catalogue.offers import Offer, Offers
-from moot.xprotocol.search import Document, SearchIndex
+from moot.catalogue.search_settings import SearchSettings
+from moot.catalogue.vector_search import PROCESS_MODEL, SearchMode, VectorModel, VectorSearch, make_index
+from moot.xprotocol.search import Document
 
 
 class Finder:
     """A search over a catalogue; it catches up with what has changed when it is asked."""
 
-    def __init__(self, offers: Offers) -> None:
+    def __init__(
+        self, offers: Offers, settings: SearchSettings | None = None, *, model: VectorModel = PROCESS_MODEL
+    ) -> None:
         self._offers = offers
-        self._index = SearchIndex()
+        self._index = make_index()
         self._indexed: dict[str, Offer] = {}
+        self.vectors = VectorSearch(self._index, settings, model=model)
 
-    def find(self, query: str, limit: int, only: Callable[[Offer], bool]) -> list[Offer]:
-        """The offers that fit best, best first. `only` says which may be shown; raises QueryTooLong."""
+    @property
+    def mode(self) -> SearchMode:
+        """By what the last search went."""
+        return self.vectors.mode
+
+    async def find(self, query: str, limit: int, only: Callable[[Offer], bool]) -> list[Offer]:
+        """The offers that fit best, best first. `only` says which may be shown; raises QueryTooLong.
+
+        The first searches wait for word vectors as long as the settings allow.
+        """
+        self._catch_up()
+        await self.vectors.prepare()
+        # What came while we waited has no vector yet, and then this search goes by words alone.
         self._catch_up()
         hits = self._index.search(query, limit=limit, only=lambda key: only(self._indexed[key]))
         return [self._indexed[hit.key] for hit in hits]

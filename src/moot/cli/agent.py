@@ -57,6 +57,7 @@ def add_commands(commands: Any) -> None:
         "--answers", choices=("named", "all"), default="named", help="whose chats it answers (default: named)"
     )
     add("--no-reasoning", action="store_true", help="do not show what it thinks")
+    add("--no-word-vectors", action="store_true", help="find tools by words alone (see moot[search])")
     add("--context-tokens", type=int, metavar="N", help="how much it keeps in mind (default: 32000)")
     add("--steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
@@ -116,6 +117,7 @@ def _model(chosen: argparse.Namespace) -> ModelSettings:
 
 def _agent(chosen: argparse.Namespace) -> AgentSettings:
     from moot.agent.settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
+    from moot.catalogue.search_settings import SearchSettings
 
     instructions = DEFAULT_INSTRUCTIONS
     if chosen.instructions is not None:
@@ -133,4 +135,5 @@ def _agent(chosen: argparse.Namespace) -> AgentSettings:
         answers=chosen.answers,
         show_reasoning=not chosen.no_reasoning,
         limits=AgentLimits(**given),
+        search=SearchSettings(word_vectors=not chosen.no_word_vectors),
     )

@@ -78,6 +78,7 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="remembers whose each tool name is (default: below ~/.local/state; `none` remembers nothing)",
     )
+    add("--no-word-vectors", action="store_true", help="find tools by words alone (see moot[search])")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="on stderr")
     add("--print-config", choices=CLIENTS, metavar="CLIENT", help=f"for one of: {', '.join(CLIENTS)}")
     parser.set_defaults(run=run)
@@ -109,6 +110,7 @@ async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mappin
     from moot.bridge.face.names_file import NamesFile
     from moot.bridge.face.tools import OWN_NAMES
     from moot.catalogue.offers import Offers
+    from moot.catalogue.search_settings import SearchSettings
     from moot.mcp.downstream.face import Face
     from moot.mcp.downstream.limits import FaceLimits
     from moot.participant import ParticipantLimits, connect
@@ -124,7 +126,10 @@ async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mappin
     names = None if path is None else NamesFile(path, offers)
     if names is not None:
         names.load()
-    settings = BackendSettings(wait_for_others=chosen.wait_for_others)
+    settings = BackendSettings(
+        wait_for_others=chosen.wait_for_others,
+        search=SearchSettings(word_vectors=not chosen.no_word_vectors),
+    )
     try:
         async with (
             # A client's call has its answer; hearing the request too would wake us once more for each.
@@ -278,6 +283,8 @@ def _arguments(chosen: argparse.Namespace, asked: Asked, environ: Mapping[str, s
         made += ["--wait-for-others"]
     if chosen.names_file:
         made += ["--names-file", chosen.names_file]
+    if chosen.no_word_vectors:
+        made += ["--no-word-vectors"]
     return made
 
 

@@ -20,7 +20,6 @@ from moot.protocol.operation import Json
 from moot.xprotocol.contracts import Contract, ContractRefused
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS, Document, SearchIndex
 from moot.xprotocol.search.documents import parameter_texts
-from moot.xprotocol.search.vectors import WordVectors
 from moot.xprotocol.search.words import name_terms
 
 DESCRIBE_KIND: Final = "xp.schema.describe"
@@ -110,14 +109,17 @@ def origin_of(contract: Contract) -> Origin | None:
 
 
 class Catalog:
-    """Contracts that come and go. What it answers depends on those that are there, not on their history."""
+    """Contracts that come and go. What it answers depends on those that are there, not on their history.
 
-    __slots__ = ("_contracts", "_domains", "_index", "_kinds", "_subjects", "_verbs")
+    `index` is for whoever brings word vectors to it; contracts are added and removed here.
+    """
 
-    def __init__(self, contracts: Iterable[Contract] = (), *, vectors: WordVectors | None = None) -> None:
+    __slots__ = ("_contracts", "_domains", "_kinds", "_subjects", "_verbs", "index")
+
+    def __init__(self, contracts: Iterable[Contract] = (), *, index: SearchIndex | None = None) -> None:
         self._contracts: dict[str, Contract] = {}
         self._kinds: dict[Origin, str] = {}
-        self._index = SearchIndex(vectors=vectors)
+        self.index = index if index is not None else SearchIndex()
         self._verbs: dict[str, set[str]] = {}
         self._subjects: dict[str, set[str]] = {}
         self._domains: dict[str, set[str]] = {}
@@ -163,7 +165,7 @@ class Catalog:
         if taken != kind:
             raise ContractRefused("duplicate_tool", f"this tool is published as {taken} already")
         # First, since it alone can refuse.
-        self._index.add(_document(contract))
+        self.index.add(_document(contract))
         if earlier is not None:
             self._unlist(earlier)
         self._contracts[kind] = contract
@@ -182,7 +184,7 @@ class Catalog:
         origin = origin_of(contract)
         if origin is not None:
             del self._kinds[origin]
-        return self._index.remove(kind)
+        return self.index.remove(kind)
 
     def describe(self, query: DescribeQuery, callable_by: Callable[[Contract], bool]) -> Described:
         """D-77: the contracts that fit best, sorted by relevance and then by kind.
@@ -195,7 +197,7 @@ class Catalog:
         relevance = {kind: fit[kind] / fields for kind in fitting}
         if query.intent:
             alone = fields == INTENT_WEIGHT
-            found = self._index.relevance(
+            found = self.index.relevance(
                 query.intent, shortlist=query.limit if alone else SHORTLIST, also=fitting
             )
             # Beside other fields the best of an intent counts in full: how much of its wording an endpoint

@@ -23,6 +23,7 @@ from moot.bridge.face.tools import OWN_NAMES, OwnTools
 from moot.bridge.face.words import failed
 from moot.catalogue.definitions import WHATS, What
 from moot.catalogue.offers import Offer, Offers
+from moot.catalogue.search_settings import SearchSettings
 from moot.errors import McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
 from moot.mcp.downstream.backend import About, Call, Change, Changed, Offering, Pending, Updated, text_result
 from moot.mcp.eras import INVALID_PARAMS, JsonObject
@@ -34,6 +35,7 @@ from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
     from moot.catalogue.finding import Finder
+    from moot.catalogue.vector_search import SearchMode
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
     wait_for_others: bool = False
     # A call while the gateway or its host is away waits this long for it to come back.
     reconnect_seconds: float = 5.0
+    # How moot_find_tools searches.
+    search: SearchSettings = SearchSettings()
 
 
 class SpaceBackend:
@@ -89,7 +93,12 @@ class SpaceBackend:
             proposal_seconds=self._settings.proposal_seconds,
         )
         self.own = OwnTools(
-            space, self.decisions, called=called or "default", offered=self._counted, find=self._find
+            space,
+            self.decisions,
+            called=called or "default",
+            offered=self._counted,
+            find=self._find,
+            search=lambda: self._searching().vectors.status(),
         )
         self.about = About(
             {"name": "moot", "title": f"Moot space {called}".strip(), "version": __version__},
@@ -143,13 +152,18 @@ class SpaceBackend:
             counted[owner] = {what: count for what, count in counts.items() if count}
         return counted
 
-    def _find(self, query: str, limit: int) -> list[JsonObject]:
+    def _searching(self) -> Finder:
         if self._finder is None:
             # At the first search: reading words takes longer to import than all else, and few clients search.
             from moot.catalogue.finding import Finder
 
-            self._finder = Finder(self.offered)
-        return [
+            self._finder = Finder(self.offered, self._settings.search)
+        return self._finder
+
+    async def _find(self, query: str, limit: int) -> tuple[list[JsonObject], SearchMode]:
+        finder = self._searching()
+        offers = await finder.find(query, limit, self._visible)
+        found: list[JsonObject] = [
             {
                 "name": offer.shown,
                 "kind": offer.what,
@@ -158,8 +172,9 @@ class SpaceBackend:
                 "description": offer.item.get("description") or offer.item.get("title") or "",
                 **({"inputSchema": offer.item["inputSchema"]} if offer.what == "tools" else {}),
             }
-            for offer in self._finder.find(query, limit, self._visible)
+            for offer in offers
         ]
+        return found, finder.mode
 
     # Changes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.bridge.face.decisions import STATUS_TOOL, Decisions
 from moot.bridge.face.words import told
@@ -17,6 +17,9 @@ from moot.participant import JoinedSpace
 from moot.protocol import jsontext
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+
+if TYPE_CHECKING:
+    from moot.catalogue.vector_search import SearchMode, SearchStatus
 
 CHAT_TOOL: Final = "moot_chat"
 PEOPLE_TOOL: Final = "moot_participants"
@@ -117,13 +120,16 @@ class OwnTools:
         *,
         called: str,
         offered: Callable[[], Mapping[str, Mapping[str, int]]],
-        find: Callable[[str, int], list[JsonObject]],
+        find: Callable[[str, int], Awaitable[tuple[list[JsonObject], SearchMode]]],
+        search: Callable[[], SearchStatus],
     ) -> None:
+        """`find` answers a search and says how it was made; `search` says how the next one will be."""
         self._space = space
         self._decisions = decisions
         self._called = called
         self._offered = offered
         self._find = find
+        self._search = search
         self._chats: deque[JsonObject] = deque(maxlen=CHATS_KEPT)
         space.on("chat", own=True)(self._hear)
 
@@ -138,7 +144,7 @@ class OwnTools:
                 case "moot_participants":
                     return self._participants()
                 case "moot_find_tools":
-                    return self._found(arguments)
+                    return await self._found(arguments)
             return await self._status(arguments)
         except BadArgument as fault:
             return text_result(f"{name}: {fault}", is_error=True)
@@ -201,14 +207,16 @@ class OwnTools:
 
     # Finding
 
-    def _found(self, arguments: JsonObject) -> JsonObject:
+    async def _found(self, arguments: JsonObject) -> JsonObject:
         query = _argument(arguments, "query", str, "")
         if not query.strip():
             raise BadArgument("`query` says in words what you want to do")
-        found = self._find(query, int(_number(arguments, "limit", 10, MOST_FOUND)))
+        found, mode = await self._find(query, int(_number(arguments, "limit", 10, MOST_FOUND)))
         if not found:
-            return text_result("Nothing here fits. Try other words, or moot_participants.")
-        return text_result(jsontext.encode(found).decode(), structuredContent={"found": found})
+            text = "Nothing here fits. Try other words, or moot_participants."
+            return text_result(text, structuredContent={"found": [], "search": mode})
+        text = jsontext.encode(found).decode()
+        return text_result(text, structuredContent={"found": found, "search": mode})
 
     # Pending calls
 
@@ -244,10 +252,17 @@ class OwnTools:
             }
             for pending in self._decisions.all()
         ]
-        connection = {"space": self._called, "you": self._space.me, "connection": self._space.state}
+        search = self._search()
+        connection: JsonObject = {
+            "space": self._called,
+            "you": self._space.me,
+            "connection": self._space.state,
+            "search": search.as_json(),
+        }
         lines = [f"- {e['handle']}: {e['state']}, {e['note']}. {e['what']}" for e in entries]
         head = f"{self._space.me} in {self._called}, {self._space.state}; {len(entries)} proposals."
-        return text_result("\n".join([head, *lines]), structuredContent=connection | {"calls": entries})
+        shown = "\n".join([head, f"Tools are searched for: {search}.", *lines])
+        return text_result(shown, structuredContent=connection | {"calls": entries})
 
 
 def _finished(pending: Pending) -> JsonObject:

@@ -86,6 +86,8 @@ def _print(status: dict[str, Json]) -> None:
     say("catalogue", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
     if status.get("mcp"):
         say("MCP", status["mcp"])
+    search = status.get("search") or {}
+    say("search", f"{search.get('mode')} ({search['why']})" if search.get("why") else search.get("mode"))
     for source in status.get("sources") or []:
         say("source", _line(source, "namespace"))
     for source in status.get("xprotocol_sources") or []:

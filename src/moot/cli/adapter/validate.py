@@ -71,4 +71,5 @@ def run(chosen: argparse.Namespace) -> int:
             f"{path}: sound: {counted(len(settings.mcp_sources), 'MCP source')}, "
             f"{counted(len(settings.xprotocol_sources), 'XProtocol source')}"
         )
+        print(printable(f"tools are searched for: {report.search}"))
     return 0 if report.sound else 1

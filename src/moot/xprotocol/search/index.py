@@ -15,9 +15,9 @@ in the most prominent place. It is rounded, and ties go by key, so that order do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moot.errors import InvalidRequest, ResourceLimit
 from moot.xprotocol.search.bm25 import best
@@ -25,6 +25,9 @@ from moot.xprotocol.search.documents import Document
 from moot.xprotocol.search.postings import Postings
 from moot.xprotocol.search.question import Question, read_question
 from moot.xprotocol.search.vectors import AskedVectors, DocumentVectors, WordVectors
+
+if TYPE_CHECKING:
+    from moot.xprotocol.search.vectors import Vector
 
 # Most documents that one answer can hold.
 MOST_HITS: Final = 100
@@ -55,14 +58,26 @@ class Hit:
 class SearchIndex:
     """Documents that come and go, and questions to them. The same documents give the same answers.
 
-    `vectors` are those of `vectors.load_vectors`, for comparing meanings, too.
+    `vectors` are those of `vectors.load_vectors`, for comparing meanings, too. Where they come later, if
+    ever, `vectors_come_later` has the index keep what they need: `without_vectors` are the documents that
+    still lack theirs, `add_vectors` takes them. Meanings count once no document lacks its vector (with some
+    of them alone, those that happen to have one would come first), and while `use_vectors` says so.
     """
 
-    __slots__ = ("_meanings", "_most_documents", "_postings")
+    __slots__ = ("_meanings", "_most_documents", "_postings", "_vectors", "_without", "use_vectors")
 
-    def __init__(self, *, vectors: WordVectors | None = None, most_documents: int = MOST_DOCUMENTS) -> None:
+    def __init__(
+        self,
+        *,
+        vectors: WordVectors | None = None,
+        vectors_come_later: bool = False,
+        most_documents: int = MOST_DOCUMENTS,
+    ) -> None:
+        self.use_vectors = True
         self._postings = Postings()
+        self._vectors = vectors
         self._meanings = None if vectors is None else DocumentVectors(vectors)
+        self._without: dict[str, Document] | None = {} if vectors_come_later else None
         self._most_documents = most_documents
 
     def __len__(self) -> int:
@@ -80,15 +95,41 @@ class SearchIndex:
             )
         self.remove(document.key)
         slot = self._postings.add(document)
-        if self._meanings is not None:
-            self._meanings.put(slot, document)
+        if self._without is not None:
+            self._without[document.key] = document
+        elif self._vectors is not None and self._meanings is not None:
+            self._meanings.put(slot, self._vectors.of_document(document))
 
     def remove(self, key: str) -> bool:
         """Whether there was such a document."""
         slot = self._postings.remove(key)
         if slot is not None and self._meanings is not None:
             self._meanings.clear(slot)
+        if self._without is not None:
+            self._without.pop(key, None)
         return slot is not None
+
+    @property
+    def without_vectors(self) -> Collection[Document]:
+        """The documents whose vectors are still to come."""
+        return () if self._without is None else self._without.values()
+
+    def add_vectors(self, vectors: WordVectors, found: Iterable[tuple[Document, Vector]]) -> None:
+        """Take the vectors of documents; those of documents that were replaced or removed are left out."""
+        if self._without is None:
+            return
+        if self._meanings is None:
+            self._meanings = DocumentVectors(vectors)
+        for document, row in found:
+            slot = self._postings.slot_of(document.key)
+            if slot is not None and self._without.get(document.key) is document:
+                self._meanings.put(slot, row)
+                del self._without[document.key]
+
+    @property
+    def compares_meanings(self) -> bool:
+        """Whether a search now goes by vectors, too."""
+        return self.use_vectors and self._meanings is not None and not self._without
 
     def search(self, text: str, *, limit: int = 10, only: Callable[[str], bool] | None = None) -> list[Hit]:
         """The best documents, sorted by relevance and then by key; only those whose key passes `only`.
@@ -116,7 +157,9 @@ class SearchIndex:
         if not len(postings):
             return {}
         most = max(shortlist, SHORTLIST) * (1 if len(question.texts) == 1 else 2)
-        meanings = None if self._meanings is None else self._meanings.asked(question.texts)
+        meanings = None
+        if self._meanings is not None and self.compares_meanings:
+            meanings = self._meanings.asked(question.texts)
         slots = self._shortlisted(question, meanings, most, only)
         slots.update(slot for key in also if (slot := postings.slot_of(key)) is not None)
         keyed = sorted((postings.keys[slot], slot) for slot in slots)

@@ -1,0 +1,197 @@
+"""Word vectors for an index that is in use: loaded late, once, in a thread, and never a reason to fail.
+
+They take 70 MB and half a second, so nothing is loaded before somebody searches. The first search in a
+process loads them in a thread; each search of an index has the documents that came since the last one
+computed there, batch by batch. It waits for that as long as `vector_wait_seconds` says, and goes by words
+alone if that was too short; the next one goes on where it stopped. An answer by words and vectors is the
+same however many searches it took to get there: an index uses vectors when all its documents have one.
+
+What cannot be loaded is told once in the log, and this process searches by words alone from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal
+
+from moot.catalogue.search_settings import SearchSettings
+from moot.protocol.operation import Json
+from moot.xprotocol.search import Document, SearchIndex
+from moot.xprotocol.search.vectors import INSTALL, WordVectors, are_vectors_installed, load_vectors
+
+if TYPE_CHECKING:
+    from moot.xprotocol.search.vectors import Vector
+
+log = logging.getLogger(__name__)
+
+SearchMode = Literal["lexical", "lexical + vectors"]
+LEXICAL: Final = "lexical"
+WITH_VECTORS: Final = "lexical + vectors"
+
+# Documents computed at once: some 0.1 s, which is what ending the process waits for at most.
+BATCH_DOCUMENTS: Final = 256
+# Of what a broken file is blamed for.
+FAULT_CHARS: Final = 300
+# A hundred times what loading takes on a quiet machine.
+CHECK_SECONDS: Final = 30.0
+
+
+class VectorModel:
+    """The word vectors of a process, for all its indexes. Its methods may be called from any thread."""
+
+    def __init__(self, load: Callable[[], WordVectors] = load_vectors) -> None:
+        self._load = load
+        self._lock = threading.Lock()
+        self._vectors: WordVectors | None = None
+        # Why they cannot be used; empty while nothing speaks against it.
+        self.fault = ""
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._vectors is not None
+
+    def load(self) -> WordVectors:
+        """The vectors; the first call takes half a second. Raises whatever is wrong with their files."""
+        with self._lock:
+            if self._vectors is None:
+                begun = time.perf_counter()
+                vectors = self._load()
+                # Files that can be read but not used are found out here, not in the middle of a search.
+                vectors.of_document(Document("probe", "read_file", description="Read a file"))
+                self._vectors = vectors
+                log.info("word vectors loaded", extra={"seconds": round(time.perf_counter() - begun, 2)})
+            return self._vectors
+
+    def give_up(self, fault: BaseException) -> None:
+        """Search by words alone from now on; told once."""
+        with self._lock:
+            if self.fault:
+                return
+            self.fault = _text_of(fault)
+        log.warning("word vectors cannot be used; tools are found by words alone", extra={"why": self.fault})
+
+
+# One for the whole process: half a second and 70 MB once, however many catalogues there are.
+PROCESS_MODEL: Final = VectorModel()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStatus:
+    """How a catalogue is searched, for people: `why` is for its operator, since it may name files."""
+
+    mode: SearchMode
+    why: str
+
+    def as_json(self) -> dict[str, Json]:
+        return {"mode": self.mode, "why": self.why}
+
+    def __str__(self) -> str:
+        return f"{self.mode} ({self.why})" if self.why else self.mode
+
+
+def make_index() -> SearchIndex:
+    """An index that vectors can be brought to, if there are any on this machine."""
+    return SearchIndex(vectors_come_later=are_vectors_installed())
+
+
+def search_status(
+    settings: SearchSettings, model: VectorModel = PROCESS_MODEL, *, documents: int = 0
+) -> SearchStatus:
+    """How a catalogue of so many documents is searched with these settings."""
+    if not settings.word_vectors:
+        return SearchStatus(LEXICAL, "word vectors are turned off")
+    if not are_vectors_installed():
+        return SearchStatus(LEXICAL, f"with {INSTALL} tools are found by meaning, too")
+    if model.fault:
+        return SearchStatus(LEXICAL, f"word vectors cannot be used: {model.fault}")
+    if documents > settings.max_vector_tools:
+        return SearchStatus(
+            LEXICAL, f"{documents} entries, and max_vector_tools is {settings.max_vector_tools}"
+        )
+    return SearchStatus(WITH_VECTORS, "" if model.is_loaded else "vectors are loaded by the first search")
+
+
+async def check_search(settings: SearchSettings) -> SearchStatus:
+    """How tools would be searched for: loads the vectors to see whether it can be done. For validating."""
+    model = VectorModel()
+    found = search_status(settings, model)
+    if found.mode == LEXICAL:
+        return found
+    work = asyncio.get_running_loop().run_in_executor(None, model.load)
+    await asyncio.wait({work}, timeout=CHECK_SECONDS)
+    if not work.done():
+        model.fault = f"not loaded within {CHECK_SECONDS:g} s"
+    elif (fault := work.exception()) is not None:
+        model.fault = _text_of(fault)
+    return search_status(settings, model)
+
+
+class VectorSearch:
+    """Brings vectors to one index. Belongs to one loop; `settings` may be replaced while it is in use."""
+
+    def __init__(
+        self,
+        index: SearchIndex,
+        settings: SearchSettings | None = None,
+        *,
+        model: VectorModel = PROCESS_MODEL,
+    ) -> None:
+        self.settings = settings or SearchSettings()
+        self._index = index
+        self._model = model
+        # What a thread computes now. Whoever searches meanwhile waits for the same.
+        self._work: asyncio.Future[tuple[WordVectors, list[tuple[Document, Vector]]]] | None = None
+
+    def status(self) -> SearchStatus:
+        return search_status(self.settings, self._model, documents=len(self._index))
+
+    @property
+    def mode(self) -> SearchMode:
+        """How a search that is made now, without preparing, is answered."""
+        return WITH_VECTORS if self._index.compares_meanings else LEXICAL
+
+    async def prepare(self) -> None:
+        """Before a search: have all vectors there if that can be done in `vector_wait_seconds`.
+
+        Raises nothing. Cancelling is safe: what a thread computes is taken by the next search.
+        """
+        index, loop = self._index, asyncio.get_running_loop()
+        deadline = loop.time() + self.settings.vector_wait_seconds
+        while True:
+            index.use_vectors = self.status().mode == WITH_VECTORS
+            if not index.use_vectors or not index.without_vectors or loop.time() >= deadline:
+                return
+            if self._work is None:
+                batch = tuple(islice(index.without_vectors, BATCH_DOCUMENTS))
+                self._work = loop.run_in_executor(None, self._compute, batch, self.settings.max_vector_chars)
+            work = self._work
+            await asyncio.wait({work}, timeout=deadline - loop.time())
+            if work.done() and work is self._work:
+                self._work = None
+                self._take(work)
+
+    def _compute(
+        self, documents: Sequence[Document], max_chars: int
+    ) -> tuple[WordVectors, list[tuple[Document, Vector]]]:
+        """In a thread."""
+        vectors = self._model.load()
+        return vectors, [(each, vectors.of_document(each, max_chars=max_chars)) for each in documents]
+
+    def _take(self, work: asyncio.Future[tuple[WordVectors, list[tuple[Document, Vector]]]]) -> None:
+        # Not `except`: what reads the files is compiled, and what it raises has no common class.
+        fault = work.exception()
+        if fault is not None:
+            self._model.give_up(fault)
+        else:
+            self._index.add_vectors(*work.result())
+
+
+def _text_of(fault: BaseException) -> str:
+    text = " ".join(str(fault).split())[:FAULT_CHARS]
+    return f"{type(fault).__name__}: {text}" if text else type(fault).__name__
