@@ -3,7 +3,7 @@
 # make run    the product's main job: a demo space
 # make bench  cost per decision and per message, beside something outside; writes docs/performance.md
 # make soak   the long counts: fuzzing and random comparison by the million
-# make docs   writes the reference pages and docs/conformance.md from the code
+# make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
 # make screenshots   takes docs/pictures of a running space, in Chromium
 
 PYTHON ?= python3
@@ -56,12 +56,25 @@ bench: $(VENV)/installed $(NODE)/installed
 soak: $(VENV)/installed
 	$(BIN)/python -m tests.soak
 
-docs: $(VENV)/installed
+# The site generator has an environment of its own: nothing else waits for it.
+DOCS_VENV := .venv-docs
+
+$(DOCS_VENV)/installed: pyproject.toml $(VENV)/installed
+	$(BIN)/python -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(DOCS_VENV)/bin/python -m pip install --quiet --group docs
+	touch $@
+
+docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs
+	$(BIN)/python -m tools.docs_site prepare
+	$(DOCS_VENV)/bin/zensical build --strict --config-file build/zensical.toml
+	$(BIN)/python -m tools.docs_site check
+	@echo "read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
 
 screenshots: $(VENV)/installed
 	$(BIN)/python -m tools.screenshots
 
 clean:
-	rm -rf $(VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis build
+	rm -rf $(VENV) $(DOCS_VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis build
 	find src -name "*.so" -delete

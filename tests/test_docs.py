@@ -25,7 +25,7 @@ from moot.xprotocol.quality import quality_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "moot"
-TOP_LEVEL = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+TOP_LEVEL = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 
 ARROW = "# → "
 

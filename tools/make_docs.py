@@ -40,6 +40,8 @@ from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import Operation
 from moot.space.config import Limits
 from moot.xprotocol.overrides import SourceSettings
+from tools.sdk_reference import sdk_page
+from tools.settings_comments import comments_of
 from tools.shown import ROOT, shown
 
 _JOURNAL = [
@@ -116,27 +118,12 @@ def limits_page() -> str:
         "|---|---|---|",
     ]
     for owner in (Limits, EnvelopeLimits):
-        comments = _comments(inspect.getsource(owner))
+        comments = comments_of(inspect.getsource(owner))
         defaults = owner()
         for name in owner.__struct_fields__:
             if name != "envelope":
                 lines.append(f"| `{name}` | {getattr(defaults, name)} | {comments.get(name, '')} |")
     return "\n".join(lines) + "\n"
-
-
-def _comments(source: str) -> Mapping[str, str]:
-    """The comment above or behind each field."""
-    found: dict[str, str] = {}
-    above: list[str] = []
-    for line in source.splitlines():
-        text = line.strip()
-        field = re.match(r"(\w+): [^=#]+(?: = [^#]*)?(?:#\s*(.*))?$", text)
-        if text.startswith("#"):
-            above.append(text.lstrip("# "))
-        elif field:
-            found[field[1]] = field[2] or " ".join(above)
-            above = []
-    return found
 
 
 def close_codes_page() -> str:
@@ -230,7 +217,7 @@ def _settings(title: str, section: type[msgspec.Struct], *explaining: type) -> s
     """A table of one section; `explaining` are other classes with fields of the same names."""
     comments: dict[str, str] = {}
     for each in (section, *explaining):
-        found = {name: words for name, words in _comments(inspect.getsource(each)).items() if words}
+        found = {name: words for name, words in comments_of(inspect.getsource(each)).items() if words}
         comments = found | comments
     lines = [f"## `{title}`", "", "| setting | default | why |", "|---|---|---|"]
     for field in msgspec.structs.fields(section):
@@ -262,6 +249,22 @@ def http_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def decisions_page() -> str:
+    """Every decision by its own title."""
+    lines = [
+        "# Decisions",
+        f"{_NOTE} Each page gives the question, the answer and what it costs. [Rulings](rulings.md) has one "
+        "row for every place where the protocol documents are silent or disagree.",
+        "",
+    ]
+    for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
+        title = path.read_text("utf-8").splitlines()[0].lstrip("# ")
+        number, _, words = title.partition(" ")
+        words = words if number.rstrip(".:").isdigit() else title
+        lines.append(f"- [{path.name[:4]}]({path.name}) {words}")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/conformance.md": lambda: report.page(shown()),
     "docs/reference/kinds.md": kinds_page,
@@ -273,6 +276,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/http.md": http_page,
     "docs/reference/adapter.md": adapter_page,
     "docs/reference/adapter-commands.md": adapter_commands_page,
+    "docs/reference/sdk.md": lambda: sdk_page(_NOTE),
+    "docs/decisions/index.md": decisions_page,
 }
 
 
