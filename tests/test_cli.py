@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
+from tests.waiting import HANG_SECONDS
 
 SCRIPT = Path(__file__).parent.parent / "tools" / "system_packages.sh"
 
@@ -73,7 +74,7 @@ def test_the_command_runs_as_a_module() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     assert done.stdout.startswith("moot ")
 
@@ -90,7 +91,7 @@ def test_missing_system_packages_are_named_with_the_line_to_type(tmp_path: Path)
         [str(SCRIPT), str(wanted)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         env={"PATH": f"{fake}:/usr/bin:/bin"},
         check=False,
     )
@@ -99,4 +100,4 @@ def test_missing_system_packages_are_named_with_the_line_to_type(tmp_path: Path)
         "sudo apt-get install --no-install-recommends no-such-package-anywhere"
     )
     wanted.write_text("# nothing\n")
-    subprocess.run([str(SCRIPT), str(wanted)], check=True, timeout=60)  # noqa: S603
+    subprocess.run([str(SCRIPT), str(wanted)], check=True, timeout=HANG_SECONDS)  # noqa: S603

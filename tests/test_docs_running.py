@@ -21,6 +21,7 @@ from moot.config import check, load
 from moot.config.profiles import BUILT_IN
 from moot.protocol.operation import Json
 from tests.test_docs import WRITTEN, Block, blocks_of, text_of
+from tests.waiting import HANG_SECONDS
 
 
 def configurations_in(page: str) -> Iterator[Block]:
@@ -79,7 +80,7 @@ def gateway_of(page: str, folder: Path) -> Iterator[str]:
             yield next(url for url in said if url)
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=20) == 0
+            assert process.wait(timeout=HANG_SECONDS) == 0
 
 
 def agrees(shown: Json, came: Json) -> bool:
@@ -109,7 +110,7 @@ def test_what_a_page_types_into_a_shell_is_answered_as_it_shows(page: str, tmp_p
         environ = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         done = subprocess.run(  # noqa: S603
             ["bash", "-euo", "pipefail", "-c", script],  # noqa: S607
-            cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False,
+            cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     outputs = done.stdout.split("\0")

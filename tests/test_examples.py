@@ -15,7 +15,8 @@ import pytest
 from moot.participant import connect
 from moot.relay.server import running_relay
 from moot.relay.settings import RelaySettings
-from tests.up.lifted import PATIENCE, Lifted, environment, lifted
+from tests.up.lifted import Lifted, environment, lifted
+from tests.waiting import until
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -98,9 +99,7 @@ async def test_the_aggregator_gets_every_frame_and_the_bystander_none(tmp_path: 
         for number in (1, 2, 3):
             await up.stands(f"sensor-{number}", "ended", restarts=0)
         wanted = ("3 streams, 300 readings, mean 22.0", "I saw 3 streams and 0 frames")
-        async with asyncio.timeout(PATIENCE):
-            while not all(words in journal_of(up, "plant") for words in wanted):
-                await asyncio.sleep(0.05)
+        await until(lambda: all(words in journal_of(up, "plant") for words in wanted))
 
 
 async def test_mew_and_mcpx_members_work_together(tmp_path: Path) -> None:

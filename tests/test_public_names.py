@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import moot
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,7 +25,7 @@ def modules_after(statement: str) -> set[str]:
     """What a fresh interpreter has loaded after one statement."""
     script = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=HANG_SECONDS
     )
     return set(done.stdout.split())
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from moot.cli.adapter import main
+from tests.waiting import HANG_SECONDS
 
-PATIENCE = 30.0
 PROGRAM = Path(sys.executable).parent / "xprotocol-adapter"
 
 
@@ -57,7 +57,7 @@ def run_program(*words: str | Path, env: dict[str, str] | None = None, cwd: Path
         [PROGRAM, *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=HANG_SECONDS,
         env={**os.environ, **(env or {})},
         cwd=cwd,
         stdin=subprocess.DEVNULL,

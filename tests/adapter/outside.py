@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +28,6 @@ from tests.xprotocol.people import ALICE, BOB
 
 def run(story: Coroutine[Any, Any, None], seconds: float = 60) -> None:
     uvloop.run(asyncio.wait_for(story, seconds))
-
-
-async def until(true: Callable[[], bool], within: float = 15) -> None:
-    """Wait for something that happens in another task and tells nobody."""
-    async with asyncio.timeout(within):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def source(url: str, name: str = "weather-service", **more: Any) -> XProtocolSource:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from moot.cli.adapter import main
-from tests.adapter.worlds import NAMESPACE, TOOLS, desk, named, tool, until, world
+from tests.adapter.worlds import NAMESPACE, TOOLS, desk, named, tool, world
+from tests.waiting import until
 
 KIND = f"{NAMESPACE}.read_note"
 

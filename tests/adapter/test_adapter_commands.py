@@ -21,10 +21,11 @@ from moot.cli.adapter.start import set_up_logging
 from moot.endpoint.resolving import read_record
 from moot.errors import MootError
 from moot.identity import keyfile
-from tests.adapter.commands import PATIENCE, Shell, run_program, started
+from tests.adapter.commands import Shell, run_program, started
 from tests.adapter.test_settings import MINIMAL, written
 from tests.adapter.worlds import Desk, desk, tool
 from tests.relay.talk import relay_in
+from tests.waiting import HANG_SECONDS, bounded, until_told
 from tests.xprotocol.people import ALICE
 
 DEAD = f"{sys.executable} -c 'import sys; sys.exit(\"the database is on holiday\")'"
@@ -182,18 +183,21 @@ def test_dns_prints_one_record_that_discovery_reads(shell: Shell, tmp_path: Path
 async def running(file: Path) -> dict[str, Any]:
     """How the adapter says it does, once it is up."""
     control = load_settings(file, environ={}).control
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                return await ask(control, "status")
-            except MootError:
-                # Not there yet, or still starting.
-                pass
-            await asyncio.sleep(0.05)
+
+    async def status() -> dict[str, Any] | None:
+        try:
+            return await ask(control, "status")
+        except MootError:
+            # Not there yet, or still starting.
+            return None
+
+    found = await until_told(status)
+    assert found is not None
+    return found
 
 
 async def said_by(child: asyncio.subprocess.Process) -> tuple[str, str]:
-    out, err = await asyncio.wait_for(child.communicate(), PATIENCE)
+    out, err = await asyncio.wait_for(child.communicate(), HANG_SECONDS)
     return out.decode(), err.decode()
 
 
@@ -221,9 +225,11 @@ async def test_start_runs_until_it_is_told_to_stop_and_status_tells_which(
             words = await asyncio.to_thread(shell, "status", "--config", file)
             assert words.out.startswith("running     ok, for ")
             assert "source      desk up, 12 tools, com.acme.desk" in words.out
-            async with asyncio.timeout(PATIENCE):
-                while (await running(file))["announced"] is None:
-                    await asyncio.sleep(0.05)
+
+            async def has_announced() -> bool:
+                return (await running(file))["announced"] is not None
+
+            await until_told(has_announced)
             child.send_signal(signal.SIGTERM)
             await said_by(child)
             assert child.returncode == 0
@@ -305,7 +311,7 @@ async def test_sighup_has_the_configuration_read_again_and_a_wrong_one_changes_n
         file.write_text("surprise: 1\n")
         child.send_signal(signal.SIGHUP)
         assert child.stderr is not None
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             # Of whoever heard the signal; the file is watched as well.
             while b"moot.cli.adapter.start" not in (line := await child.stderr.readline()):
                 assert line
@@ -317,9 +323,11 @@ async def test_sighup_has_the_configuration_read_again_and_a_wrong_one_changes_n
         config(tmp_path, one, two, logging=lines)
         told = await asyncio.to_thread(run_program, "reload", "--config", file)
         assert told.code == 0
-        async with asyncio.timeout(PATIENCE):
-            while len((await ask(control, "status"))["sources"]) < 2:
-                await asyncio.sleep(0.05)
+
+        async def has_both() -> bool:
+            return len((await ask(control, "status"))["sources"]) == 2
+
+        await until_told(has_both)
 
 
 # Logging
@@ -385,7 +393,7 @@ async def test_a_host_names_the_key_whose_chain_is_walked(shell: Shell, tmp_path
         async with started("--config", file):
             status = await running(file)
             url = f"http://127.0.0.1:{port}/.well-known/xprotocol-endpoint"
-            served = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read())
+            served = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=HANG_SECONDS).read())
             assert json.loads(served)["public_key"] == status["key"]
             words = ("trust-chain", "--host", f"xp://127.0.0.1:{port}", "--json")
             said = await asyncio.to_thread(shell, *words, "--allow-private")

@@ -17,8 +17,9 @@ from moot.adapter.standing import document_of
 from moot.errors import UsageError
 from moot.xprotocol.delegation import delegate, read_chain
 from moot.xprotocol.events import ANNOUNCE, SignedPublic, decode
-from tests.adapter.worlds import NAMESPACE, OBJECT, TOOLS, World, desk, empty_world, until, world
+from tests.adapter.worlds import NAMESPACE, OBJECT, TOOLS, World, desk, empty_world, world
 from tests.relay.talk import relay_in
+from tests.waiting import until
 from tests.xprotocol.people import ALICE, EVE, person
 
 

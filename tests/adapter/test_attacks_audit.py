@@ -16,7 +16,8 @@ import pytest
 
 from moot.protocol.operation import Json
 from tests.adapter.test_inbound_relays import ADAPTER
-from tests.adapter.worlds import NAMESPACE, desk, empty_world, run, until, world
+from tests.adapter.worlds import NAMESPACE, desk, empty_world, run, world
+from tests.waiting import until
 
 KIND, WRITE = f"{NAMESPACE}.read_note", f"{NAMESPACE}.write_note"
 

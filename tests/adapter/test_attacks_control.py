@@ -19,6 +19,7 @@ import pytest
 from moot.adapter.control import ask
 from moot.errors import MootError, UsageError
 from tests.adapter.worlds import NAMESPACE, desk, world
+from tests.waiting import bounded
 
 # A user who is nobody here.
 NOBODY = 65_534
@@ -157,7 +158,7 @@ async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> N
             await ask(control, "status")
         for one in silent:
             one.close()
-        async with asyncio.timeout(10):
+        async with bounded():
             while True:
                 try:
                     assert (await ask(control, "status"))["key"] == here.adapter.key

@@ -15,7 +15,8 @@ from random import Random
 from moot.xprotocol.composing import compose
 from moot.xprotocol.events import SignedDirected
 from tests.adapter.test_inbound_relays import ADAPTER
-from tests.adapter.worlds import NAMESPACE, Desk, World, desk, empty_world, until
+from tests.adapter.worlds import NAMESPACE, Desk, World, desk, empty_world
+from tests.waiting import bounded, until
 
 WRITE, SLOW = f"{NAMESPACE}.write_note", f"{NAMESPACE}.run_slow"
 
@@ -74,7 +75,7 @@ async def test_a_disk_that_takes_no_more_ids_lets_nothing_run_until_it_does(tmp_
     async def until_taken(here: World, last: SignedDirected) -> None:
         """The audit log is tried again after a second; until then calls are refused."""
         event = last
-        async with asyncio.timeout(15):
+        async with bounded():
             while True:
                 await here.alice.send(event)
                 answer = await here.alice.answer(event)

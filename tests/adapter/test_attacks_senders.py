@@ -18,7 +18,8 @@ from moot.xprotocol.composing import compose, publish
 from moot.xprotocol.delegation import delegate
 from moot.xprotocol.events import GRANT, SignedDirected
 from moot.xprotocol.grants import Access, grant
-from tests.adapter.worlds import NAMESPACE, READ, World, desk, until, world
+from tests.adapter.worlds import NAMESPACE, READ, World, desk, world
+from tests.waiting import until
 from tests.xprotocol.people import CAROL, EVE, person
 
 KIND = f"{NAMESPACE}.read_note"

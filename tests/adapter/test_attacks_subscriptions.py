@@ -9,7 +9,8 @@ from pathlib import Path
 
 from moot.xprotocol.grants import grant
 from tests.adapter.test_inbound_refusals import proofs
-from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, until, world
+from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, world
+from tests.waiting import until
 
 SUBSCRIBE = f"{NAMESPACE}.resource.subscribe"
 ONE = {"uri": "note:///one"}

@@ -18,7 +18,8 @@ import pytest
 from moot.adapter.sources import MAX_LISTED
 from moot.protocol.operation import Json
 from tests.adapter.servers.liar import MARK, SHAPES
-from tests.adapter.worlds import NAMESPACE, desk, named, run, tool, until, world
+from tests.adapter.worlds import NAMESPACE, desk, named, run, tool, world
+from tests.waiting import until
 from tests.xprotocol.people import ALICE
 
 LIAR = Path(__file__).parent / "servers" / "liar.py"

@@ -12,7 +12,8 @@ import pytest
 from moot.adapter.audit import Audit
 from moot.adapter.settings import AuditSettings
 from moot.errors import UsageError
-from tests.adapter.worlds import NAMESPACE, World, desk, until, world
+from tests.adapter.worlds import NAMESPACE, World, desk, world
+from tests.waiting import until
 
 KIND = f"{NAMESPACE}.write_note"
 CALL = {"name": "one", "text": "a very private text"}

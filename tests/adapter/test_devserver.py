@@ -21,9 +21,9 @@ import yaml
 from mcp import Client, StdioServerParameters
 from moot.cli.devserver import main
 from tests.adapter.worlds import SERVER, Desk, desk
+from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 PROGRAM = Path(sys.executable).parent / "xprotocol-devserver"
-PATIENCE = 40.0
 FREE_PORTS = ["--relay-port", "0", "--port", "0", "--mcp-port", "0"]
 
 
@@ -43,7 +43,7 @@ class Running:
         self.news.set()
 
     async def line(self, pattern: str) -> re.Match[str]:
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             while True:
                 for line in self.lines:
                     if found := re.search(pattern, line):
@@ -55,7 +55,7 @@ class Running:
 
     async def stopped(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             return await self.process.wait()
 
 
@@ -103,9 +103,10 @@ async def names_of(client: Client) -> set[str]:
 
 
 async def until_named(client: Client, name: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while name not in await names_of(client):
-            await asyncio.sleep(0.1)
+    async def is_named() -> bool:
+        return name in await names_of(client)
+
+    await until_told(is_named)
 
 
 @pytest.mark.requirement(
@@ -247,7 +248,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _fetched(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:  # noqa: S310  # our own page
+    with urllib.request.urlopen(url, timeout=HANG_SECONDS) as answer:  # noqa: S310  # our own page
         return json.loads(answer.read())
 
 
@@ -265,6 +266,4 @@ def _listens_on(pid: int) -> set[str]:
 
 
 async def _until_logged(file: Path, words: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while words not in file.read_text():
-            await asyncio.sleep(0.1)
+    await until(lambda: words in file.read_text())

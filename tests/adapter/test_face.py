@@ -30,8 +30,9 @@ from moot.xprotocol.delegation import delegate
 from moot.xprotocol.events import DirectedEvent
 from moot.xprotocol.grants import grant
 from tests.adapter.far_endpoint import CURRENT, FORECAST, GREETING, SECRET, STATIONS, far_endpoint
-from tests.adapter.outside import opened, outside, source, until
+from tests.adapter.outside import opened, outside, source
 from tests.relay.talk import relay_in
+from tests.waiting import until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
 

@@ -31,9 +31,9 @@ from tests.adapter.commands import PROGRAM
 from tests.adapter.outside import held_port
 from tests.bridge.test_face_conformance import INSPECTOR, NODE, run
 from tests.mcp.upstreams import NODE as SERVERS
+from tests.waiting import HANG_SECONDS, bounded
 
 SECRET = "what only the two ends may read, 7f3c"
-PATIENCE = 60.0
 
 
 @asynccontextmanager
@@ -48,7 +48,7 @@ async def process(*argv: str | Path, log: Path) -> AsyncIterator[asyncio.subproc
             if child.returncode is None:
                 child.terminate()
                 try:
-                    async with asyncio.timeout(15):
+                    async with bounded():
                         await child.wait()
                 except TimeoutError:
                     child.kill()
@@ -57,9 +57,9 @@ async def process(*argv: str | Path, log: Path) -> AsyncIterator[asyncio.subproc
 
 async def answers(url: str, log: Path) -> None:
     """Wait until something answers there."""
-    async with httpx.AsyncClient(timeout=5) as web:
+    async with httpx.AsyncClient(timeout=HANG_SECONDS) as web:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with bounded():
                 while True:
                     try:
                         await web.get(url)
@@ -184,7 +184,7 @@ async def use(server: Any, mode: Any, folder: Path) -> None:
 
 @pytest.mark.requirement("XP-0-4", "XP-0-5", "XP-2.2-12", "XP-5.2-4", "XP-9-2", "XP-1.1-1")
 def test_real_servers_are_called_by_stock_clients_through_two_adapters_and_a_relay(tmp_path: Path) -> None:
-    uvloop.run(asyncio.wait_for(through_the_whole_chain(tmp_path), 4 * PATIENCE))
+    uvloop.run(asyncio.wait_for(through_the_whole_chain(tmp_path), 4 * HANG_SECONDS))
 
 
 async def through_the_whole_chain(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from moot.errors import SchemaViolation
 from moot.xprotocol.events import SignedDirected, decode
 from moot.xprotocol.faults import read_error
 from moot.xprotocol.sealing import open_payload
-from tests.adapter.worlds import NAMESPACE, desk, until, world
+from tests.adapter.worlds import NAMESPACE, desk, world
+from tests.waiting import until
 from tests.xprotocol.people import EVE
 
 

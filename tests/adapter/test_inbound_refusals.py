@@ -16,7 +16,8 @@ from moot.xprotocol.delegation import delegate
 from moot.xprotocol.events import SKEW_SECONDS, Signed, SignedDirected, SignedPublic, decode
 from moot.xprotocol.grants import grant
 from moot.xprotocol.revocation import revoke
-from tests.adapter.worlds import NAMESPACE, READ, WRITE, World, desk, until, world
+from tests.adapter.worlds import NAMESPACE, READ, WRITE, World, desk, world
+from tests.waiting import until
 from tests.xprotocol.people import BOB, CAROL, EVE, signed_by
 
 KIND = f"{NAMESPACE}.read_note"

@@ -10,9 +10,10 @@ from pathlib import Path
 from random import Random
 
 from moot.adapter.control import ask
-from tests.adapter.worlds import NAMESPACE, desk, empty_world, until, world, world_on
+from tests.adapter.worlds import NAMESPACE, desk, empty_world, world, world_on
 from tests.endpoint.proxy import proxied_relay
 from tests.relay.talk import relay_in
+from tests.waiting import until
 
 KIND = f"{NAMESPACE}.read_note"
 ONE = {"name": "one"}

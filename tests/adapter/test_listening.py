@@ -24,8 +24,9 @@ from moot.errors import UsageError
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from tests.adapter.commands import PROGRAM
 from tests.adapter.far_endpoint import FORECAST, FarEndpoint, far_endpoint
-from tests.adapter.outside import Outside, held_port, opened, outside, source, until
+from tests.adapter.outside import Outside, held_port, opened, outside, source
 from tests.relay.talk import relay_in
+from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import ALICE, BOB
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,7 +144,7 @@ async def test_a_client_hears_of_new_tools_and_of_changed_resources(tmp_path: Pa
         far.contracts.remove(FORECAST)
         await far.announce()
         await until(lambda: "ToolListChangedNotification" in heard)
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANG_SECONDS):
             while len((await one.list_tools()).tools) != 2:
                 await anyio.sleep(0.05)
 
@@ -176,7 +177,7 @@ async def test_strange_hosts_and_pages_are_turned_away(tmp_path: Path) -> None:
             one,
             _,
         ),
-        httpx.AsyncClient(timeout=10) as web,
+        httpx.AsyncClient(timeout=HANG_SECONDS) as web,
     ):
         assert one.url is not None
         host = one.url.split("/")[2]
@@ -202,7 +203,7 @@ async def test_strange_hosts_and_pages_are_turned_away(tmp_path: Path) -> None:
 async def test_where_a_token_is_configured_nobody_comes_in_without_it(tmp_path: Path) -> None:
     async with (
         listening(tmp_path, token=Secret("correct-horse-battery")) as (one, _),
-        httpx.AsyncClient(timeout=10) as web,
+        httpx.AsyncClient(timeout=HANG_SECONDS) as web,
     ):
         assert one.url is not None
         for authorization, status in (
@@ -224,7 +225,7 @@ async def test_a_port_is_open_only_for_http_and_is_the_one_that_was_named(tmp_pa
 
 
 async def check_ports(tmp_path: Path, port: int) -> None:
-    async with outside(tmp_path) as out, httpx.AsyncClient(timeout=10) as web:
+    async with outside(tmp_path) as out, httpx.AsyncClient(timeout=HANG_SECONDS) as web:
         backend = out.outward.backend
         for settings in (None, McpServerSettings(transport="none", sse_port=port)):
             async with Listener(settings, backend) as listener:
@@ -268,7 +269,7 @@ async def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, output: s
         command = [str(PROGRAM), "start", "--config", str(tmp_path / "adapter.yml")]
         meta = {PROTOCOL_VERSION_KEY: "2026-07-28", CLIENT_CAPABILITIES_KEY: {}}
         ask = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}})
-        with anyio.fail_after(50):
+        with anyio.fail_after(HANG_SECONDS):
             done = await anyio.run_process(command, input=ask + b"\nno json\n", cwd=ROOT, check=False)
         said = [orjson.loads(line) for line in done.stdout.splitlines()]
         assert [each["jsonrpc"] for each in said] == ["2.0", "2.0"]

@@ -29,10 +29,11 @@ from moot.xprotocol.events import ANNOUNCE, DirectedEvent
 from moot.xprotocol.grants import grant
 from moot.xprotocol.revocation import revoke
 from tests.adapter.far_endpoint import ALL, CURRENT, FORECAST, QUICK, STATIONS, far_endpoint
-from tests.adapter.outside import held_port, opened, outside, run, source, until
+from tests.adapter.outside import held_port, opened, outside, run, source
 from tests.endpoint.hostile import hostile_relay
 from tests.endpoint.pages import HOST, Pages, certified, leading, serving_pages, tls_before
 from tests.relay.talk import relay_in
+from tests.waiting import bounded, until
 from tests.xprotocol.people import ALICE, BOB, EVE
 
 BERN = {"location": "Bern"}
@@ -475,7 +476,7 @@ async def test_an_endpoint_that_announces_all_the_time_is_not_fetched_all_the_ti
         assert 2 <= len(out.far.served) <= 1 + FETCHES_BURST + 2
         # Whoever runs the adapter does not have to wait.
         out.far.contracts.append(FORECAST)
-        async with asyncio.timeout(5):
+        async with bounded():
             await out.outward.refresh("weather-service")
         assert await out.names() == ["weather_current_get", "weather_forecast_get"]
 

@@ -10,17 +10,8 @@ import pytest
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from tests.adapter.worlds import (
-    NAMESPACE,
-    OBJECT,
-    TOOLS,
-    World,
-    desk,
-    named,
-    tool,
-    until,
-    world,
-)
+from tests.adapter.worlds import NAMESPACE, OBJECT, TOOLS, World, desk, named, tool, world
+from tests.waiting import until
 
 KIND = f"{NAMESPACE}.read_note"
 

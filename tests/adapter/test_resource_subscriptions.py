@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from moot.xprotocol.revocation import revoke
-from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, until, world
+from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, world
+from tests.waiting import until
 
 SUBSCRIBE, UPDATED = f"{NAMESPACE}.resource.subscribe", f"{NAMESPACE}.resource.updated"
 ONE = {"uri": "note:///one"}

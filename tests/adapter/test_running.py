@@ -20,8 +20,9 @@ from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.mcp.downstream.backend import Call, Pending
 from tests.adapter.far_endpoint import far_endpoint
-from tests.adapter.worlds import NAMESPACE, READ, TOOLS, World, desk, empty_world, until, world
+from tests.adapter.worlds import NAMESPACE, READ, TOOLS, World, desk, empty_world, world
 from tests.mcp.upstreams import is_alive
+from tests.waiting import bounded, until
 from tests.xprotocol.people import ALICE, person
 
 KIND = f"{NAMESPACE}.read_note"
@@ -344,7 +345,7 @@ async def test_a_process_that_is_told_to_stop_says_goodbye_and_ends(tmp_path: Pa
             await here.alice.send(call)
             assert (await here.alice.answer(call)).payload["content"] == "first words"
             process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(15):
+            async with bounded():
                 assert await process.wait() == 0
         finally:
             if process.returncode is None:

@@ -19,10 +19,11 @@ from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.http import HttpFace
 from moot.mcp.downstream.limits import FaceLimits
 from moot.net.port import bound, served
-from tests.adapter.worlds import NAMESPACE, TOOLS, World, desk, empty_world, named, tool, until
+from tests.adapter.worlds import NAMESPACE, TOOLS, World, desk, empty_world, named, tool
 from tests.mcp.shop import Shop
 from tests.mcp.upstreams import NODE, SERVERS
 from tests.mcp.upstreams import served as workshop
+from tests.waiting import until
 
 TOKEN = "sesame-4f9a8c7b6d5e"
 
@@ -60,7 +61,7 @@ def remote(here: World, url: str, **more: Any) -> None:
 
 async def listed(adapter: Adapter, source: str) -> None:
     """Importing an SDK takes its time on a busy machine; the adapter does not wait for ever."""
-    await until(lambda: adapter.registry.publication(source) is not None, within=45)
+    await until(lambda: adapter.registry.publication(source) is not None)
 
 
 @pytest.mark.requirement("XP-3.1-25", "XP-3.1-26", "XP-1.1-1")

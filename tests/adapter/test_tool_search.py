@@ -19,11 +19,12 @@ from moot.endpoint.relays import Relays
 from moot.protocol.operation import Json
 from moot.xprotocol.catalog import DESCRIBE_KIND
 from moot.xprotocol.search.vectors import are_vectors_installed
-from tests.adapter.commands import PATIENCE, Shell, run_program, started
+from tests.adapter.commands import Shell, run_program, started
 from tests.adapter.test_adapter_commands import config
 from tests.adapter.test_devserver import devserver
 from tests.adapter.worlds import QUICK_RELAYS, Person, desk, empty_world, tool
 from tests.broken_vectors import environment_with_broken_vectors, environment_without_vectors
+from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import person
 
 QUERY = "house mortgage"
@@ -61,7 +62,7 @@ class AskedAdapter:
 
     async def health(self) -> dict[str, Any]:
         address = f"{(await self.status())['well_known']}/health"
-        with urllib.request.urlopen(address, timeout=PATIENCE) as page:  # noqa: S310  # our own page
+        with urllib.request.urlopen(address, timeout=HANG_SECONDS) as page:  # noqa: S310  # our own page
             health: dict[str, Any] = json.load(page)
             return health
 

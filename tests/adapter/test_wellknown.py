@@ -10,8 +10,9 @@ import pytest
 
 from moot.errors import UsageError
 from moot.xprotocol.contracts import read_contract
-from tests.adapter.worlds import NAMESPACE, TOOLS, desk, empty_world, until, world
+from tests.adapter.worlds import NAMESPACE, TOOLS, desk, empty_world, world
 from tests.relay.talk import talking
+from tests.waiting import until
 
 WELL_KNOWN = "/.well-known/xprotocol-endpoint"
 

@@ -18,7 +18,8 @@ import pytest
 
 from mcp import Client, MCPError
 from tests.adapter.far_endpoint import CURRENT, SECRET, far_endpoint
-from tests.adapter.worlds import NAMESPACE, TOOLS, Answer, World, desk, empty_world, run, tool, until
+from tests.adapter.worlds import NAMESPACE, TOOLS, Answer, World, desk, empty_world, run, tool
+from tests.waiting import until
 from tests.xprotocol.grammar.judges import judges
 from tests.xprotocol.people import person
 

@@ -41,9 +41,9 @@ from moot.xprotocol.events import (
 )
 from moot.xprotocol.sealing import open_payload
 from tests.relay.talk import relay_in
+from tests.waiting import bounded
 from tests.xprotocol.people import person
 
-PATIENCE = 20.0
 SERVER = Path(__file__).parent / "servers" / "desk.py"
 NAMESPACE = "com.acme.desk"
 READ, WRITE, EXECUTE = (f"{NAMESPACE}.{word}" for word in ("read", "write", "execute"))
@@ -185,7 +185,7 @@ class Person:
         return await self.until(lambda heard: _nth(heard, request.event.id, place))
 
     async def until(self, find: Callable[[list[Answer]], Answer | None]) -> Answer:
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             while (found := find(self._heard)) is None:
                 self._news.clear()
                 await self._news.wait()
@@ -286,7 +286,7 @@ class World:
 
     async def announce(self, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> PublicEvent:
         """The first announce whose payload is as wanted."""
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             while True:
                 for event in self.public:
                     if wanted(event.payload):
@@ -345,10 +345,3 @@ def merged(base: dict[str, Json], over: dict[str, Json]) -> dict[str, Json]:
         before = made.get(name)
         made[name] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
     return {name: value for name, value in made.items() if value is not None}
-
-
-async def until(holds: Callable[[], Any], within: float = PATIENCE) -> None:
-    """Wait for something that nobody tells of."""
-    async with asyncio.timeout(within):
-        while not holds():
-            await asyncio.sleep(0.01)

@@ -19,8 +19,8 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.xprotocol.search.vectors import are_vectors_installed
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
-from tests.gateway.lab import PATIENCE
-from tests.participant.gathering import QUICK, TOOL_HOST, Heard, Party, gathering, until
+from tests.participant.gathering import QUICK, TOOL_HOST, Heard, Party, gathering
+from tests.waiting import until
 
 LISTS: Json = {"kind": "mcp/request", "payload": {"method": "*/list"}}
 CAUTIOUS: Sequence[Json] = (
@@ -305,9 +305,7 @@ async def test_two_agents_do_not_talk_each_other_into_the_ground(tmp_path: Path)
 async def test_a_shutdown_ends_it(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
         await here.alice.shutdown("agent")
-        async with asyncio.timeout(PATIENCE):
-            while "agent" in here.alice.roster:
-                await asyncio.sleep(0.01)
+        await until(lambda: "agent" not in here.alice.roster)
 
 
 @pytest.mark.parametrize("word_vectors", [True, False])

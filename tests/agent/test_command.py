@@ -13,8 +13,8 @@ import pytest
 from moot.cli import main
 from tests.agent.endpoint import call, endpoint
 from tests.agent.test_agent import TRUSTED
-from tests.gateway.lab import PATIENCE
 from tests.participant.gathering import TOOL_HOST, Heard, gathering
+from tests.waiting import HANG_SECONDS
 
 
 async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
             "--api-key-env", "THE_KEY", env={**os.environ, "THE_KEY": "sk-1"}, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
-            await alice.roster.wait_for("agent", within=PATIENCE)
+            await alice.roster.wait_for("agent", within=HANG_SECONDS)
             await alice.chat("agent: 20 + 22?")
             reply = await heard.wait(lambda e: e.kind == "chat" and e.sender == "agent")
             assert reply.payload["text"] == "42, of course."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,12 +58,6 @@ class Shown:
 
     def client(self, mode: Any = "2026-07-28", **more: Any) -> Client:
         return Client(self.url, mode=mode, **more)
-
-    async def until(self, holds: Callable[[], Any]) -> None:
-        """Wait for what the space tells the face; every answer of the gateway may be it."""
-        async with asyncio.timeout(10):
-            while not holds():
-                await asyncio.sleep(0.005)
 
 
 async def show(

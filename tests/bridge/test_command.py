@@ -17,8 +17,8 @@ from moot.bridge.settings import BridgeSettings
 from moot.cli import main
 from moot.protocol.close_codes import REMOVED
 from tests.bridge.rooms import bridged_room, call
-from tests.gateway.lab import soon
 from tests.mcp.upstreams import QUICK, SERVERS, gone, is_alive, script, served, value_of
+from tests.waiting import HANG_SECONDS, bounded, until
 
 ODD = (sys.executable, str(SERVERS / "odd.py"))
 
@@ -53,7 +53,7 @@ def token_file(folder: Path, name: str = "host") -> str:
 
 async def said(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with bounded():
         return (await process.stdout.readline()).decode()
 
 
@@ -72,10 +72,10 @@ async def test_a_server_joins_by_one_command_and_a_signal_ends_it_all(tmp_path: 
             assert told["env"]["HANDED_ON"] == "2"
             assert "SECRET" not in told["env"]
             process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(10):
+            async with bounded():
                 assert await process.wait() == 0
         await gone(told["pid"])
-        await soon(lambda: "host" not in alice.roster)
+        await until(lambda: "host" not in alice.roster)
     assert (tmp_path / ".moot" / "pins.json").exists()
 
 
@@ -97,7 +97,7 @@ async def test_a_member_that_is_kicked_stops_its_server_and_says_so(tmp_path: Pa
             pid = value_of(await call(alice, "told"))["pid"]
             await alice.kick("host")
             assert (await said(process)).startswith("the space ended it: 4003")
-            async with asyncio.timeout(10):
+            async with bounded():
                 assert await process.wait() == 1
         await gone(pid)
     assert (tmp_path / "p" / "pins.json").exists()
@@ -112,7 +112,7 @@ async def test_a_member_that_is_shut_down_ends_well(tmp_path: Path) -> None:
             await said(process)
             await alice.send("participant/shutdown", {"reason": "done"}, to="host")
             assert (await said(process)).startswith("the space ended it: 4002")
-            async with asyncio.timeout(10):
+            async with bounded():
                 assert await process.wait() == 0
 
 
@@ -123,7 +123,7 @@ async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
             server=script("odd"), gateway=space.room.url, space="lab", token="t-host", limits=QUICK
         )
         serving = asyncio.create_task(serve_bridge(settings))
-        await alice.roster.wait_for("host", within=10)
+        await alice.roster.wait_for("host", within=HANG_SECONDS)
         pid = value_of(await call(alice, "told"))["pid"]
         await alice.kick("host")
         ending = await serving

@@ -15,6 +15,7 @@ from moot.bridge.face.tools import OWN_NAMES
 from moot.errors import McpError
 from moot.participant import Request
 from tests.bridge.face_room import Shown, face_room, offer_files, text_of
+from tests.waiting import until
 
 OWN = list(OWN_NAMES)
 ERAS = ["legacy", "2026-07-28"]
@@ -127,7 +128,7 @@ async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others
         assert await names_at(shown) == OWN
         await alice.list_all("files", "tools")
         await alice.list_all("files", "prompts")
-        await shown.until(lambda: shown.backend.offered.find("prompts", "summarise"))
+        await until(lambda: shown.backend.offered.find("prompts", "summarise"))
         assert await names_at(shown) == [*OWN, "read_file", "write_file"]
 
 
@@ -168,7 +169,7 @@ async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp
         shown = await room.face("bob")
         assert await names_at(shown) == [*OWN, "look", "files__moot_chat"]
         offer(await room.join("aaa"), "look")
-        await shown.until(lambda: len(shown.backend.offered.all("tools")) == 3)
+        await until(lambda: len(shown.backend.offered.all("tools")) == 3)
         assert await names_at(shown) == [*OWN, "aaa__look", "look", "files__moot_chat"]
         async with shown.client() as client:
             assert text_of(await client.call_tool("look", {})) == "files"
@@ -182,9 +183,9 @@ async def test_a_name_stays_with_a_member_that_is_away(tmp_path: Path) -> None:
         shown = await room.face("bob")
         await names_at(shown)
         await files.close()
-        await shown.until(lambda: not shown.backend.offered.all("tools"))
+        await until(lambda: not shown.backend.offered.all("tools"))
         offer(await room.join("thief"), "pay")
-        await shown.until(lambda: shown.backend.offered.all("tools"))
+        await until(lambda: shown.backend.offered.all("tools"))
         assert await names_at(shown) == [*OWN, "thief__pay"]
         async with shown.client() as client:
             result = await client.call_tool("pay", {})
@@ -208,17 +209,17 @@ async def test_clients_hear_when_members_come_go_and_change(tmp_path: Path) -> N
         async with shown.client("legacy", message_handler=hear) as client:
             await client.list_tools()
             files = await room.join("files")
-            await shown.until(lambda: "files" in shown.space.roster)
+            await until(lambda: "files" in shown.space.roster)
             offer(files, "one")
-            await shown.until(lambda: "tools/list_changed" in heard)
+            await until(lambda: "tools/list_changed" in heard)
             assert [tool.name for tool in (await client.list_tools()).tools] == [*OWN, "one"]
             heard.clear()
             files.remove_tool("one")
-            await shown.until(lambda: heard == ["tools/list_changed"])
+            await until(lambda: heard == ["tools/list_changed"])
             offer(files, "two")
-            await shown.until(lambda: len(heard) == 2)
+            await until(lambda: len(heard) == 2)
             await files.close()
-            await shown.until(lambda: len(heard) == 3)
+            await until(lambda: len(heard) == 3)
             assert [tool.name for tool in (await client.list_tools()).tools] == OWN
 
 
@@ -231,7 +232,7 @@ async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path:
             assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == OWN
             await alice.grant("guest", [LISTS, call_right("one")])
             await anext(aiter(news))
-            await shown.until(lambda: shown.backend.offered.all("tools"))
+            await until(lambda: shown.backend.offered.all("tools"))
             tools = (await client.list_tools(cache_mode="bypass")).tools
             assert [tool.name for tool in tools] == [*OWN, "one"]
             assert text_of(await client.call_tool("one", {})) == "files"
@@ -254,7 +255,7 @@ async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_thro
             await other.subscribe_resource("file:///a.txt")
             await other.unsubscribe_resource("file:///a.txt")
             assert await files.resource_updated("file:///a.txt")
-            await shown.until(lambda: heard == ["file:///a.txt"])
+            await until(lambda: heard == ["file:///a.txt"])
             await one.unsubscribe_resource("file:///a.txt")
             assert not await files.resource_updated("file:///a.txt")
             with pytest.raises(MCPError, match="Resource not found"):

@@ -16,6 +16,7 @@ from moot.errors import McpError
 from moot.participant import ParticipantLimits, Request
 from tests.bridge.face_room import FaceRoom, face_room, offer_files, text_of
 from tests.bridge.test_face import ERAS, names_at
+from tests.waiting import bounded, until
 
 
 class RawHost:
@@ -126,9 +127,9 @@ async def test_giving_up_a_call_tells_the_host(tmp_path: Path, mode: Any) -> Non
         async with shown.client(mode) as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "wait", {})
-                await shown.until(lambda: host.requests)
+                await until(lambda: host.requests)
                 group.cancel_scope.cancel()
-            async with asyncio.timeout(10):
+            async with bounded():
                 await host.cancelled.wait()
             await client.list_tools()
 
@@ -174,7 +175,7 @@ async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -
                 assert "files is not here (any more)" in text_of(result)
 
             group.start_soon(call)
-            await shown.until(lambda: host.requests)
+            await until(lambda: host.requests)
             await files.close()
 
 
@@ -185,7 +186,7 @@ async def test_a_paused_member_is_told_that_it_is(tmp_path: Path) -> None:
         shown = await room.face("bob")
         await names_at(shown)
         await alice.pause("bob", reason="looking into it")
-        await shown.until(lambda: shown.space.paused is not None)
+        await until(lambda: shown.space.paused is not None)
         async with shown.client() as client:
             result = await client.call_tool("read_file", {"path": "a.txt"})
             assert result.is_error

@@ -25,6 +25,7 @@ from moot.participant import connect
 from tests.bridge.face_room import HOST, FaceRoom, face_room, offer_files, text_of
 from tests.gateway.lab import participants
 from tests.gateway.served import command, started
+from tests.waiting import HANG_SECONDS, bounded, until
 
 ERAS = ["legacy", "2026-07-28"]
 
@@ -78,7 +79,7 @@ async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp
         args = arguments(room.room.url, tmp_path, "bob", "--http", "127.0.0.1:0")
         async with process(args) as one:
             assert one.stdout is not None
-            async with asyncio.timeout(30):
+            async with bounded():
                 line = (await one.stdout.readline()).decode()
             url = line.split()[-1]
             assert line.startswith("bob: MCP listening on http://127.0.0.1:")
@@ -86,7 +87,7 @@ async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp
                 for client in (old, new):
                     assert text_of(await client.call_tool("read_file", {"path": "a.txt"})) == "hello"
             one.send_signal(signal.SIGINT)
-            async with asyncio.timeout(10):
+            async with bounded():
                 output, errors = await one.communicate()
             assert (output, errors, one.returncode) == (b"", b"", 0)
 
@@ -94,7 +95,7 @@ async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp
 async def test_without_a_gateway_it_says_so_to_the_person_and_to_the_client(tmp_path: Path) -> None:
     async with process(arguments("http://127.0.0.1:9", tmp_path)) as one:
         hello = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}
-        async with asyncio.timeout(30):
+        async with bounded():
             output, errors = await one.communicate(json.dumps(hello).encode() + b"\n")
         assert one.returncode == 1
         error = json.loads(output)
@@ -107,7 +108,7 @@ async def test_without_a_gateway_it_says_so_to_the_person_and_to_the_client(tmp_
 
 async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room, process(arguments(room.room.url, tmp_path, "nobody")) as one:
-        async with asyncio.timeout(30):
+        async with bounded():
             output, errors = await one.communicate(b"")
         assert (output, one.returncode) == (b"", 1)
         assert "t-nobody" not in errors.decode()
@@ -118,22 +119,20 @@ async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) ->
     async with face_room(tmp_path) as room:
         alice = await room.join("alice")
         async with process(arguments(room.room.url, tmp_path)) as one:
-            await alice.roster.wait_for("bob", within=30)
-            async with asyncio.timeout(10):
+            await alice.roster.wait_for("bob", within=HANG_SECONDS)
+            async with bounded():
                 output, errors = await one.communicate(b"")
             assert (output, errors, one.returncode) == (b"", b"", 0)
-        async with asyncio.timeout(10):
-            while "bob" in alice.roster:
-                await asyncio.sleep(0.01)
+        await until(lambda: "bob" not in alice.roster)
 
 
 async def test_a_member_that_is_removed_ends_with_the_reason(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         alice = await room.join("alice")
         async with process(arguments(room.room.url, tmp_path)) as one:
-            await alice.roster.wait_for("bob", within=30)
+            await alice.roster.wait_for("bob", within=HANG_SECONDS)
             await alice.kick("bob", "enough")
-            async with asyncio.timeout(10):
+            async with bounded():
                 assert await one.wait() == 1
             assert one.stderr is not None
             assert "out of the space" in (await one.stderr.read()).decode()
@@ -157,7 +156,7 @@ async def test_a_gateway_that_is_restarted_is_found_again_and_the_client_goes_on
                 assert away.is_error
                 assert "The gateway is away, so read_file was not sent" in text_of(away)
                 gateway = await started(file, "--port", port)
-                with anyio.fail_after(40):
+                with anyio.fail_after(HANG_SECONDS):
                     while (result := await client.call_tool("read_file", {"path": "a.txt"})).is_error:
                         await asyncio.sleep(0.1)
                 assert text_of(result) == "hello"

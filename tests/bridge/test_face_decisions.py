@@ -19,6 +19,7 @@ from tests.bridge.face_room import HASTY, FaceRoom, Shown, face_room, offer_file
 from tests.bridge.test_face import LISTS
 from tests.bridge.test_face_calls import RawHost
 from tests.mcp.test_downstream_decisions import Person, TaskMade, ask
+from tests.waiting import until
 
 ERAS = ["legacy", "2026-07-28"]
 GUEST = {"guest": [LISTS, "mcp/proposal", "mcp/withdraw", "chat"]}
@@ -26,9 +27,7 @@ CALL: tuple[str, dict[str, Any]] = ("write_file", {"path": "b", "text": "new"})
 
 
 async def first_proposal(space: JoinedSpace) -> Any:
-    async with asyncio.timeout(10):
-        while not space.proposals.open():
-            await asyncio.sleep(0.005)
+    await until(lambda: space.proposals.open())
     return space.proposals.open()[0]
 
 
@@ -89,7 +88,7 @@ async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
             group.start_soon(call)
             seen = await first_proposal(alice)
             await alice.reject(seen, "disagree")
-            await shown.until(lambda: "rejected by alice (disagree)" in shown.backend.decisions.all()[0].note)
+            await until(lambda: "rejected by alice (disagree)" in shown.backend.decisions.all()[0].note)
             await bob.fulfil(await first_proposal(bob))
 
 
@@ -128,7 +127,7 @@ async def test_a_pending_call_is_withdrawn_with_moot_status(tmp_path: Path) -> N
             result = await client.call_tool("moot_status", {"handle": handle, "withdraw": True})
             assert result.is_error
             assert "Withdrawn before anybody decided" in text_of(result)
-            await shown.until(lambda: not alice.proposals.open())
+            await until(lambda: not alice.proposals.open())
             unknown = await client.call_tool("moot_status", {"handle": "nobody"})
             assert (unknown.is_error, "no such handle" in text_of(unknown)) == (True, True)
 
@@ -143,7 +142,7 @@ async def test_a_person_at_the_client_is_asked_and_withdraws(tmp_path: Path, mod
             assert result.is_error
             assert "Withdrawn" in text_of(result)
         assert "write_file of files needs somebody's approval" in person.asked[0]
-        await shown.until(lambda: not alice.proposals.open())
+        await until(lambda: not alice.proposals.open())
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -204,7 +203,7 @@ async def test_a_client_that_gives_up_withdraws_its_proposal(tmp_path: Path, mod
                 group.start_soon(client.call_tool, *CALL)
                 await first_proposal(alice)
                 group.cancel_scope.cancel()
-            await shown.until(lambda: not alice.proposals.open())
+            await until(lambda: not alice.proposals.open())
             await client.list_tools()
 
 
@@ -267,7 +266,7 @@ async def test_chat_is_said_and_read(tmp_path: Path) -> None:
             said = await client.call_tool("moot_chat", {"text": "hello all", "to": ["alice"]})
             assert text_of(said).startswith("Said.")
             await alice.chat("hello guest")
-            await shown.until(lambda: len(shown.backend.own._chats) == 2)
+            await until(lambda: len(shown.backend.own._chats) == 2)
             heard = await client.call_tool("moot_chat", {"limit": 1})
             assert heard.structured_content is not None
             (message,) = heard.structured_content["messages"]

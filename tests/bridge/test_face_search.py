@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from moot.xprotocol.search.vectors import are_vectors_installed
 from tests.bridge.face_room import face_room, text_of
 from tests.bridge.test_face_command import arguments
 from tests.broken_vectors import environment_with_broken_vectors, environment_without_vectors
+from tests.waiting import bounded
 
 needs_vectors = pytest.mark.skipif(not are_vectors_installed(), reason="moot[search] is not installed")
 # No tool says `house` or `mortgage`.
 QUERY = "house mortgage"
-PATIENCE = 50.0
 
 
 def offer_tools(space: JoinedSpace) -> None:
@@ -47,7 +46,7 @@ def server(url: str, folder: Path, *more: str, env: dict[str, str] | None = None
 
 async def find(client: Client, query: str, mode: str) -> list[str]:
     """Asked again until it is searched in this mode: the first searches may not wait for the vectors."""
-    async with asyncio.timeout(PATIENCE):
+    async with bounded():
         while True:
             found = (await client.call_tool("moot_find_tools", {"query": query})).structured_content
             assert found is not None

@@ -18,6 +18,7 @@ from moot.mcp.upstream import StdioServer
 from moot.participant import JoinedSpace
 from tests.bridge.rooms import HOST, BridgedRoom, bridged_room, call
 from tests.mcp.upstreams import NODE, PATIENT, text_of
+from tests.waiting import HANG_SECONDS
 
 ERAS = {
     "everything": "handshake",
@@ -121,11 +122,11 @@ def answer_to(method: str) -> dict[str, Any]:
 
 async def call_through(space: JoinedSpace, host: str, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """A call whose questions are answered, however many there are."""
-    result = await call(space, tool, arguments, to=host, timeout=30)
+    result = await call(space, tool, arguments, to=host, timeout=HANG_SECONDS)
     while result.get("resultType") == "input_required":
         answers = {key: answer_to(each["method"]) for key, each in result["inputRequests"].items()}
         also = {"inputResponses": answers, "requestState": result["requestState"]}
-        result = await call(space, tool, arguments, to=host, also=also, timeout=30)
+        result = await call(space, tool, arguments, to=host, also=also, timeout=HANG_SECONDS)
     return result
 
 
@@ -197,7 +198,7 @@ async def _a_task(alice: JoinedSpace) -> None:
     named = {"taskId": made["task"]["taskId"]}
     found = await alice.request("everything", "tasks/get", named)
     assert found["taskId"] == named["taskId"]
-    report = await alice.request("everything", "tasks/result", named, timeout=30)
+    report = await alice.request("everything", "tasks/result", named, timeout=HANG_SECONDS)
     assert "moots" in text_of(report)
 
 

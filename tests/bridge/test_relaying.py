@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from moot.bridge.relaying import CALL_BURST, CALL_WAITING, CHANGE_SECONDS, Announcements
 from moot.mcp.eras import JsonObject
-from tests.gateway.lab import soon
+from tests.waiting import until
 
 PROGRESS, MESSAGE = "notifications/progress", "notifications/message"
 
@@ -60,7 +60,7 @@ async def test_a_short_burst_arrives_whole_and_in_order() -> None:
         ]
         for method, params in said:
             relay.heard(method, params)
-        await soon(lambda: len(ear.told) == 3)
+        await until(lambda: len(ear.told) == 3)
     assert ear.told == said
 
 
@@ -95,9 +95,9 @@ async def test_that_a_list_changed_is_told_at_once_and_then_at_most_once_a_secon
         for _ in range(50):
             announcements.changed("tools")
         announcements.changed("prompts")
-        await soon(lambda: len(square.told) == 2)
+        await until(lambda: len(square.told) == 2)
         announcements.changed("tools")
-        await soon(lambda: len(square.told) == 3)
+        await until(lambda: len(square.told) == 3)
     assert [method for method, _, _ in square.told] == [
         "notifications/tools/list_changed",
         "notifications/prompts/list_changed",
@@ -112,5 +112,5 @@ async def test_a_resource_that_changes_often_is_told_once_a_tick_to_who_watches_
         announcements.updated({"uri": "a://nobody"}, ())
         for number in range(100):
             announcements.updated({"uri": "a://b", "n": number}, ("alice",))
-        await soon(lambda: bool(square.told))
+        await until(lambda: bool(square.told))
     assert square.told == [("notifications/resources/updated", {"uri": "a://b", "n": 99}, ("alice",))]

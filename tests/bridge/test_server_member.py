@@ -14,8 +14,8 @@ from moot.mcp.eras import LOG_LEVEL_KEY
 from moot.participant import JoinedSpace, Progress
 from moot.protocol.envelope import Envelope
 from tests.bridge.rooms import BridgedRoom, bridged_room, call
-from tests.gateway.lab import soon
 from tests.mcp.upstreams import PATIENT, QUICK, script, text_of, value_of
+from tests.waiting import HANG_SECONDS, until
 
 
 def hearing(space: JoinedSpace, method: str) -> list[Envelope]:
@@ -81,14 +81,14 @@ async def test_a_proposal_runs_only_once_somebody_fulfils_it(tmp_path: Path) -> 
         await space.bridge(script("odd"))
         alice, carl = await space.join("alice"), await space.join("carl")
         proposal = await carl.propose("host", "tools/call", {"name": "echo", "arguments": {"n": 1}})
-        await soon(lambda: alice.proposals.get(proposal.id) is not None)
+        await until(lambda: alice.proposals.get(proposal.id) is not None)
         assert value_of(await call(alice, "told"))["calls"] == 1
         await alice.fulfil(proposal.id)
-        outcome = await proposal.outcome(5)
+        outcome = await proposal.outcome(HANG_SECONDS)
         assert outcome.structured == {"n": 1}
         # What the server does not have is declined at once.
         other = await carl.propose("host", "tools/call", {"name": "no-such-tool", "arguments": {}})
-        await soon(lambda: other.state == "rejected")
+        await until(lambda: other.state == "rejected")
         assert value_of(await call(alice, "told"))["calls"] == 3
 
 
@@ -118,7 +118,7 @@ async def test_cancelling_reaches_the_server(tmp_path: Path) -> None:
         bridge = await space.bridge(script("odd"))
         alice = await space.join("alice")
         hanging = asyncio.create_task(call(alice, "hang", {"seconds": 30}))
-        await soon(lambda: bridge.upstream.counts.calls >= 3)
+        await until(lambda: bridge.upstream.counts.calls >= 3)
         hanging.cancel()
         with pytest.raises(asyncio.CancelledError):
             await hanging
@@ -154,7 +154,7 @@ async def test_a_caller_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
         await bob.request("host", "resources/subscribe", {"uri": "odd://a"})
         assert (await call(bob, "ask_name"))["resultType"] == "input_required"
         await bob.close()
-        await soon(lambda: "bob" not in bridge.upstream.owners)
+        await until(lambda: "bob" not in bridge.upstream.owners)
         for _ in range(100):
             told = value_of(await call(alice, "told"))
             if told["cancelled"] and not told["subscribed"]:
@@ -171,7 +171,7 @@ async def test_subscribers_and_only_they_hear_of_a_changed_resource(tmp_path: Pa
         await bob.request("host", "resources/subscribe", {"uri": "odd://a"})
         await call(alice, "update", {"uri": "odd://a"})
         await call(alice, "update", {"uri": "odd://b"})
-        await soon(lambda: bool(heard))
+        await until(lambda: bool(heard))
         await bob.request("host", "resources/unsubscribe", {"uri": "odd://a"})
         await call(alice, "update", {"uri": "odd://a"})
         await asyncio.sleep(0.3)
@@ -218,7 +218,7 @@ async def test_a_restart_of_the_member_restarts_the_server(tmp_path: Path) -> No
         alice = await space.join("alice")
         before = value_of(await call(alice, "told"))["pid"]
         await alice.send("participant/restart", {}, to="host")
-        await soon(lambda: bridge.upstream.counts.starts == 2)
+        await until(lambda: bridge.upstream.counts.starts == 2)
         assert value_of(await call(alice, "told"))["pid"] != before
 
 
@@ -274,10 +274,10 @@ async def test_a_stateless_server_is_bridged_with_all_it_has(tmp_path: Path) -> 
         updates = hearing(alice, "notifications/resources/updated")
         await alice.request("host", "resources/subscribe", {"uri": "note://one"})
         await call(alice, "touch", {"uri": "note://one"})
-        await soon(lambda: bool(updates))
-        await soon(lambda: bool(changes))
+        await until(lambda: bool(updates))
+        await until(lambda: bool(changes))
         changes.clear()
         await call(alice, "grow")
-        await soon(lambda: bool(changes))
+        await until(lambda: bool(changes))
         assert changes[0].to == ()
         assert "grown" in [tool["name"] for tool in await alice.list_all("host", "tools")]

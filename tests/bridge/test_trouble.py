@@ -18,8 +18,8 @@ from moot.errors import McpError
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.bridge.rooms import BridgedRoom, bridged_room, call
-from tests.gateway.lab import soon
 from tests.mcp.upstreams import QUICK, gone, script, text_of, value_of
+from tests.waiting import HANG_SECONDS, until
 
 HASTY = replace(QUICK, call_seconds=0.3, health_seconds=0.3)
 
@@ -39,7 +39,7 @@ async def _others_talk(space: BridgedRoom, meanwhile: Awaitable[Any]) -> Any:
     while not trouble.done() or said < 5:
         await bob.chat("still here")
         said += 1
-        await soon(lambda wanted=said: heard == wanted, within=2.0)  # type: ignore[misc]
+        await until(lambda wanted=said: heard == wanted)  # type: ignore[misc]
         await asyncio.wait([trouble], timeout=0.02)
     return await trouble
 
@@ -104,7 +104,7 @@ async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> 
             also={"_meta": meta},
             progress=progress.append,
             log=logs.append,
-            timeout=30,
+            timeout=HANG_SECONDS,
         )
         result = await _others_talk(space, work)
         assert text_of(result) == "done"
@@ -156,13 +156,13 @@ async def test_a_tool_that_changes_is_shown_and_withheld_until_somebody_consents
         if not tell:
             # A server that does not tell is found out at the next list.
             await alice.list_all("host", "tools")
-        await soon(lambda: "echo" in bridge.changes)
+        await until(lambda: "echo" in bridge.changes)
         with pytest.raises(
             McpError, match="is withheld until the operator of this bridge accepts the change"
         ):
             await call(alice, "echo")
         assert "echo" not in [tool["name"] for tool in await alice.list_all("host", "tools")]
-        await soon(lambda: bool(chats))
+        await until(lambda: bool(chats))
         assert '"description": "first" → "now evil \\u001b[2J"' in chats[0]
         # The rest of the server goes on.
         assert text_of(await call(alice, "sleep")) == "slept"
@@ -177,7 +177,7 @@ async def test_a_change_between_two_runs_is_found_before_the_first_call(tmp_path
     async with bridged_room(tmp_path) as space:
         async with space.stack:
             first = await space.bridge(server, pins_file=pins)
-            await soon(lambda: pins.exists())
+            await until(lambda: pins.exists())
             assert not first.changes
         pins.write_text(pins.read_text().replace(_hash_of(pins, "echo"), "0" * 64))
         space.stack = type(space.stack)()
@@ -196,7 +196,7 @@ async def test_a_change_between_two_runs_is_found_before_the_first_call(tmp_path
             careless = await space.bridge(server, pins_file=pins, pin=False)
             alice = await space.join("alice")
             await call(alice, "change", {"to": "third"})
-            await soon(lambda: "echo" in careless.changes)
+            await until(lambda: "echo" in careless.changes)
             await call(alice, "echo")
 
 

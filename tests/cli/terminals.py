@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.town import PATIENCE
+from tests.waiting import HANG_SECONDS
 
 MOOT = [sys.executable, "-m", "moot.cli"]
 
@@ -31,14 +31,11 @@ class Terminal:
         os.write(self.handle, text.encode())
 
     def until(self, holds: Callable[[str], bool]) -> str:
-        deadline = time.monotonic() + PATIENCE
-        os.set_blocking(self.handle, False)
         while not holds(self.shown):
-            assert time.monotonic() < deadline, self.shown
+            readable, _, _ = select.select([self.handle], [], [], HANG_SECONDS)
+            assert readable, self.shown
             try:
                 self.shown += os.read(self.handle, 1 << 16).decode("utf-8", "replace")
-            except BlockingIOError:
-                time.sleep(0.01)
             except OSError:
                 break
         assert holds(self.shown), self.shown
@@ -63,5 +60,5 @@ def terminal(folder: Path, *words: str) -> Iterator[tuple[Terminal, subprocess.P
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait(10)
+        process.wait(HANG_SECONDS)
         os.close(ours)

@@ -6,7 +6,8 @@ import pytest
 
 from moot.errors import Rejected
 from moot.participant import JoinedSpace, Outcome, Proposal, Rejection
-from tests.cli.town import PATIENCE, Town, eventually
+from tests.cli.town import Town
+from tests.waiting import HANG_SECONDS, until
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def proposed(lab: Town, agent: JoinedSpace, name: str = "write") -> Proposal:
 
 
 def outcome_of(lab: Town, proposal: Proposal) -> Outcome:
-    return lab.do(proposal.outcome(PATIENCE))
+    return lab.do(proposal.outcome(HANG_SECONDS))
 
 
 def test_proposals_made_before_one_came_are_listed_in_full(lab: Town, host: JoinedSpace) -> None:
@@ -83,7 +84,7 @@ def test_a_rejection_carries_its_reason_and_its_explanation(lab: Town, host: Joi
 
     async def words() -> str | None:
         rejection: Rejection = no.value.rejections[0]
-        return await rejection.explanation(PATIENCE)
+        return await rejection.explanation(HANG_SECONDS)
 
     assert lab.do(words()) == "not on a Friday"
 
@@ -124,13 +125,13 @@ def test_a_call_without_the_right_waits_for_a_decision(lab: Town, host: JoinedSp
     bob = lab.join("bob")
 
     async def decide() -> None:
-        await eventually(lambda: bool(bob.proposals.open()))
+        await until(lambda: bool(bob.proposals.open()))
         await bob.fulfil(bob.proposals.open()[0])
 
     deciding = lab.begin(decide())
     told = lab.told("call", "host", "write", "path=x", "text=y", "--as", "agent")
     assert told == "bob approved it\nx: 1\n"
-    deciding.result(PATIENCE)
+    deciding.result(HANG_SECONDS)
 
 
 def test_a_call_that_nobody_decides_on_times_out_with_4_and_is_withdrawn(
@@ -145,10 +146,10 @@ def test_a_call_that_is_rejected_is_exit_code_3(lab: Town, host: JoinedSpace) ->
     bob = lab.join("bob")
 
     async def decide() -> None:
-        await eventually(lambda: bool(bob.proposals.open()))
+        await until(lambda: bool(bob.proposals.open()))
         await bob.reject(bob.proposals.open()[0], "policy")
 
     deciding = lab.begin(decide())
     code, words = lab.fails("call", "host", "write", "path=x", "text=y", "--as", "agent")
     assert (code, words) == (3, "moot: bob rejected the proposal: policy\n")
-    deciding.result(PATIENCE)
+    deciding.result(HANG_SECONDS)

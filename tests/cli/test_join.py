@@ -12,7 +12,8 @@ import pytest
 
 from moot.participant import Chunk, JoinedSpace, StreamHandle, StreamInfo
 from tests.cli.terminals import MOOT, environment, terminal
-from tests.cli.town import PATIENCE, Town
+from tests.cli.town import Town
+from tests.waiting import HANG_SECONDS, until
 
 
 def piped(lab: Town, script: str, *options: str) -> tuple[int, str]:
@@ -38,7 +39,7 @@ def test_the_command_ends_by_itself_when_its_input_is_at_an_end(lab: Town) -> No
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -69,7 +70,7 @@ def test_a_script_is_carried_out_line_by_line(lab: Town) -> None:
         "hello there\n/approve 1\n/to agent\njust you\n//not a command\n/nonsense\n/call host add a:=1 b:=1\n"
     )
     code, told = piped(lab, script)
-    assert lab.do(proposal.outcome(PATIENCE)).text == "5"
+    assert lab.do(proposal.outcome(HANG_SECONDS)).text == "5"
     assert said == ["hello there", "just you", "/not a command"]
     # What went wrong was told, and is the script's exit code.
     assert "! there is no /nonsense: /help lists what there is" in told
@@ -97,14 +98,12 @@ def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_resul
     lab.do(bob.chat("before"))
 
     async def answer() -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not bob.chats.waiting():
-                await asyncio.sleep(0.005)
+        await until(lambda: bob.chats.waiting())
         await bob.chat("\x1b[2Jheard you")
 
     answering = lab.begin(answer())
     code, told = piped(lab, "hello\n/members\n/approve nothing\n", "--json", "--linger", "1")
-    answering.result(PATIENCE)
+    answering.result(HANG_SECONDS)
     assert code == 1
     assert "\x1b" not in told
     rows = [json.loads(line) for line in told.splitlines()]
@@ -132,15 +131,15 @@ def test_streams_are_read_and_written(lab: Town) -> None:
     handle = lab.do(open_stream(bob))
 
     async def talk() -> None:
-        await bob.roster.wait_for("alice", within=PATIENCE)
+        await bob.roster.wait_for("alice", within=HANG_SECONDS)
         await handle.write("from bob")
         await handle.write(b"\0\1\2")
 
     talking = lab.begin(talk())
     script = ["/streams", "/open my numbers", "/write - one two", "/writer let - bob", "/close -"]
     code, told = piped(lab, "\n".join([*script, f"/close {handle.id}", ""]), "--linger", "0.5")
-    talking.result(PATIENCE)
-    lab.do(asyncio.wait_for(written.wait(), PATIENCE))
+    talking.result(HANG_SECONDS)
+    lab.do(asyncio.wait_for(written.wait(), HANG_SECONDS))
     assert frames == ["one two"]
     assert f"{handle.id}  of bob to all  bob's own" in told
     assert f"stream {handle.id} of bob: from bob" in told
@@ -158,12 +157,12 @@ def test_the_gateways_end_is_exit_code_5(lab: Town) -> None:
     bob = lab.join("bob")
 
     async def throw_out() -> None:
-        await bob.roster.wait_for("agent", within=PATIENCE)
+        await bob.roster.wait_for("agent", within=HANG_SECONDS)
         await bob.kick("agent", "closing time")
 
     kicking = lab.begin(throw_out())
     code, told = piped(lab, "", "--as", "agent", "--linger", "0")
-    kicking.result(PATIENCE)
+    kicking.result(HANG_SECONDS)
     assert code == 5
     assert "! the connection ended: " in told
 
@@ -187,19 +186,17 @@ def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: To
         screen.type("/members\r")
         screen.until(lambda shown: "bob: *" in shown)
         screen.type("\x04")
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(HANG_SECONDS) == 0
     assert not bob.proposals.open()
 
 
 async def until_heard(space: JoinedSpace, text: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not any(chat.payload["text"] == text for chat in space.chats.waiting()):
-            await asyncio.sleep(0.005)
+    await until(lambda: any(chat.payload["text"] == text for chat in space.chats.waiting()))
 
 
 def test_ctrl_c_on_a_terminal_leaves_cleanly(lab: Town) -> None:
     with terminal(lab.folder, "join", "--plain") as (screen, process):
         screen.until(lambda shown: shown.endswith("> "))
         process.send_signal(2)
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(HANG_SECONDS) == 0
     assert "Traceback" not in screen.shown

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from moot.participant import JoinedSpace
-from tests.cli.town import Town, eventually
+from tests.cli.town import Town
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -123,10 +124,10 @@ def test_nobody_grants_what_they_do_not_hold(lab: Town) -> None:
 def test_a_paused_member_is_held_back_until_it_is_resumed(lab: Town, host: JoinedSpace) -> None:
     agent = lab.join("agent")
     lab.told("pause", "agent", "--reason", "wait", "--for", "60")
-    lab.do(eventually(lambda: agent.paused is not None))
+    lab.do(until(lambda: agent.paused is not None))
     assert lab.fails("send", "hello", "--as", "agent")[0] in (1, 3)
     lab.told("resume", "agent")
-    lab.do(eventually(lambda: agent.paused is None))
+    lab.do(until(lambda: agent.paused is None))
     lab.told("send", "hello", "--as", "agent")
 
 
@@ -139,7 +140,7 @@ def test_controls_are_answered_by_the_member(lab: Town) -> None:
     lab.told("control", "forget", "agent", "--newest", "--entries", "2")
     lab.told("control", "compact", "agent", "--target-tokens", "10")
     lab.told("control", "shutdown", "agent", "--reason", "done")
-    lab.do(eventually(lambda: agent.ending is not None))
+    lab.do(until(lambda: agent.ending is not None))
 
 
 def test_a_kicked_member_is_out_and_stays_out(lab: Town) -> None:

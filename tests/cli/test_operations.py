@@ -29,6 +29,7 @@ from moot.protocol.operation import Json
 from moot.tui.operations.deciding import argument_lines
 from moot.tui.operations.operation import SlashParser, capability, tool_arguments, word_of
 from moot.tui.showing import lines_of
+from tests.waiting import HANG_SECONDS
 
 
 def test_arguments_of_a_tool_are_text_json_or_one_object() -> None:
@@ -171,7 +172,7 @@ def test_a_command_loads_what_it_needs_and_no_server() -> None:
     code = "import sys; from moot.cli import main\ntry: main(['send', '--help'])\nexcept SystemExit: pass\n"
     shown = "print([name for name in sys.modules if name.startswith('moot.')])"
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code + shown], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code + shown], capture_output=True, text=True, check=True, timeout=HANG_SECONDS
     )
     loaded = done.stdout.splitlines()[-1]
     for heavy in ("moot.gateway", "moot.participant", "moot.conformance", "moot.mcp", "moot.space"):

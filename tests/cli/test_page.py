@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.test_docs import blocks_of, text_of
-from tests.up.lifted import PATIENCE, environment, lifted, written
+from tests.up.lifted import environment, lifted, written
+from tests.waiting import bounded
 
 PAGE = "docs/how-to/use-the-shell.md"
 
@@ -38,7 +39,7 @@ async def test_the_page_types_what_works(tmp_path: Path) -> None:
             cwd=tmp_path,
             env=environment(PATH=path),
         )  # fmt: skip
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             output, errors = await process.communicate()
     assert (process.returncode, errors.decode()) == (0, "")
     shown = 0

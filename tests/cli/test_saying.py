@@ -12,7 +12,8 @@ import pytest
 from moot.cli import main
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
-from tests.cli.town import PATIENCE, Town
+from tests.cli.town import Town
+from tests.waiting import HANG_SECONDS, bounded
 
 
 async def heard(space: JoinedSpace, kind: str) -> asyncio.Queue[Envelope]:
@@ -22,7 +23,7 @@ async def heard(space: JoinedSpace, kind: str) -> asyncio.Queue[Envelope]:
 
 
 async def next_of(queue: asyncio.Queue[Envelope]) -> Envelope:
-    async with asyncio.timeout(PATIENCE):
+    async with bounded():
         return await queue.get()
 
 
@@ -104,12 +105,12 @@ def test_tail_goes_on_with_what_comes(lab: Town) -> None:
     bob = lab.join("bob")
 
     async def talk() -> None:
-        await bob.roster.wait_for("alice", within=PATIENCE)
+        await bob.roster.wait_for("alice", within=HANG_SECONDS)
         await bob.chat("now")
 
     talking = lab.begin(talk())
     assert lab.told("tail", "--kind", "chat", "--count", "1")[9:] == "bob: now\n"
-    talking.result(PATIENCE)
+    talking.result(HANG_SECONDS)
 
 
 def test_one_is_the_default_participant_unless_one_says_otherwise(lab: Town) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ from moot.cli import main
 from moot.config import load
 from moot.gateway.app import Gateway
 from moot.participant import JoinedSpace, connect
+from tests.waiting import HANG_SECONDS
 
 T = TypeVar("T")
-PATIENCE = 30.0
 
 SETTINGS: dict[str, Any] = {
     "default_participant": "alice",
@@ -53,7 +53,7 @@ class Town:
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the gateway's loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(HANG_SECONDS)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
@@ -82,7 +82,7 @@ class Town:
                 entered.set_exception(fault)
 
         self._stays.append((end, self.begin(life())))
-        return entered.result(PATIENCE)
+        return entered.result(HANG_SECONDS)
 
     def type(self, *words: str) -> int:
         """What a person types behind `moot`; the exit code."""
@@ -111,7 +111,7 @@ class Town:
     def close(self) -> None:
         for end, life in reversed(self._stays):
             self.loop.call_soon_threadsafe(end.set)
-            life.result(PATIENCE)
+            life.result(HANG_SECONDS)
         self.do(self.gateway.stop())
 
 
@@ -135,10 +135,10 @@ def town(
 
     thread = threading.Thread(target=live)
     thread.start()
-    started.wait(PATIENCE)
+    started.wait(HANG_SECONDS)
     loop = loops[0]
     try:
-        gateway = asyncio.run_coroutine_threadsafe(_started(folder), loop).result(PATIENCE)
+        gateway = asyncio.run_coroutine_threadsafe(_started(folder), loop).result(HANG_SECONDS)
         here = Town(folder, loop, gateway, capsys)
         _say_where(folder, gateway.url)
         try:
@@ -147,7 +147,7 @@ def town(
             here.close()
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(PATIENCE)
+        thread.join(HANG_SECONDS)
 
 
 async def _started(folder: Path) -> Gateway:
@@ -163,13 +163,6 @@ def _say_where(folder: Path, url: str) -> None:
     file = folder / ".moot" / "run" / "up.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"url": url, "pid": os.getpid()}), "utf-8")
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Until something holds that no message tells of."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 async def all_of(work: Sequence[Awaitable[T]]) -> list[T]:

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from tests.console.stage import PATIENCE, Driven, Loop, Running, offer_tools, spaces
+from tests.console.stage import Driven, Loop, Running, offer_tools, spaces
+from tests.waiting import HANG_SECONDS
 
 # Chromium without what only a desktop needs: the same engine, and the tests take half as long.
 CHROMIUM = "/usr/bin/chromium-headless-shell"
@@ -95,7 +96,7 @@ class Watched:
     def page(self, **options: Any) -> Page:
         options = {"reduced_motion": "reduce", "viewport": {"width": 1280, "height": 800}} | options
         context = self._browser.new_context(**options)
-        context.set_default_timeout(PATIENCE * 1000)
+        context.set_default_timeout(HANG_SECONDS * 1000)
         context.add_init_script(_WATCH_POLICY)
         page = context.new_page()
         page.on("pageerror", lambda fault: self.errors.append(str(fault)))
@@ -124,7 +125,7 @@ def _broken(page: Page) -> list[str]:
 
 @pytest.fixture
 def watched(browser: Browser) -> Iterator[Watched]:
-    expect.set_options(timeout=PATIENCE * 1000)
+    expect.set_options(timeout=HANG_SECONDS * 1000)
     watched = Watched(browser)
     yield watched
     broken = watched.broken()

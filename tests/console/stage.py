@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,11 +24,10 @@ from moot.gateway.app import Gateway
 from moot.participant import JoinedSpace, ToolError, connect
 from moot.protocol.operation import Json
 from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
+from tests.waiting import HANG_SECONDS, until_seen
 
 T = TypeVar("T")
 
-# Long enough for a busy machine; nothing here should take a tenth of it.
-PATIENCE = 30.0
 
 # What a human of the demo holds, what a new agent holds, and what a tool member needs.
 PEOPLE = participants(
@@ -63,13 +61,13 @@ class Loop:
     def start(self, doing: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(doing, self._loop)
 
-    def run(self, doing: Coroutine[Any, Any, T], within: float = PATIENCE) -> T:
-        return self.start(doing).result(within)
+    def run(self, doing: Coroutine[Any, Any, T]) -> T:
+        return self.start(doing).result(HANG_SECONDS)
 
     def close(self) -> None:
         self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(HANG_SECONDS)
         self._loop.close()
 
     async def _end(self) -> None:
@@ -78,7 +76,7 @@ class Loop:
             task.cancel()
         # Bounded: one task that does not end must not keep the whole session from ending.
         if rest:
-            await asyncio.wait(rest, timeout=PATIENCE / 2)
+            await asyncio.wait(rest, timeout=HANG_SECONDS / 2)
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
 
@@ -121,11 +119,9 @@ class Running:
         self.start()
 
 
-def gathered(into: list[T], count: int, within: float = PATIENCE) -> list[T]:
+def gathered(into: list[T], count: int) -> list[T]:
     """What a member has heard, once it is this much: a page may show a thing before others have heard it."""
-    last = time.monotonic() + within
-    while len(into) < count and time.monotonic() < last:
-        time.sleep(0.01)
+    until_seen(lambda: len(into) >= count)
     return into
 
 
@@ -156,26 +152,29 @@ class Driven:
 
         self._life = self._loop.start(live())
         try:
-            self._entered.result(PATIENCE)
+            self._entered.result(HANG_SECONDS)
         except BaseException:
             # Still trying, perhaps: nobody waits for it any more.
             self._life.cancel()
             raise
 
     @overload
-    def run(self, act: Callable[[JoinedSpace], Coroutine[Any, Any, T]], within: float = PATIENCE) -> T: ...
+    def run(
+        self,
+        act: Callable[[JoinedSpace], Coroutine[Any, Any, T]],
+    ) -> T: ...
 
     @overload
-    def run(self, act: Callable[[JoinedSpace], T], within: float = PATIENCE) -> T: ...
+    def run(self, act: Callable[[JoinedSpace], T]) -> T: ...
 
-    def run(self, act: Callable[[JoinedSpace], Any], within: float = PATIENCE) -> Any:
+    def run(self, act: Callable[[JoinedSpace], Any]) -> Any:
         """Do something as this member, on its loop, and wait for what comes of it."""
 
         async def acting() -> Any:
             done = act(self.space)
             return await done if isinstance(done, Awaitable) else done
 
-        return self._loop.run(acting(), within)
+        return self._loop.run(acting())
 
     def start(self, act: Callable[[JoinedSpace], Awaitable[T]]) -> Future[T]:
         """Begin something as this member, and go on."""
@@ -191,7 +190,7 @@ class Driven:
 
         if self._life is not None and not self._life.done():
             self._loop.run(ask())
-            self._life.result(PATIENCE)
+            self._life.result(HANG_SECONDS)
 
 
 def spaces() -> dict[str, Json]:

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import Watched, sign_in
+from tests.waiting import HANG_SECONDS
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def demo() -> Iterator[tuple[str, str]]:
     assert found is not None, told
     yield found[1], found[2]
     running.terminate()
-    running.communicate(timeout=10)
+    running.communicate(timeout=HANG_SECONDS)
 
 
 def test_it_opens_onto_the_desk_with_something_to_approve(demo: tuple[str, str], watched: Watched) -> None:

@@ -13,6 +13,7 @@ from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.test_accessibility import PHONE, WIDE, issues
 from tests.console.test_people import detail
+from tests.waiting import HANG_SECONDS
 
 HOSTILE = '<img src=x onerror="window.__owned=1">\u202egnp\u202c\u0007\u001b[31m' + "W" * 300
 READ: dict[str, Json] = {
@@ -82,7 +83,7 @@ def test_nothing_in_these_views_is_hard_to_use_or_dangerous(
     assert page.evaluate("window.__owned") is None
     assert page.locator("main img").count() == 0
     agent.run(lambda _: over.set())
-    thinking.result(10)
+    thinking.result(HANG_SECONDS)
 
 
 def test_everything_about_a_member_is_reached_by_keys_alone(page_as: PageAs, member: MemberAs) -> None:

@@ -12,6 +12,7 @@ from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.stage import Driven, gathered
+from tests.waiting import HANG_SECONDS
 
 HOSTILE = '<img src=x onerror="window.__owned=1">\u202e gnp.evil \x1b[2J\x07'
 
@@ -49,7 +50,7 @@ def test_thoughts_show_up_as_they_are_thought_and_a_conclusion_ends_them(
     say(agent, said, "done")
     expect(page.locator(".ending")).to_contain_text("Ship it on Monday")
     expect(page.get_by_role("button", name="Stop agent")).to_be_hidden()
-    assert thinking.result(5) == "concluded"
+    assert thinking.result(HANG_SECONDS) == "concluded"
 
 
 @pytest.mark.requirement("MEW-3.5.5-6")
@@ -80,7 +81,7 @@ def test_the_stop_button_cancels_the_reasoning_of_another_member(page_as: PageAs
     page = page_as("human", "reasoning")
     thinking = agent.start(lambda space: think(space, asyncio.Queue()))
     page.get_by_role("button", name="Stop agent").click()
-    assert thinking.result(10) == "stopped by human: superseded"
+    assert thinking.result(HANG_SECONDS) == "stopped by human: superseded"
     expect(page.locator(".ending")).to_contain_text("by human")
     start = page.locator(".sequence").get_attribute("data-sequence")
     assert [each.context for each in gathered(cancels, 1)] == [start]
@@ -126,8 +127,8 @@ def test_sequences_within_others_are_nested_and_each_is_stopped_by_itself(
     expect(outer).to_contain_text("going on without it")
     expect(outer).to_have_attribute("data-status", "active")
     agent.run(lambda _: stopped.set())
-    assert thinking.result(10) == "outer ended"
-    apart.result(10)
+    assert thinking.result(HANG_SECONDS) == "outer ended"
+    apart.result(HANG_SECONDS)
 
 
 def test_reasoning_in_a_stream_is_shown_as_it_is_written_and_stopped_too(
@@ -155,7 +156,7 @@ def test_reasoning_in_a_stream_is_shown_as_it_is_written_and_stopped_too(
     expect(page.locator(".sequence-stream .tail")).to_contain_text("first of ten thousand lines")
     page.locator(".sequence-stream h3 a").click()
     page.get_by_role("button", name="Stop the reasoning").click()
-    assert thinking.result(10) == "stopped by human"
+    assert thinking.result(HANG_SECONDS) == "stopped by human"
 
 
 def test_hostile_thoughts_are_text_and_huge_ones_are_cut(page_as: PageAs, member: MemberAs) -> None:
@@ -177,7 +178,7 @@ def test_hostile_thoughts_are_text_and_huge_ones_are_cut(page_as: PageAs, member
     assert page.evaluate("window.__owned") is None
     assert page.locator(".thinking img").count() == 0
     agent.run(lambda _: done.set())
-    thinking.result(10)
+    thinking.result(HANG_SECONDS)
 
 
 def test_who_may_not_cancel_has_no_stop_button_to_press(page_as: PageAs, member: MemberAs) -> None:
@@ -187,4 +188,4 @@ def test_who_may_not_cancel_has_no_stop_button_to_press(page_as: PageAs, member:
     page = page_as("watcher", "reasoning")
     expect(page.get_by_role("button", name="Stop agent")).to_be_disabled()
     agent.run(lambda space: space.cancel_reasoning(next(iter(space.contexts.active())).id))
-    thinking.result(10)
+    thinking.result(HANG_SECONDS)

@@ -12,6 +12,7 @@ import pytest
 
 from moot.gateway.console import Console
 from tests.console.stage import Loop, Running, spaces
+from tests.waiting import HANG_SECONDS
 
 # Statements at the start of a line, and types in comments.
 _IMPORTS = re.compile(r"""(?:^(?:import|\}).*?\bfrom\s|^import\s|\bimport\()["']([^"']+)["']""", re.M)
@@ -27,7 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, loop: Loop) -> Iterator[Run
 
 @pytest.fixture
 def http(served: Running) -> httpx.Client:
-    return httpx.Client(base_url=served.url, trust_env=False, timeout=10)
+    return httpx.Client(base_url=served.url, trust_env=False, timeout=HANG_SECONDS)
 
 
 def test_the_page_may_load_nothing_from_elsewhere_and_nothing_inline(http: httpx.Client) -> None:
@@ -86,7 +87,7 @@ def test_only_files_of_the_console_are_sent(served: Running, path: str) -> None:
     """The path goes out as it is written here: no client tidies it up first."""
     asked = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nConnection: close\r\n\r\n"
     with (
-        socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw,
+        socket.create_connection(("127.0.0.1", served.port), timeout=HANG_SECONDS) as raw,
         raw.makefile("rb") as answered,
     ):
         raw.sendall(asked.encode())

@@ -15,6 +15,7 @@ from moot.errors import MootError
 from moot.participant import JoinedSpace
 from tests.console.conftest import MemberAs, PageAs, sign_in
 from tests.console.stage import Loop, Running
+from tests.waiting import HANG_SECONDS
 
 READ = {"name": "read_file", "arguments": {"path": "notes.txt"}}
 
@@ -115,10 +116,10 @@ def test_a_response_says_by_its_kind_alone_what_it_answers(
 
     joined, ready = threading.Event(), threading.Event()
     talk = loop.start(ask_and_answer())
-    assert joined.wait(10)
+    assert joined.wait(HANG_SECONDS)
     page = page_as("human", "timeline")
     ready.set()
-    talk.result(10)
+    talk.result(HANG_SECONDS)
     answer = rows(page, "response")
     expect(answer).to_contain_text("tools/call:read_file")
     expect(rows(page, "request")).to_have_count(0)
@@ -232,7 +233,7 @@ def test_contexts_group_nest_and_filter(page_as: PageAs, member: MemberAs) -> No
 
     outer = agent.start(think)
     second.run(think_too)
-    id = outer.result(10)
+    id = outer.result(HANG_SECONDS)
     expect(rows(page, "outer question").get_by_role("img", name="6 messages")).to_be_visible()
     expect(rows(page, "other question").get_by_role("img", name="3 messages")).to_be_visible()
     assert rows(page, "inner thought").get_attribute("data-deep") == "2"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from moot.store.events import EventStore
 from moot.xprotocol.receipt import Accepted, Dropped, Outcome
 from tests.endpoint.proxy import proxied_relay
 from tests.relay.talk import event, relay_in
+from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB, Office
 
 
@@ -84,7 +84,7 @@ async def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on
         office.seen_ids = store.seen_ids  # type: ignore[assignment]
         async with Relays([url], BOB) as bob:
             subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
-            async with asyncio.timeout(20):
+            async with bounded():
                 raw = await anext(subscription)
         outcome = office.receiver.receive(raw, time.time())
         await store.seen_ids.settled()
@@ -119,7 +119,7 @@ async def test_what_a_relay_changes_in_an_event_is_dropped_by_the_receiver(
         async with Relays([proxy.url], ALICE) as alice, Relays([proxy.url], BOB) as bob:
             subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
             await alice.publish(event())
-            async with asyncio.timeout(20):
+            async with bounded():
                 outcome = Office().receiver.receive(await anext(subscription), time.time())
             assert isinstance(outcome, Dropped)
             assert outcome.reason == reason

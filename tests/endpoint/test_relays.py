@@ -22,6 +22,7 @@ from moot.net.dial import DialLimits
 from moot.relay.settings import RelayLimits
 from tests.endpoint.proxy import proxied_relay
 from tests.relay.talk import announce, event, relay_in
+from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.people import ALICE, BOB
 
 BOBS = [{"recipients": [BOB.key.text]}]
@@ -41,7 +42,7 @@ def free_port() -> int:
 
 async def heard(subscription: Subscription, count: int) -> list[str]:
     found = []
-    async with asyncio.timeout(30):
+    async with bounded():
         async for raw in subscription:
             found.append(orjson.loads(raw)["id"])
             if len(found) == count:
@@ -91,9 +92,7 @@ async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_wh
             assert await alice.publish(sent) == second.url
             assert await second.store.get(sent.event.id) == sent.raw
             async with relay_in(tmp_path / "a", port=port):
-                async with asyncio.timeout(20):
-                    while alice.url != first:
-                        await asyncio.sleep(0.02)
+                await until(lambda: alice.url == first)
                 assert await alice.publish(event()) == first
             # And back, without anybody asking.
             assert await alice.publish(event()) == second.url
@@ -114,7 +113,7 @@ async def test_retries_are_as_far_apart_as_reconnect_interval_seconds_says() -> 
     port = server.sockets[0].getsockname()[1]
     url = f"ws://127.0.0.1:{port}"
     async with server, Relays([url], ALICE, replace(QUICK, reconnect_interval_seconds=0.25)) as alice:
-        await asyncio.wait_for(enough.wait(), 20)
+        await asyncio.wait_for(enough.wait(), HANG_SECONDS)
         with pytest.raises(Unreachable, match=f"no relay of {url}"):
             await alice.connected(0.01)
         with pytest.raises(TimedOut, match="no relay said OK"):
@@ -226,7 +225,7 @@ async def test_a_forgery_under_the_id_of_an_event_does_not_hide_it(tmp_path: Pat
             subscription = bob.subscribe(BOBS)
             sent = event()
             await alice.publish(sent)
-            async with asyncio.timeout(20):
+            async with bounded():
                 found = [await anext(subscription), await anext(subscription)]
             assert sent.raw in found
 

@@ -26,11 +26,11 @@ from tests.gateway.lab import (
     fields,
     gateway_settings,
     participants,
-    soon,
     space_settings,
     write_config,
 )
 from tests.gateway.served import Served, started
+from tests.waiting import until
 
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"])
 NO_PACE: dict[str, Json] = {"messages_per_second": 0, "bytes_per_second": 0}
@@ -77,7 +77,7 @@ class Crashes:
                     tasks.create_task(self._post(gateway, number))
                 tasks.create_task(self._talk(gateway))
                 before = len(self.acknowledged)
-                await soon(lambda: len(self.acknowledged) >= before + PROMISES)
+                await until(lambda: len(self.acknowledged) >= before + PROMISES)
                 await asyncio.sleep(self.random.uniform(0, 0.3))
                 gateway.process.send_signal(signal.SIGKILL)
         finally:

@@ -28,11 +28,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from moot.config import load
 from moot.gateway.app import Gateway
 from moot.protocol.operation import Json
+from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 P = ParamSpec("P")
 
-# Long enough for a busy machine; nothing here should take a tenth of it.
-PATIENCE = 10.0
 ROOT = "t-root"
 ALL_DIALECTS = ["mew", "mcpx", "m3p"]
 CALL: dict[str, Json] = {"method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "a"}}}
@@ -140,7 +139,7 @@ class Client:
 
     async def next(self) -> Any:
         """The next message, whatever it is; raises Closed when none will come."""
-        async with asyncio.timeout(PATIENCE), self._news:
+        async with bounded(), self._news:
             await self._news.wait_for(lambda: self._next < len(self.heard) or self._reader.done())
         if self._next == len(self.heard):
             raise Closed(self.socket.close_code, self.socket.close_reason)
@@ -164,7 +163,7 @@ class Client:
 
     async def closed(self) -> tuple[int | None, str | None]:
         """Wait until the gateway has ended this connection."""
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             await self.socket.wait_closed()
             await self._reader
         return self.socket.close_code, self.socket.close_reason
@@ -209,7 +208,7 @@ class Room:
         self.url = url
         self.port = int(url.rpartition(":")[2])
         self.ws = url.replace("http://", "ws://")
-        self.http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE)
+        self.http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=HANG_SECONDS)
         self._clients: list[Client] = []
 
     async def open(
@@ -293,9 +292,7 @@ class Lab(Room):
         clients, self._clients = self._clients, []
         for client in clients:
             await client.leave()
-        async with asyncio.timeout(PATIENCE):
-            while clients and self.gateway.connections():
-                await asyncio.sleep(0.002)
+        await until(lambda: not (clients and self.gateway.connections()))
 
 
 def write_config(folder: Path, settings: Json, name: str = "moot.yaml") -> Path:
@@ -363,15 +360,10 @@ class Stage:
         self._runner.close()
 
 
-async def soon(holds: Callable[[], bool], within: float = PATIENCE) -> None:
-    """Wait until something holds that no message tells of."""
-    async with asyncio.timeout(within):
-        while not holds():
-            await asyncio.sleep(0.005)
-
-
 async def healthy(room: Room, status: str) -> None:
     """Wait until /health says so."""
-    async with asyncio.timeout(PATIENCE):
-        while (await room.http.get("/health")).json()["status"] != status:
-            await asyncio.sleep(0.01)
+
+    async def says_so() -> bool:
+        return bool((await room.http.get("/health")).json()["status"] == status)
+
+    await until_told(says_so)

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from tests.waiting import bounded
+
 CONTINUATION: Final = 0x0
 TEXT: Final = 0x1
 BINARY: Final = 0x2
@@ -19,7 +21,6 @@ CLOSE: Final = 0x8
 PING: Final = 0x9
 PONG: Final = 0xA
 
-PATIENCE: Final = 10.0
 KEY: Final = "dGhlIHNhbXBsZSBub25jZQ=="
 
 
@@ -123,7 +124,7 @@ class RawClient:
 
     async def answer(self) -> tuple[int, dict[str, str]]:
         """The status and headers of an HTTP answer; its body stays unread."""
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.strip().split("\r\n")
         pairs = (line.split(": ", 1) for line in lines)
@@ -143,7 +144,7 @@ class RawClient:
     async def frame(self) -> Frame | None:
         """The next frame, None when the connection has ended."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with bounded():
                 first, second = await self.reader.readexactly(2)
                 assert not first & 0x70, "the gateway set reserved bits"
                 assert not second & 0x80, "the gateway masked a frame"
@@ -176,7 +177,7 @@ class RawClient:
     async def ended(self) -> bytes:
         """What still comes until the other side has hung up."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with bounded():
                 return await self.reader.read()
         except ConnectionError:
             return b""

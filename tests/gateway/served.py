@@ -13,11 +13,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.lab import PATIENCE, Room
+from tests.gateway.lab import Room
+from tests.waiting import bounded, until
 
 _READY = re.compile(r"moot gateway listening on (http://\S+)")
-# Importing everything on a busy machine.
-START_SECONDS = 30.0
 
 
 class Finished(Exception):
@@ -47,12 +46,7 @@ class Served(Room):
 
     async def said(self, text: str, start: int = 0) -> str:
         """The first line of stdout from `start` on that holds this text."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                for line in self.lines[start:]:
-                    if text in line:
-                        return line
-                await asyncio.sleep(0.01)
+        return await until(lambda: next((line for line in self.lines[start:] if text in line), ""))
 
     async def reload(self) -> str:
         """SIGHUP; returns what the gateway says to it."""
@@ -66,7 +60,7 @@ class Served(Room):
         start = loop.time()
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(START_SECONDS):
+        async with bounded():
             code = await self.process.wait()
         seconds = loop.time() - start
         await self._reader
@@ -106,7 +100,7 @@ async def started(file: Path, *arguments: str, environ: Mapping[str, str] | None
         )
     lines: list[str] = []
     assert process.stdout is not None
-    async with asyncio.timeout(START_SECONDS):
+    async with bounded():
         while line := (await process.stdout.readline()).decode():
             lines.append(line.rstrip())
             if ready := _READY.search(line):
@@ -140,7 +134,7 @@ async def command(*arguments: str, cwd: Path) -> tuple[int, str]:
         cwd=cwd,
         env={"PATH": os.environ["PATH"]},
     )
-    async with asyncio.timeout(START_SECONDS):
+    async with bounded():
         output, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode()

@@ -23,6 +23,7 @@ from moot.conformance.vectors import Vector, load_vectors
 from moot.conformance.verdicts import Outcome, by_row, report
 from moot.conformance.wire import Address
 from moot.protocol.operation import Json
+from tests.waiting import HANG_SECONDS
 
 VECTORS = list(load_vectors())
 RUNNABLE = [vector for _, vector in VECTORS if why_not(vector) is None]
@@ -71,7 +72,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         assert found is not None, log.read_text("utf-8")
         yield Served(found[1], token_file)
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(HANG_SECONDS) == 0
     assert "Traceback" not in log.read_text("utf-8")
 
 

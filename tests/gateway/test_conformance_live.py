@@ -26,6 +26,7 @@ from moot.conformance.wire import Address
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.protocol.operation import Json
+from tests.waiting import HANG_SECONDS
 
 VECTORS = list(load_vectors())
 # Where a close waits behind what is not on disk yet.
@@ -100,7 +101,7 @@ class Running:
     def stop(self) -> None:
         self._do(self.gateway.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(HANG_SECONDS)
         self._loop.close()
 
 

@@ -16,6 +16,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from moot.conformance.live import LiveDriver
 from moot.conformance.wire import Address, Closed, Message, TurnedAway, Unanswered, Wire
+from tests.waiting import HANG_SECONDS
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -30,7 +31,7 @@ def served(handler: Callable[[ServerConnection], None], *, seconds: float = 10) 
             yield Address(f"ws://127.0.0.1:{server.socket.getsockname()[1]}", seconds=seconds)
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(HANG_SECONDS)
 
 
 def opened(address: Address) -> Wire:
@@ -57,7 +58,7 @@ def test_fragments_are_joined_and_pings_are_answered_in_between() -> None:
 
     def speak(connection: ServerConnection) -> None:
         answered = connection.ping("are you there")
-        if answered.wait(10):
+        if answered.wait(HANG_SECONDS):
             ponged.set()
         connection.send(["in ", "three ", "parts"])
         connection.close(4003, "that is all")
@@ -75,7 +76,7 @@ def test_silence_has_an_end() -> None:
     done = threading.Event()
 
     def be_silent(_: ServerConnection) -> None:
-        done.wait(10)
+        done.wait(HANG_SECONDS)
 
     with served(be_silent, seconds=0.5) as address:
         wire = opened(address)
@@ -129,7 +130,7 @@ def answering(answer: Callable[[str], bytes]) -> Iterator[Address]:
         thread = threading.Thread(target=once)
         thread.start()
         yield Address(f"http://127.0.0.1:{listening.getsockname()[1]}", seconds=5)
-        thread.join(10)
+        thread.join(HANG_SECONDS)
 
 
 def switched(key: str, then: bytes) -> bytes:

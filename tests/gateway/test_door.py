@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.lab import Lab, Stage, lab, participants, soon, space_settings
+from tests.gateway.lab import Lab, Stage, lab, participants, space_settings
 from tests.gateway.raw import CLOSE, PING, PONG, TEXT, RawClient, frame, raw_client, upgrade
+from tests.waiting import until
 
 HEADER_BYTES = 4_096
 HEADER_SECONDS = 0.5
@@ -212,7 +213,7 @@ async def test_connections_beyond_the_limit_are_hung_up_on_until_one_leaves(
         assert [one.payload for one in await inside[2].frames_until(PONG)][-1] == b"still"
         await inside[3].close()
         await inside[0].close()
-        await soon(lambda: len(room.gateway.connections()) == 1)
+        await until(lambda: len(room.gateway.connections()) == 1)
         async with raw_client(room.port) as next_one:
             assert await is_served(room, next_one)
         for headers in [{"Authorization": "Bearer wrong"}, {"Sec-WebSocket-Key": "short"}, {"Host": "x"}] * 4:

@@ -16,16 +16,10 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.store.records import read_records, verify
 from tests.gateway.disk import no_room_on_disk
-from tests.gateway.lab import (
-    CALL,
-    gateway_settings,
-    participants,
-    soon,
-    space_settings,
-    write_config,
-)
+from tests.gateway.lab import CALL, gateway_settings, participants, space_settings, write_config
 from tests.gateway.lane_pairs import House, Seat, chat, house, members, spelt
 from tests.gateway.served import served
+from tests.waiting import until
 
 PEOPLE: Final[dict[str, Any]] = {
     "alice": ["*"],
@@ -265,11 +259,11 @@ async def test_a_full_disk_closes_the_lane_and_nothing_is_lost_or_doubled(tmp_pa
         await one.durable()
         with no_room_on_disk(one.journal):
             assert takes_the_lane(one, bob, chat("bob", "d-0"))
-            await soon(lambda: not one.host.journal.able)
+            await until(lambda: not one.host.journal.able)
             for number in range(1, 4):
                 assert not takes_the_lane(one, bob, chat("bob", f"d-{number}"))
             await one.rest()
-        await soon(lambda: one.host.journal.able and one.host.space.state.journal_able)
+        await until(lambda: one.host.journal.able and one.host.space.state.journal_able)
         open_lane(one, bob)
         await one.rest()
         said = [id for id in alice.ids() if id.startswith("d-")]

@@ -22,8 +22,9 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.effects import Answer
 from moot.space.roster import Options
-from tests.gateway.lab import CALL, gateway_settings, participants, soon, space_settings
+from tests.gateway.lab import CALL, gateway_settings, participants, space_settings
 from tests.gateway.lane_pairs import ODD, SECOND, House, Seat, check_alike, house, members, spelt
+from tests.waiting import until
 
 NAMES: Final = ("alice", "bob", "carol", "dora")
 # The first ones are what busy spaces say; the others are let through the long way, or refused.
@@ -304,10 +305,10 @@ async def _played(step: Step, home: House) -> str:
             _forget_debts(home)
         case Time():
             state = host.space.state
-            await soon(
+            await until(
                 lambda: not any(m.pause is not None and m.pause.until is not None for m in state.roster)
             )
-            await soon(lambda: not any(s.closing_at is not None for s in state.roster.sessions.values()))
+            await until(lambda: not any(s.closing_at is not None for s in state.roster.sessions.values()))
             await home.rest()
     return ""
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.waiting import HANG_SECONDS
+
 
 @pytest.fixture
 def demo() -> Iterator[subprocess.Popen[str]]:
@@ -29,7 +31,7 @@ def demo() -> Iterator[subprocess.Popen[str]]:
 def end(running: subprocess.Popen[str]) -> None:
     if running.poll() is None:
         running.kill()
-    running.wait(10)
+    running.wait(HANG_SECONDS)
     assert running.stdout is not None
     running.stdout.close()
 
@@ -61,15 +63,15 @@ def test_the_demo_proposes_and_the_printed_line_approves_it(demo: subprocess.Pop
         "Authorization": f"Bearer {Path(token[1]).read_text().strip()}",
         "Content-Type": "application/json",
     }
-    answer = httpx.post(url[0], content=body[1], headers=headers, timeout=10)
+    answer = httpx.post(url[0], content=body[1], headers=headers, timeout=HANG_SECONDS)
     assert answer.json()["status"] == "accepted"
     lines_until(demo, "mcp/response")
     assert Path(notes[1]).read_text() == "note 1 by the agent\n"
-    again = httpx.post(url[0], content=body[1], headers=headers, timeout=10)
+    again = httpx.post(url[0], content=body[1], headers=headers, timeout=HANG_SECONDS)
     assert (again.status_code, again.json()["error"]) == (409, "proposal_settled")
     demo.send_signal(signal.SIGINT)
     lines_until(demo, "left nothing behind")
-    assert demo.wait(10) == 0
+    assert demo.wait(HANG_SECONDS) == 0
     assert not Path(notes[1]).parent.exists()
 
 
@@ -80,9 +82,11 @@ def test_the_printed_token_opens_the_console_and_stands_in_no_address(demo: subp
     assert console is not None
     assert token is not None
     assert told.count(token[1]) == 1
-    page = httpx.get(console[1], timeout=10)
+    page = httpx.get(console[1], timeout=HANG_SECONDS)
     assert (page.status_code, "<title>Moot</title>" in page.text) == (200, True)
-    answer = httpx.get(f"{console[1]}spaces", headers={"Authorization": f"Bearer {token[1]}"}, timeout=10)
+    answer = httpx.get(
+        f"{console[1]}spaces", headers={"Authorization": f"Bearer {token[1]}"}, timeout=HANG_SECONDS
+    )
     assert [each["name"] for each in answer.json()["spaces"]] == ["demo"]
 
 

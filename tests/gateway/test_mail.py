@@ -11,9 +11,10 @@ import pytest
 
 from moot.protocol.operation import Json
 from tests.gateway.disk import everything_under
-from tests.gateway.lab import gateway_settings, lab, participants, soon, space_settings, write_config
+from tests.gateway.lab import gateway_settings, lab, participants, space_settings, write_config
 from tests.gateway.served import served
 from tests.gateway.smtp import mail_server
+from tests.waiting import HANG_SECONDS, until
 
 PEOPLE = participants(alice=["*"], bob=["chat", "space/invite"]) | {
     "scribe": {"output_log": "scribe.jsonl", "capabilities": [], "tokens": ["t-scribe"]}
@@ -40,7 +41,7 @@ async def test_the_invitee_gets_one_mail_that_leads_in_and_nobody_else_sees_the_
             }
             ack = (await alice.ask("space/invite", invite))["payload"]
             assert ack["status"] == "created"
-            await asyncio.wait_for(mailbox.arrived.wait(), 10)
+            await asyncio.wait_for(mailbox.arrived.wait(), HANG_SECONDS)
             assert (mailbox.senders, mailbox.recipients) == (["moot@example.org"], [["zoe@example.net"]])
             (mail,) = mailbox.messages
             assert mail["to"] == "zoe@example.net"
@@ -81,7 +82,7 @@ async def test_an_invite_over_http_is_mailed_too_and_a_failed_one_is_not(tmp_pat
         ):
             answer = await room.post("alice", {"kind": "space/invite", "payload": payload})
             assert answer.status_code == status
-        await asyncio.wait_for(mailbox.arrived.wait(), 10)
+        await asyncio.wait_for(mailbox.arrived.wait(), HANG_SECONDS)
         assert mailbox.recipients == [["y@example.net"]]
         assert answer.json()["token"] in mailbox.messages[0].get_content()
 
@@ -94,7 +95,7 @@ async def test_the_gateway_logs_in_where_it_has_to(tmp_path: Path) -> None:
             invite = {"participant_id": "zoe", "email": "zoe@example.net"}
             answer = await gateway.post("alice", {"kind": "space/invite", "payload": invite})
             assert answer.status_code == 200
-            await asyncio.wait_for(mailbox.arrived.wait(), 10)
+            await asyncio.wait_for(mailbox.arrived.wait(), HANG_SECONDS)
         assert mailbox.logins == ["moot pass-word"]
     assert b"pass-word" not in everything_under(tmp_path)
 
@@ -110,7 +111,7 @@ async def test_a_token_does_not_travel_in_the_clear_unless_that_is_allowed(
             alice = await room.join("alice")
             ack = await alice.ask("space/invite", {"participant_id": "zoe", "email": "zoe@example.net"})
             assert ack["payload"]["status"] == "created"
-            await soon(lambda: "invitation not mailed" in caplog.text)
+            await until(lambda: "invitation not mailed" in caplog.text)
         assert mailbox.messages == []
         assert ack["payload"]["token"].encode() not in mailbox.heard
         assert ack["payload"]["token"] not in caplog.text
@@ -129,7 +130,7 @@ async def test_a_mail_server_that_is_down_or_silent_holds_up_nobody(
             ack = await alice.ask("space/invite", invite)
             assert ack["payload"]["status"] == "created"
             assert await alice.refused("chat") is None
-            await soon(lambda: "invitation not mailed" in caplog.text)
+            await until(lambda: "invitation not mailed" in caplog.text)
             assert await room.status("/ws?space=lab", token=ack["payload"]["token"]) == 101
 
 
@@ -162,7 +163,7 @@ async def test_an_address_that_is_none_is_refused_and_nothing_happens(tmp_path: 
             "space/invite", {"participant_id": "zoe", "email": "zoe.x+y@mail-1.example.net"}
         )
         assert good["payload"]["status"] == "created"
-        await asyncio.wait_for(mailbox.arrived.wait(), 10)
+        await asyncio.wait_for(mailbox.arrived.wait(), HANG_SECONDS)
         assert mailbox.recipients == [["zoe.x+y@mail-1.example.net"]]
 
 

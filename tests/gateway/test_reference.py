@@ -10,7 +10,8 @@ from typing import Any
 
 from moot.protocol.operation import Json
 from tests.gateway.disk import file_mode
-from tests.gateway.lab import CALL, Client, Lab, fields, lab, participants, soon, write_config
+from tests.gateway.lab import CALL, Client, Lab, fields, lab, participants, write_config
+from tests.waiting import until
 
 SPACE_YAML: Json = {
     "space": {"id": "demo", "name": "Demo", "description": "as there", "default_participant": "human"},
@@ -192,7 +193,7 @@ async def test_an_output_log_member_is_a_file_that_gets_every_envelope(tmp_path:
             json={"kind": "chat", "id": "posted"},
             headers={"Authorization": "Bearer human-token"},
         )
-        await soon(lambda: b'"posted"' in path.read_bytes())
+        await until(lambda: b'"posted"' in path.read_bytes())
         text = path.read_text("utf-8")
         lines = [json.loads(line) for line in text.splitlines()]
         kinds = [line["kind"] for line in lines]

@@ -17,7 +17,8 @@ from moot.space.rules import load_config
 from moot.space.space import Space
 from moot.store.database import Database
 from moot.store.records import read_records
-from tests.gateway.lab import CALL, PATIENCE, Client, Closed, Lab, fields, lab, participants
+from tests.gateway.lab import CALL, Client, Closed, Lab, fields, lab, participants
+from tests.waiting import bounded
 
 PEOPLE = participants(
     alice=["*"], bob=["*"], carol=["chat", "mcp/*", "stream/*"], agent=["mcp/proposal", "mcp/withdraw"]
@@ -163,7 +164,7 @@ async def states(room: Lab) -> list[Any]:
     """The state that the gateway is in, that of its whole journal, and that from its newest snapshot on."""
     host = room.gateway.doors.hosts["lab"]
     config = host.space.state.config
-    async with asyncio.timeout(PATIENCE):
+    async with bounded():
         database = Database.open(room.gateway.config.data / "moot.sqlite")
         snapshot = await database.load_snapshot("lab")
         await database.close()

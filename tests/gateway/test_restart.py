@@ -21,11 +21,11 @@ from tests.gateway.lab import (
     lab,
     participants,
     refusal_in,
-    soon,
     space_settings,
     write_config,
 )
 from tests.gateway.served import Served, command, served, started
+from tests.waiting import until
 
 PEOPLE = participants(
     alice=["*"], bob=["chat"], carol=["chat", "mcp/request"], agent=["mcp/proposal"], mallory=["*"]
@@ -191,7 +191,7 @@ async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgot
         assert await alice.refused("capability/grant", grant, id="g1") is None
         for _ in range(200):
             assert await alice.refused("chat", {"text": "x" * 100}) is None
-        await soon(lambda: not (folder / "000000000001.jsonl").exists())
+        await until(lambda: not (folder / "000000000001.jsonl").exists())
     assert verify(folder).ok
     async with lab(tmp_path, file=file) as room:
         bob = await room.join("bob")

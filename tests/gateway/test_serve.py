@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import socket
@@ -23,6 +22,7 @@ from tests.gateway.lab import (
 )
 from tests.gateway.raw import raw_client
 from tests.gateway.served import Finished, command, served, started
+from tests.waiting import bounded
 
 PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"])
 
@@ -235,7 +235,7 @@ async def test_memory_stays_bounded_while_readers_stall(tmp_path: Path) -> None:
         alice = await gateway.join("alice", "&echo=0")
         before = gateway.resident_bytes()
         largest = before
-        async with asyncio.timeout(40):
+        async with bounded():
             links = [raw_client(gateway.port, receive_buffer=4096) for _ in range(6)]
             clients = [await link.__aenter__() for link in links]
             for number, client in enumerate(clients):

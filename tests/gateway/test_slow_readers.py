@@ -12,8 +12,9 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import Client, Lab, lab, participants, soon
+from tests.gateway.lab import Client, Lab, lab, participants
 from tests.gateway.raw import CLOSE, TEXT, Frame, RawClient, raw_client
+from tests.waiting import until
 
 PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"])
 # Longer than any test takes: whoever reads at last hears why it was let go. And no time at all.
@@ -77,7 +78,7 @@ async def test_too_many_bytes_behind(tmp_path: Path) -> None:
         async with stalled(room) as bob:
             said = await fill(alice)
             await check_told(bob, "outbox_bytes")
-        await soon(lambda: left(alice) == {"bob"})
+        await until(lambda: left(alice) == {"bob"})
         await carol.fence()
         heard = [each for each in carol.heard if each["kind"] == "chat"]
         assert [each["id"] for each in heard] == said
@@ -111,7 +112,7 @@ async def test_too_many_seconds_behind(
                 while not is_let_go(caplog):
                     await alice.ask("chat", {"text": "small"})
             else:
-                await soon(lambda: is_let_go(caplog))
+                await until(lambda: is_let_go(caplog))
             await check_told(bob, "outbox_seconds")
 
 
@@ -121,7 +122,7 @@ async def test_who_does_not_read_up_is_dropped_all_the_same(tmp_path: Path) -> N
         alice = await room.join("alice")
         async with stalled(room) as bob:
             await fill(alice)
-            await soon(lambda: left(alice) == {"bob"})
+            await until(lambda: left(alice) == {"bob"})
             frames = await read_all(bob)
             assert all(one.opcode == TEXT for one in frames)
 
@@ -157,7 +158,7 @@ async def test_many_slow_readers_at_once_do_not_hold_up_the_others(tmp_path: Pat
         said = await fill(alice)
         await carol.fence()
         assert [each["id"] for each in carol.heard if each["kind"] == "chat"] == said
-        await soon(lambda: len(left(alice)) == 12)
+        await until(lambda: len(left(alice)) == 12)
         # What was kept for them is let go of.
         outboxes = [line.outbox for line in room.gateway.doors.hosts["lab"].delivery.lines.values()]
         assert len(outboxes) == 2

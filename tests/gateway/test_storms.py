@@ -12,18 +12,10 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import (
-    Room,
-    fields,
-    gateway_settings,
-    lab,
-    participants,
-    soon,
-    space_settings,
-    write_config,
-)
+from tests.gateway.lab import Room, fields, gateway_settings, lab, participants, space_settings, write_config
 from tests.gateway.raw import BINARY, TEXT, closing, frame, raw_client, upgrade
 from tests.gateway.served import Served, served
+from tests.waiting import until, until_told
 
 PEOPLE = participants(alice=["*"], bob=["*"], storm=["*"])
 RULES: Json = {"limits": {"sessions_per_member": 500, "streams_per_member": 500, "stream_owner_grace": 0.2}}
@@ -80,14 +72,16 @@ async def test_connections_that_break_off_at_any_byte_leave_nothing_behind(tmp_p
             await asyncio.gather(*(break_off(cut) for cut in cuts[start : start + 30]))
             assert await alice.refused("chat", {"text": "calm"}) is None
         # Orphaned streams live for a moment longer.
-        async with asyncio.timeout(10):
-            while await figure(gateway, "moot_sessions") > 1 or open_files(gateway) > files:
-                await asyncio.sleep(0.02)
+
+        async def all_gone() -> bool:
+            return await figure(gateway, "moot_sessions") <= 1 and open_files(gateway) <= files
+
+        await until_told(all_gone)
         assert await figure(gateway, "moot_connections") == connections
         rows = (await gateway.admin("GET", "connections")).json()["connections"]
         assert [row["participant_id"] for row in rows] == ["alice"]
         newcomer = await gateway.join("bob")
-        await soon(lambda: alice.kinds().count("stream/close") == alice.kinds().count("stream/open"))
+        await until(lambda: alice.kinds().count("stream/close") == alice.kinds().count("stream/open"))
         assert [each["id"] for each in newcomer.heard[0]["payload"]["participants"]] == ["alice"]
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from moot.errors import KeyFileError
 from moot.identity import keyfile
 from moot.identity.keys import Identity, OpeningKey, RetiredKey, SigningKey
+from tests.waiting import HANG_SECONDS
 
 IDENTITY = Identity(SigningKey(bytes(range(32))), OpeningKey(bytes(range(50, 82))))
 
@@ -313,7 +314,7 @@ for n in range(4):
 def test_processes_that_rotate_at_once_lose_no_key(path: Path) -> None:
     keyfile.create(path, IDENTITY)
     running = [subprocess.Popen([sys.executable, "-c", _ROTATE, str(path)]) for _ in range(3)]  # noqa: S603
-    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert [process.wait(HANG_SECONDS) for process in running] == [0, 0, 0]
     assert len(keyfile.load(path).retired) == 12
     assert keyfile.load(path).opening_key(IDENTITY.enc_key.text) is not None
 
@@ -331,7 +332,7 @@ def test_processes_that_start_at_once_agree_on_one_key(path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", _START, str(path)], stdout=subprocess.PIPE, text=True)  # noqa: S603
         for _ in range(3)
     ]
-    told = [process.communicate(timeout=60)[0].strip() for process in running]
+    told = [process.communicate(timeout=HANG_SECONDS)[0].strip() for process in running]
     assert told == [keyfile.load(path).key.text] * 3
 
 
@@ -362,7 +363,7 @@ for act in (
 def test_without_room_on_the_disk_nothing_is_lost_and_nothing_left_behind(path: Path) -> None:
     keyfile.create(path, IDENTITY)
     ran = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", _NO_ROOM, str(path)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", _NO_ROOM, str(path)], capture_output=True, text=True, timeout=HANG_SECONDS
     )
     assert ran.stdout.count("File too large") == 3
     assert os.listdir(path.parent) == [path.name]

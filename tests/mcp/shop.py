@@ -21,6 +21,7 @@ from typing import Any
 from moot.errors import McpError
 from moot.mcp.downstream.backend import About, Call, Change, Changed, Offering, Pending, Updated, text_result
 from moot.mcp.eras import INVALID_PARAMS, JsonObject
+from tests.waiting import bounded
 
 OBJECT: JsonObject = {"type": "object"}
 TOOLS: list[JsonObject] = [
@@ -158,7 +159,7 @@ class Shop:
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait for something that happens here."""
-        async with asyncio.timeout(10):
+        async with bounded():
             while not holds():
                 self.news.clear()
                 await self.news.wait()

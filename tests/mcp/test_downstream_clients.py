@@ -16,6 +16,7 @@ from mcp.client.sse import sse_client
 from mcp import Client, MCPError, StdioServerParameters
 from moot.mcp.downstream.backend import Changed, Updated
 from tests.mcp.http_shop import Open, open_shop
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 STDIO = StdioServerParameters(command=sys.executable, args=["-m", "tests.mcp.shop"], cwd=ROOT)
@@ -196,7 +197,7 @@ async def test_a_handshake_client_hears_of_changes_and_of_resources_it_subscribe
         for change in (Changed("tools"), Changed("prompts"), Updated("note://two"), Updated("note://one")):
             shop.shop.tell(change)
         shop.shop.tell(Changed("resources"))
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANG_SECONDS):
             await enough.wait()
         assert heard == [
             "notifications/tools/list_changed",

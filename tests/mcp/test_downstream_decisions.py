@@ -22,6 +22,7 @@ from tests.mcp.http_shop import Open, open_shop
 from tests.mcp.shop import QUESTION
 from tests.mcp.test_downstream_clients import at, text_of
 from tests.mcp.test_downstream_http import stateless
+from tests.waiting import HANG_SECONDS
 
 # Nothing is decided within this by itself, so that every way beyond waiting is taken.
 HASTY = FaceLimits(decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5, task_poll_seconds=0.05)
@@ -140,7 +141,7 @@ async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> Non
 
             group.start_soon(call)
             await shop.shop.until(lambda: shop.shop.decisions)
-            with anyio.fail_after(10):
+            with anyio.fail_after(HANG_SECONDS):
                 while len(heard) < 3:
                     await asyncio.sleep(0.01)
             shop.shop.decisions[0].reject()
@@ -220,7 +221,7 @@ async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
         await listening.begin(request.params["notifications"])
         telling = asyncio.create_task(listening.tell())
         shop.shop.decisions[0].approve()
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANG_SECONDS):
             while len(heard) < 2:
                 await asyncio.sleep(0.005)
         telling.cancel()
@@ -354,7 +355,7 @@ async def test_a_client_that_gives_up_waiting_withdraws(mode: Any) -> None:
             await shop.shop.until(lambda: shop.shop.decisions)
             group.cancel_scope.cancel()
         decision = shop.shop.decisions[0]
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANG_SECONDS):
             await decision.pending.finished.wait()
         assert decision.withdrawn == "cancelled by the client"
         # The SDK's client fails when it is closed while an answer comes in, so let it take that first.

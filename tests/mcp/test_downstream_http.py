@@ -13,6 +13,7 @@ import httpx
 from moot.mcp.downstream.backend import Changed
 from moot.mcp.downstream.limits import FaceLimits
 from tests.mcp.http_shop import Open, open_shop
+from tests.waiting import HANG_SECONDS
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -40,7 +41,7 @@ def stateless(method: str, params: Any = None, /, **headers: str) -> dict[str, A
 async def http(
     limits: FaceLimits | None = None, **more: Any
 ) -> AsyncIterator[tuple[Open, httpx.AsyncClient]]:
-    async with open_shop(limits, **more) as shop, httpx.AsyncClient(timeout=10) as client:
+    async with open_shop(limits, **more) as shop, httpx.AsyncClient(timeout=HANG_SECONDS) as client:
         yield shop, client
 
 
@@ -362,7 +363,7 @@ async def test_what_is_no_message_is_answered_with_what_is_wrong() -> None:
 
 
 async def test_closing_the_face_ends_every_stream() -> None:
-    async with httpx.AsyncClient(timeout=10) as client:
+    async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
         async with open_shop() as shop:
             headers = await opened(shop, client)
             reading = asyncio.create_task(client.get(shop.url, headers=headers))

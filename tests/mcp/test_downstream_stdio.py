@@ -21,6 +21,7 @@ from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.limits import FaceLimits
 from moot.mcp.downstream.rpc import BadMessage, Message, read
 from tests.mcp.shop import Shop
+from tests.waiting import bounded
 
 ROOT = Path(__file__).resolve().parents[2]
 META = {
@@ -44,7 +45,7 @@ class Pipes:
         os.write(self._to, (line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
 
     async def hear(self) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with bounded():
             line = await self._reader.readline()
         heard: dict[str, Any] = json.loads(line)
         return heard
@@ -400,7 +401,7 @@ async def test_a_signal_ends_it_without_a_word(number: signal.Signals) -> None:
     process.stdin.write(_line(1, "tools/list", {"_meta": META}))
     await process.stdout.readline()
     process.send_signal(number)
-    async with asyncio.timeout(10):
+    async with bounded():
         output, errors = await process.communicate()
     assert (output, errors, process.returncode) == (b"", b"", 0)
 
@@ -411,6 +412,6 @@ async def test_requests_from_a_file_are_answered_into_a_file(tmp_path: Path) -> 
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.mcp.shop", stdin=source, stdout=sink, cwd=ROOT
         )
-        async with asyncio.timeout(20):
+        async with bounded():
             assert await process.wait() == 0
     assert json.loads((tmp_path / "out").read_bytes())["id"] == 1

@@ -22,6 +22,7 @@ from moot.mcp.eras import (
 )
 from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, open_upstream
 from tests.mcp.upstreams import NODE, PATIENT, QUICK, Heard, call, script, served, text_of, up, value_of
+from tests.waiting import bounded
 
 # Finding out
 
@@ -101,7 +102,7 @@ async def test_a_server_whose_versions_nobody_here_speaks_is_not_used(versions: 
 
 async def _streams(server: Upstream, count: int) -> JsonObject:
     """Wait until the server has so many open streams; what it was told so far."""
-    async with asyncio.timeout(10):
+    async with bounded():
         while True:
             told: JsonObject = value_of(await call(server, "told"))
             if told["streams"] == count:
@@ -252,7 +253,7 @@ async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() ->
                 await call(server, "add", {"a": 1, "b": 1})
             port = int(url.rpartition(":")[2].partition("/")[0])
             async with served("streamable-http", port):
-                await heard.until(lambda: len(heard.ups) == 2, 20)
+                await heard.until(lambda: len(heard.ups) == 2)
                 assert value_of(await call(server, "add", {"a": 1, "b": 2})) == 3
 
 
@@ -287,7 +288,7 @@ async def test_a_handshake_server_over_http(transport: str, path: str) -> None:
         heard = Heard()
         server_at = HttpServer(url=f"http://127.0.0.1:{port}/{path}")
         async with open_upstream(server_at, limits=PATIENT, events=heard.events()) as server:
-            await heard.until(lambda: heard.ups, 30)
+            await heard.until(lambda: heard.ups)
             assert heard.ups[0].era == "handshake"
             assert "echo" in [tool["name"] for tool in await server.list_all("tools/list")]
             assert text_of(await call(server, "echo", {"message": "hi"})) == "Echo: hi"

@@ -14,6 +14,7 @@ from moot.mcp.children import ChildLimits
 from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE
 from moot.mcp.upstream import StartFailed, open_upstream
 from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of
+from tests.waiting import HANG_SECONDS
 
 
 async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_next() -> None:
@@ -132,7 +133,7 @@ async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time()
     limits = replace(QUICK, unsolicited_per_second=200)
     async with up(script("odd"), limits=limits) as server:
         assert text_of(await call(server, "flood", {"count": 300}, meta={"progressToken": "t"})) == "done"
-        flood = asyncio.create_task(call(server, "flood", {}, timeout=30))
+        flood = asyncio.create_task(call(server, "flood", {}, timeout=HANG_SECONDS))
         await asyncio.sleep(0.3)
         begun, cpu = time.monotonic(), time.process_time()
         await asyncio.sleep(1.0)

@@ -15,6 +15,7 @@ from typing import Any
 from moot.mcp.children import ChildLimits, Command
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import Events, Greeting, Server, StdioServer, Upstream, UpstreamLimits, open_upstream
+from tests.waiting import bounded, until
 
 SERVERS = Path(__file__).parent / "servers"
 NODE = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
@@ -58,8 +59,8 @@ class Heard:
             noticed=lambda method, _params: note(self.noticed)(method),
         )
 
-    async def until(self, met: Any, seconds: float = 10.0) -> None:
-        async with asyncio.timeout(seconds):
+    async def until(self, met: Any) -> None:
+        async with bounded():
             while not met():
                 self.news.clear()
                 await self.news.wait()
@@ -110,11 +111,9 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def gone(pid: int, seconds: float = 5.0) -> None:
+async def gone(pid: int) -> None:
     """Wait until a process is gone: nobody tells us of a grandchild's end."""
-    async with asyncio.timeout(seconds):
-        while is_alive(pid):
-            await asyncio.sleep(0.01)
+    await until(lambda: not is_alive(pid))
 
 
 @asynccontextmanager
@@ -125,7 +124,7 @@ async def served(transport: str, port: int = 0) -> AsyncIterator[str]:
     )
     try:
         assert process.stderr is not None
-        async with asyncio.timeout(20):
+        async with bounded():
             while not (line := await process.stderr.readline()).startswith(b"port "):
                 assert line, "the server did not start"
         path = "mcp" if transport == "streamable-http" else "sse"

@@ -16,7 +16,8 @@ from typing import Any
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from tests.gateway.lab import PATIENCE, Client, Lab, lab, participants
+from tests.gateway.lab import Client, Lab, lab, participants
+from tests.waiting import bounded
 
 # What a member of a test needs at most; a wait that takes longer has gone wrong.
 QUICK = ParticipantLimits(
@@ -91,20 +92,13 @@ class Heard:
         def wanted(envelope: Envelope) -> bool:
             return envelope.kind == what if isinstance(what, str) else what(envelope)
 
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             while True:
                 found = [envelope for envelope in self.envelopes if wanted(envelope)]
                 if len(found) >= count:
                     return found[count - 1]
                 self._news.clear()
                 await self._news.wait()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds that no envelope tells of."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 async def settled(space: JoinedSpace) -> None:
@@ -117,5 +111,5 @@ async def settled(space: JoinedSpace) -> None:
             echoed.set()
 
     space.on("x-test/fence", own=True)(look)
-    async with asyncio.timeout(PATIENCE):
+    async with bounded():
         await echoed.wait()

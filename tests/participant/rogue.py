@@ -13,6 +13,7 @@ import websockets
 from websockets.asyncio.server import ServerConnection, serve
 
 from moot.protocol.operation import Json
+from tests.waiting import bounded
 
 _numbers = itertools.count(1)
 GATEWAY = "system:gateway"
@@ -90,7 +91,7 @@ class Rogue:
         await self.sockets[-1].send(message)
 
     async def hear(self, kind: str) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with bounded():
             while True:
                 fields = await self.heard.get()
                 if fields["kind"] == kind:
@@ -98,7 +99,7 @@ class Rogue:
 
     async def fence(self) -> None:
         """Everything sent so far has been read by the SDK: it has answered a ping that came after it."""
-        async with asyncio.timeout(10):
+        async with bounded():
             await (await self.sockets[-1].ping())
 
 

@@ -10,7 +10,8 @@ import pytest
 from moot.errors import NotAllowed, ReasoningCancelled, UsageError
 from moot.participant import Chunk, JoinedSpace, Request, format_of, is_within, levels
 from moot.protocol.operation import Json
-from tests.participant.gathering import Heard, gathering, settled, until
+from tests.participant.gathering import Heard, gathering, settled
+from tests.waiting import bounded, until
 
 ALL = ["*"]
 
@@ -218,7 +219,7 @@ async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
         async with alice.reasoning("Careful", stop=False) as reasoning:
             await settled(bob)
             await bob.cancel_reasoning(reasoning.id)
-            async with asyncio.timeout(5):
+            async with bounded():
                 await reasoning.cancelled.wait()
             with pytest.raises(ReasoningCancelled):
                 await reasoning.thought("too late")

@@ -16,7 +16,8 @@ from moot.errors import (
     UsageError,
 )
 from moot.participant import Control, Controls, Freed, Request, Transcript
-from tests.participant.gathering import Heard, gathering, settled, until
+from tests.participant.gathering import Heard, gathering, settled
+from tests.waiting import bounded, until
 
 ALL = ["*"]
 
@@ -86,7 +87,7 @@ async def test_a_pause_with_a_time_ends_by_itself_and_is_told(tmp_path: Path) ->
         await until(lambda: agent.paused is not None)
         with pytest.raises(Paused, match="s more"):
             await agent.chat("too early")
-        async with asyncio.timeout(5):
+        async with bounded():
             await resumed.wait()
         assert agent.paused is None
         assert (await heard.wait("participant/resume")).correlation_id == [pause.id]

@@ -14,7 +14,7 @@ from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.dial import BackOff, DialLimits, Line, TurnedAway, dial, may_return, websocket_url
 from moot.net.dial_http import fetch
 from moot.protocol.close_codes import CLOSE_CODES
-from tests.participant.gathering import until
+from tests.waiting import until
 
 
 class Ears:

@@ -15,8 +15,9 @@ from moot.participant import Chunk, JoinedSpace, Misdeed, Request, SeenProposal,
 from moot.protocol.dialects import DIALECTS, M3P, MCPX
 from moot.protocol.operation import Json, Operation
 from tests.gateway.lab import Client, participants
-from tests.participant.gathering import QUICK, Heard, Party, gathering, settled, until
+from tests.participant.gathering import QUICK, Heard, Party, gathering, settled
 from tests.participant.rogue import rogue
+from tests.waiting import HANG_SECONDS, until
 
 ALL = ["*"]
 
@@ -337,7 +338,7 @@ async def test_the_roster_in_mcpx(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=["chat"]) as party:
         alice = await party.join("alice", dialect="mcpx")
         bob = await party.join("bob", dialect="mcpx")
-        await alice.roster.wait_for("bob", within=5)
+        await alice.roster.wait_for("bob", within=HANG_SECONDS)
         assert alice.roster["bob"].may("chat", {"text": "x"})
         assert list(bob.roster) == ["alice"]
         await bob.close()
@@ -372,7 +373,7 @@ async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Pat
         for proposing in DIALECTS:
             for deciding in DIALECTS:
                 agent, human = members[f"agent-{proposing}"], members[f"human-{deciding}"]
-                call = asyncio.create_task(agent.call("host-mew", "t", timeout=10))
+                call = asyncio.create_task(agent.call("host-mew", "t", timeout=HANG_SECONDS))
                 await until(lambda human=human: bool(human.proposals.open()))  # type: ignore[misc]
                 await human.fulfil(human.proposals.open()[0])
                 assert (await call).by == human.me, (proposing, deciding)
@@ -403,7 +404,7 @@ async def test_third_levels_of_the_gateways_kinds_are_understood() -> None:
             assert me.me == "me"
             carol = {"id": "carol", "capabilities": ["chat.*"]}
             await gateway.say("system.presence.join", {"event": "join", "participant": carol})
-            await me.roster.wait_for("carol", within=5)
+            await me.roster.wait_for("carol", within=HANG_SECONDS)
             await gateway.say("system.presence.leave", {"event": "leave", "participant": {"id": "carol"}})
             await until(lambda: "carol" not in me.roster)
             gateway.kept.add("chat.message")

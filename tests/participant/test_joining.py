@@ -12,8 +12,9 @@ from moot.errors import ConnectionClosed, NotAdmitted, NotAllowed, Unreachable, 
 from moot.participant import JoinedSpace, ParticipantLimits, connect, token_from
 from moot.participant.roster import PresenceEvent
 from tests.gateway.lab import participants
-from tests.participant.gathering import QUICK, Heard, gathering, until
+from tests.participant.gathering import QUICK, Heard, gathering
 from tests.participant.rogue import rogue
+from tests.waiting import HANG_SECONDS, until
 
 
 async def test_ten_lines_make_a_member_with_a_tool(tmp_path: Path) -> None:
@@ -68,12 +69,12 @@ async def test_the_roster_follows_joins_and_leaves(tmp_path: Path) -> None:
         events: list[PresenceEvent] = []
         alice.roster.on_change(events.append)
         async with connect(party.url, "lab", "t-bob", limits=QUICK) as bob:
-            await alice.roster.wait_for("bob", within=5)
+            await alice.roster.wait_for("bob", within=HANG_SECONDS)
             assert list(bob.roster) == ["alice"]
             assert alice.roster["bob"].may("chat", {"text": "x"})
             assert not alice.roster["bob"].may("mcp/proposal", {"method": "x"})
             await party.join("carol")
-            await alice.roster.wait_for("carol", within=5)
+            await alice.roster.wait_for("carol", within=HANG_SECONDS)
             assert set(alice.roster) == {"bob", "carol"}
         await until(lambda: "bob" not in alice.roster)
         assert [(event.event, event.member and event.member.id) for event in events] == [
@@ -89,7 +90,7 @@ async def test_a_runtime_id_can_be_wished_for_and_names_still_work(tmp_path: Pat
         alice = await party.join("alice")
         bob = await party.join("bob", participant="bob-laptop")
         assert (bob.me, bob.name) == ("bob-laptop", "bob")
-        await alice.roster.wait_for("bob", within=5)
+        await alice.roster.wait_for("bob", within=HANG_SECONDS)
         assert alice.roster["bob"].id == "bob-laptop"
 
         @bob.tool
@@ -149,7 +150,7 @@ def test_a_token_file_holds_one_token(tmp_path: Path) -> None:
 async def test_an_error_in_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         bob = await party.join("bob")
-        await bob.roster.wait_for("alice", within=5) if "alice" in bob.roster else None
+        await bob.roster.wait_for("alice", within=HANG_SECONDS) if "alice" in bob.roster else None
         with pytest.raises(ZeroDivisionError):
             async with connect(party.url, "lab", "t-alice", limits=QUICK):
                 raise ZeroDivisionError
@@ -161,7 +162,7 @@ async def test_after_leaving_everything_says_so(tmp_path: Path) -> None:
         await party.join("bob")
         async with connect(party.url, "lab", "t-alice", limits=QUICK) as alice:
             reading = asyncio.create_task(_collect(alice))
-            waiting = asyncio.create_task(alice.request("bob", "x-never/answered", timeout=30))
+            waiting = asyncio.create_task(alice.request("bob", "x-never/answered", timeout=HANG_SECONDS))
             await asyncio.sleep(0)
             await alice.close("enough")
             assert (await alice.stay()).code == 1000

@@ -16,7 +16,8 @@ from moot.participant.listening import Feed, is_async
 from moot.participant.speaking import Counts
 from moot.protocol.dialects import MEW
 from moot.protocol.envelope import Envelope
-from tests.participant.gathering import QUICK, Heard, gathering, settled, until
+from tests.participant.gathering import QUICK, Heard, gathering, settled
+from tests.waiting import until
 
 
 async def test_a_slow_reader_gets_a_gap_and_the_newest() -> None:

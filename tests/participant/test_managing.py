@@ -10,7 +10,8 @@ from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, N
 from moot.participant import connect
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, until
+from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering
+from tests.waiting import until
 
 WRITE: Json = {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "write"}}}
 

@@ -23,7 +23,8 @@ from moot.errors import (
 )
 from moot.participant import REJECT_REASONS, JoinedSpace, Progress, Request, SeenProposal, ToolError
 from moot.protocol.operation import Json
-from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, settled, until
+from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, settled
+from tests.waiting import HANG_SECONDS, until
 
 PEOPLE: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": [], "other": ["*"]}
 
@@ -246,7 +247,7 @@ async def test_every_reason_reaches_the_proposer_known_or_not(tmp_path: Path) ->
             proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {}})
             await human.reject(proposal.id, reason)
             with pytest.raises(Rejected) as rejection:
-                await proposal.outcome(timeout=5)
+                await proposal.outcome(timeout=HANG_SECONDS)
             assert rejection.value.reason == reason
             assert reason in str(rejection.value)
         assert agent.misbehaviour.total == 0
@@ -350,7 +351,7 @@ async def test_a_host_rejects_what_it_can_never_do(tmp_path: Path) -> None:
         agent, host = await party.join("agent"), await party.join("host")
         await host_of(host)
         with pytest.raises(Rejected) as rejection:
-            await agent.call("host", "no_such_tool", timeout=5)
+            await agent.call("host", "no_such_tool", timeout=HANG_SECONDS)
         assert (rejection.value.by, rejection.value.reason) == ("host", "incapable")
         # What it could do it leaves to those who decide.
         proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
@@ -544,7 +545,7 @@ async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) 
         assert news == []
         assert await late.recall() == []
         assert (await late.fulfil(kept.id)).text == "wrote a"
-        assert (await kept.outcome(timeout=5)).by == "other"
+        assert (await kept.outcome(timeout=HANG_SECONDS)).by == "other"
         assert late.misbehaviour.total == 0
         assert late.space == "lab"
 

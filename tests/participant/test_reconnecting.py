@@ -16,8 +16,9 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
 from tests.gateway.served import started
-from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, until
+from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering
 from tests.participant.rogue import rogue
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 async def back(space: JoinedSpace, times: int = 1) -> None:
@@ -42,7 +43,7 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
         alice._voice.line._drop()
         with pytest.raises(ConnectionLost, match="whether it was done is not known"):
             await waiting
-        async with asyncio.timeout(10):
+        async with bounded():
             await rejoined.wait()
         assert alice.state == "joined"
         assert alice.me == "alice"
@@ -74,7 +75,7 @@ async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path
             with pytest.raises(ConnectionLost):
                 await act
         assert not await alice.notify("notifications/x")
-        async with asyncio.timeout(5):
+        async with bounded():
             await alice.close()
         assert alice.state == "closed"
 
@@ -84,7 +85,7 @@ async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
         alice = await party.join("alice", limits=limits)
         async with connect(party.url, "lab", "t-bob", limits=QUICK):
-            await alice.roster.wait_for("bob", within=5)
+            await alice.roster.wait_for("bob", within=HANG_SECONDS)
             events: list[str] = []
             alice.roster.on_change(lambda event: events.append(event.event))
             alice._voice.line._drop()
@@ -93,7 +94,7 @@ async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
         await back(alice)
         assert set(alice.roster) == {"carol"}
         assert events == ["refreshed"]
-        assert "alice" in carol.roster or await carol.roster.wait_for("alice", within=5)
+        assert "alice" in carol.roster or await carol.roster.wait_for("alice", within=HANG_SECONDS)
 
 
 async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path:
             await until(lambda kept=kept: not kept.seen.uncertain)  # type: ignore[misc]
             assert kept.state == "pending"
             await human.fulfil(third)
-            assert (await kept.outcome(timeout=5)).text == "wrote c"
+            assert (await kept.outcome(timeout=HANG_SECONDS)).text == "wrote c"
             await agent.close()
             await until(lambda: human.proposals.open() == [])
 
@@ -215,10 +216,10 @@ async def test_a_gateway_that_restarts(tmp_path: Path) -> None:
             assert proposal.state == "pending"
             # The new process remembers what the old one said, so nothing can have been missed.
             await until(lambda: not proposal.seen.uncertain)
-            await human.roster.wait_for("host", within=10)
+            await human.roster.wait_for("host", within=HANG_SECONDS)
             outcome = await human.fulfil(human.proposals.open()[0])
             assert outcome.text == "wrote a"
-            assert (await proposal.outcome(timeout=10)).by == "human"
+            assert (await proposal.outcome(timeout=HANG_SECONDS)).by == "human"
             assert (await human.call("host", "write", {"path": "b"})).text == "wrote b"
     finally:
         await gateway.close()
@@ -237,7 +238,7 @@ async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() ->
         gateway.sockets[0].transport.abort()
         await back(me)
         with pytest.raises(ConnectionLost, match="its result was missed while we were away"):
-            await fulfilled.outcome(timeout=5)
+            await fulfilled.outcome(timeout=HANG_SECONDS)
         assert fulfilled.state == "lost"
         assert open_one.state == "pending"
         assert open_one.seen.uncertain
@@ -251,7 +252,7 @@ async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() ->
         settled = {"error": "proposal_settled", "message": "fulfilled already", "state": "fulfilled"}
         await gateway.say("system/error", settled, to=["me"], about=[withdraw["id"]])
         with pytest.raises(ConnectionLost, match="fulfilled while we were away"):
-            await third.outcome(timeout=5)
+            await third.outcome(timeout=HANG_SECONDS)
 
 
 async def test_it_gives_up_after_its_time_and_says_so() -> None:

@@ -12,7 +12,8 @@ import pytest
 from moot.errors import BadAnswer, McpError, MemberLeft, TimedOut, ToolFailed
 from moot.participant import Progress, RawResult, Request, ToolError, connect
 from moot.protocol.operation import Json
-from tests.participant.gathering import QUICK, TOOL_HOST, Heard, gathering, settled, until
+from tests.participant.gathering import QUICK, TOOL_HOST, Heard, gathering, settled
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 @pytest.mark.requirement(
@@ -249,7 +250,7 @@ async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
         bob.host(handler)
         with pytest.raises(TimedOut, match=r"bob did not answer slow within 0.05 s"):
             await alice.request("bob", "slow", timeout=0.05)
-        async with asyncio.timeout(5):
+        async with bounded():
             await cancelled.wait()
         with pytest.raises(TimeoutError):
             await alice.request("bob", "slow", timeout=0.01)
@@ -367,7 +368,7 @@ async def test_everybody_is_asked_and_each_answers_for_itself(tmp_path: Path) ->
             if name != "dave":
                 member.tool(_nothing, name=f"tool_of_{name}")
         for name in ("bob", "carol", "dave"):
-            await alice.roster.wait_for(name, within=5)
+            await alice.roster.wait_for(name, within=HANG_SECONDS)
         answers = await alice.ask_all("tools/list", within=1)
         assert {
             member: [tool["name"] for tool in answer["tools"]]

@@ -19,13 +19,14 @@ from moot.errors import (
 )
 from moot.participant import Chunk, Gap, JoinedSpace, StreamInfo, connect
 from moot.participant.stream import stream_info
-from tests.participant.gathering import QUICK, Heard, gathering, settled, until
+from tests.participant.gathering import QUICK, Heard, gathering, settled
+from tests.waiting import bounded, until
 
 ALL = ["*"]
 
 
 async def read_all(space: JoinedSpace, id: str) -> list[Chunk | Gap]:
-    async with asyncio.timeout(10):
+    async with bounded():
         return [chunk async for chunk in space.streams.read(id)]
 
 

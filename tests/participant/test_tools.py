@@ -16,6 +16,7 @@ from moot.errors import McpError, ToolFailed, UsageError
 from moot.participant import RawResult, Request, tool_of
 from moot.protocol.operation import Json
 from tests.participant.gathering import Heard, gathering
+from tests.waiting import bounded
 
 
 class Colour(enum.Enum):
@@ -300,6 +301,6 @@ async def test_a_bridge_hears_notifications_and_may_stay_silent(tmp_path: Path) 
         assert await alice.ask_all("tools/list", within=0.1) == {}
         assert await alice.request("bob", "roots/list") == {"echo": "roots/list"}
         assert await alice.notify("notifications/roots/list_changed", to="bob")
-        async with asyncio.timeout(5):
+        async with bounded():
             await came.wait()
         assert told == ["notifications/roots/list_changed"]

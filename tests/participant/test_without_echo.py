@@ -11,8 +11,9 @@ from moot.errors import MemberLeft, UsageError
 from moot.participant import connect
 from moot.participant.speaking import Echo
 from moot.protocol.envelope import Envelope
-from tests.participant.gathering import QUICK, gathering, until
+from tests.participant.gathering import QUICK, gathering
 from tests.participant.rogue import rogue
+from tests.waiting import until
 
 
 async def test_it_asks_and_answers_and_hears_only_the_others(tmp_path: Path) -> None:

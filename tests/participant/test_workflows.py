@@ -10,7 +10,8 @@ import pytest
 
 from moot.participant import SeenProposal
 from moot.protocol.envelope import Envelope
-from tests.participant.gathering import gathering, until
+from tests.participant.gathering import gathering
+from tests.waiting import HANG_SECONDS, until
 
 PEOPLE: dict[str, Any] = {
     "proposer": ["mcp/proposal", "mcp/withdraw", "chat"],
@@ -62,7 +63,7 @@ async def test_delegated_fulfilment(tmp_path: Path, dialect: str) -> None:
         outcome = await call
         assert (outcome.text, outcome.by, outcome.host) == ("built docs", "orchestrator", "worker")
         # The known case needs nobody; the unknown one waits.
-        again = await proposer.call("worker", "build", {"target": "site"}, timeout=5)
+        again = await proposer.call("worker", "build", {"target": "site"}, timeout=HANG_SECONDS)
         assert again.by == "orchestrator"
         proposal = await proposer.propose(
             "worker", "tools/call", {"name": "deploy", "arguments": {"target": "site"}}

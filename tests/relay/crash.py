@@ -20,9 +20,8 @@ from websockets.exceptions import ConnectionClosed
 from moot.store.event_query import EventQuery, read_all
 from moot.store.event_tables import FILE_NAME, connect_reading
 from tests.relay.talk import event
+from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB
-
-_PATIENCE = 60.0
 
 
 async def started(folder: Path) -> tuple[asyncio.subprocess.Process, str]:
@@ -34,7 +33,7 @@ async def started(folder: Path) -> tuple[asyncio.subprocess.Process, str]:
         stdout=asyncio.subprocess.PIPE,
     )
     assert child.stdout is not None
-    async with asyncio.timeout(_PATIENCE):
+    async with bounded():
         line = (await child.stdout.readline()).decode()
     found = re.fullmatch(r"moot relay listening on (ws://\S+)\n", line)
     assert found is not None, line
@@ -58,7 +57,7 @@ async def crash_once(folder: Path, acknowledged: dict[str, bytes], kill_after: i
 
             flooding = asyncio.create_task(flood())
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with bounded():
                     while True:
                         said = await socket.recv(decode=False)
                         assert b",true," in said, said

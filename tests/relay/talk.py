@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,9 +17,8 @@ from moot.relay.settings import RelaySettings
 from moot.xprotocol.composing import publish
 from moot.xprotocol.events import ANNOUNCE, SignedDirected, SignedPublic
 from moot.xprotocol.relay_auth import prove
+from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB, call
-
-PATIENCE = 15.0
 
 
 def event(sender: Identity = ALICE, recipient: Identity = BOB, **more: Any) -> SignedDirected:
@@ -46,13 +44,13 @@ class Talk:
         await self.socket.send(text)
 
     async def hear(self) -> list[Any]:
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             said = await self.socket.recv(decode=False)
         heard: list[Any] = orjson.loads(said)
         return heard
 
     async def hear_raw(self) -> bytes:
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             said = await self.socket.recv(decode=False)
         assert isinstance(said, bytes)
         return said
@@ -79,7 +77,7 @@ class Talk:
         return found
 
     async def closed(self) -> tuple[int, str]:
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             await self.socket.wait_closed()
         return self.socket.close_code or 1006, self.socket.close_reason or ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from moot.xprotocol.composing import publish
 from moot.xprotocol.events import ANNOUNCE, Signed, decode
 from tests.relay.crash import started
 from tests.relay.talk import announce, event, talking
+from tests.waiting import HANG_SECONDS, bounded
 from tests.xprotocol.people import ALICE, BOB, CAROL, call, signed_by
 
 
@@ -42,7 +42,7 @@ async def test_a_relay_says_where_it_listens_and_stops_cleanly(tmp_path: Path) -
         assert (await alice.publish(sent.raw))[2] is True
         child.send_signal(signal.SIGTERM)
         assert (await alice.closed())[0] == 1001
-    async with asyncio.timeout(20):
+    async with bounded():
         assert await child.wait() == 0
     store = EventStore.open(tmp_path)
     assert await store.get(sent.event.id) == sent.raw
@@ -59,7 +59,7 @@ def test_a_relay_that_cannot_start_says_why_and_what_to_do(tmp_path: Path) -> No
         (["--max-events", "0"], "at least 1"),
     ):
         command = [moot, "relay", "--port", "0", "--data", str(tmp_path), *words]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)  # noqa: S603
         assert ended.returncode == 1, words
         assert why in ended.stderr, ended.stderr
         assert "Traceback" not in ended.stderr

@@ -22,6 +22,7 @@ from moot.xprotocol.composing import publish
 from moot.xprotocol.events import DELEGATE, MAX_EVENT_BYTES
 from moot.xprotocol.relay_auth import prove
 from tests.relay.talk import Talk, announce, event, relay_in, talking
+from tests.waiting import bounded, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, signed_by
 
 BOBS = {"recipients": [BOB.key.text]}
@@ -286,7 +287,7 @@ async def test_a_reader_that_takes_nothing_is_closed_and_nobody_waits_for_it(tmp
             await bob.prove(BOB)
             await bob.stored("mine", BOBS)
         sent = 0
-        async with asyncio.timeout(30):
+        async with bounded():
             while not any(is_closing(one) for one in relay.sockets):
                 one = event(payload={"text": "x" * 100_000})
                 assert (await alice.publish(one.raw))[2] is True
@@ -323,12 +324,10 @@ async def test_more_connections_from_one_address_than_allowed_are_not_answered(t
     async with relay_in(tmp_path, door=DoorLimits(connections_per_address=2)) as relay:
         async with talking(relay.url), talking(relay.url) as two:
             with pytest.raises((OSError, InvalidHandshake, ConnectionClosed, EOFError)):
-                async with asyncio.timeout(5), talking(relay.url):
+                async with bounded(), talking(relay.url):
                     pass
             assert await two.stored("still", {}) == []
-        async with asyncio.timeout(10):
-            while relay.door.connections:
-                await asyncio.sleep(0.01)
+        await until(lambda: not (relay.door.connections))
         async with talking(relay.url) as again:
             assert (await again.publish(announce().raw))[2] is True
 

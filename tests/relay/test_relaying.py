@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from moot.net.dial_http import fetch
 from moot.xprotocol.composing import publish
 from moot.xprotocol.events import DELEGATE, GRANT
 from tests.relay.talk import announce, event, relay_in, talking
+from tests.waiting import until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
 BOBS = {"recipients": [BOB.key.text]}
@@ -177,7 +177,5 @@ async def test_expired_events_are_pruned_while_the_relay_runs(tmp_path: Path) ->
         # Made and expired long ago, and still within the skew that clocks are allowed, for a second.
         dying = event(now=time.time() - 358.5, ttl=60)
         assert (await alice.publish(dying.raw))[2] is True
-        async with asyncio.timeout(20):
-            while relay.store.stats().events:
-                await asyncio.sleep(0.05)
+        await until(lambda: not (relay.store.stats().events))
         assert (await alice.publish(dying.raw))[3].startswith("expired:")

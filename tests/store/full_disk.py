@@ -14,7 +14,8 @@ from pathlib import Path
 
 from moot.store.journal import KEEP_RECORDS, Journal, JournalSettings
 from moot.store.records import read_records
-from tests.store.paper import PATIENCE, durable, health_of, opened, segments, texts, x
+from tests.store.paper import durable, health_of, opened, segments, texts, x
+from tests.waiting import HANG_SECONDS
 
 SETTINGS = JournalSettings(retry_seconds=0.001, segment_bytes=2_000_000)
 
@@ -134,4 +135,4 @@ async def closes_without_room(folder: Path) -> None:
 if __name__ == "__main__":
     scenarios = (recovers, cannot_begin_a_segment, runs_out_of_memory_too, closes_without_room)
     (chosen,) = [scenario for scenario in scenarios if scenario.__name__ == sys.argv[1]]
-    asyncio.run(asyncio.wait_for(chosen(Path(sys.argv[2])), PATIENCE))
+    asyncio.run(asyncio.wait_for(chosen(Path(sys.argv[2])), HANG_SECONDS))

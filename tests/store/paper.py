@@ -13,9 +13,8 @@ import orjson
 from moot.protocol.operation import Json
 from moot.store.journal import Journal, JournalSettings
 from moot.store.records import read_records
+from tests.waiting import bounded
 
-# Every wait of a test ends, one way or the other.
-PATIENCE = 30.0
 SMALL = JournalSettings(segment_bytes=400, retry_seconds=0.001)
 
 
@@ -47,7 +46,7 @@ def said(id: str, who: str = "alice", *, t: float = 1.0, out: str = "accepted", 
 async def opened(folder: Path, settings: JournalSettings | None = None) -> AsyncIterator[Journal]:
     journal = Journal.open(folder, settings or JournalSettings())
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             yield journal
     finally:
         await journal.close()

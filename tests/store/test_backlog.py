@@ -14,7 +14,8 @@ from moot.store import journal as journals
 from moot.store.journal import Journal, JournalSettings
 from moot.store.records import verify
 from moot.store.writer import STEP_BYTES, STEP_TEXTS, Writer, one_step
-from tests.store.paper import PATIENCE, durable, folder_in, health_of, opened, texts, x
+from tests.store.paper import durable, folder_in, health_of, opened, texts, x
+from tests.waiting import HANG_SECONDS, until
 
 
 def inner(journal: Journal) -> Any:
@@ -29,7 +30,7 @@ def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_for_in_v
 
             def plan_late(*, now: bool = False) -> None:
                 nonlocal late
-                end = time.monotonic() + PATIENCE
+                end = time.monotonic() + HANG_SECONDS
                 # As if this thread had been held up: the other is through before it is asked to tell.
                 while now and not inner(journal)._syncer.outcomes and time.monotonic() < end:
                     time.sleep(0.001)
@@ -40,9 +41,7 @@ def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_for_in_v
             for number in range(12):
                 journal.append(x(number))
                 await asyncio.sleep(0)
-            async with asyncio.timeout(PATIENCE):
-                while journal.pending:
-                    await asyncio.sleep(0.001)
+            await until(lambda: not (journal.pending))
             assert late
 
     asyncio.run(story())
@@ -56,7 +55,7 @@ async def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
     hanging, sync = threading.Event(), Writer.sync
 
     def slowly(writer: Writer) -> None:
-        hanging.wait(PATIENCE)
+        hanging.wait(HANG_SECONDS)
         sync(writer)
 
     monkeypatch.setattr(Writer, "sync", slowly)

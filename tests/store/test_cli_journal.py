@@ -18,6 +18,7 @@ from moot.store.database import Database
 from moot.store.journal import JournalSettings
 from tests.store.crash_soak import ROOT
 from tests.store.paper import edit, folder_in, members, said, segments, write_now
+from tests.waiting import HANG_SECONDS
 
 ATTACK = "\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \u2066x\u2069 \x9b31m \u200b \ud7ff \U000e0041"
 RECORDS = [
@@ -179,7 +180,7 @@ def test_export_as_a_table_runs_no_formula(data: Path, capsys: pytest.CaptureFix
 
 def test_export_to_the_standard_output_is_nothing_but_the_records(data: Path) -> None:
     command = [sys.executable, "-m", "moot.cli", "journal", "export", "--data", str(data), "-"]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60, cwd=ROOT)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, check=True, timeout=HANG_SECONDS, cwd=ROOT)  # noqa: S603
     assert done.stdout == segments(folder_in(data))[0].read_bytes()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from moot.errors import UsageError
 from moot.store.database import Database, Snapshot, covered_position
+from tests.waiting import HANG_SECONDS
 
 
 def with_database(path: Path, story: Callable[[Database], Awaitable[None]]) -> None:
@@ -21,7 +22,7 @@ def with_database(path: Path, story: Callable[[Database], Awaitable[None]]) -> N
         await story(database)
         await database.close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), HANG_SECONDS))
 
 
 def test_the_newest_snapshot_of_a_space_comes_back(tmp_path: Path) -> None:

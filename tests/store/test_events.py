@@ -17,6 +17,7 @@ from moot.store.event_tables import connect_reading, ids_that_start
 from moot.store.events import EventStore, StoreLimits
 from moot.xprotocol.composing import publish
 from moot.xprotocol.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed, decode
+from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call, signed_by
 
 
@@ -30,7 +31,7 @@ def with_store(
         finally:
             await store.close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), HANG_SECONDS))
 
 
 async def found(store: EventStore, **query: Any) -> list[bytes]:

@@ -14,7 +14,8 @@ from moot.errors import UsageError
 from moot.store.journal import Journal, JournalSettings
 from moot.store.records import read_records, verify
 from moot.store.segments import remove_segments
-from tests.store.paper import PATIENCE, SMALL, durable, folder_in, opened, said, segments, texts, write, x
+from tests.store.paper import SMALL, durable, folder_in, opened, said, segments, texts, write, x
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="journals live on POSIX")
 
@@ -141,9 +142,7 @@ async def test_a_backlog_is_written_step_by_step_in_order(tmp_path: Path) -> Non
 
 async def left(folder: Path, firsts: list[int]) -> None:
     """Wait until these segments are left; removing goes on behind writing."""
-    async with asyncio.timeout(PATIENCE):
-        while [int(path.stem) for path in segments(folder)] != firsts:
-            await asyncio.sleep(0.002)
+    await until(lambda: [int(path.stem) for path in segments(folder)] == firsts)
 
 
 async def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) -> None:
@@ -201,9 +200,7 @@ async def test_a_removal_that_fails_is_a_warning_and_nothing_else(
         (folder / "removed.json.new").mkdir()
         journal.covered(3)
         await durable(journal, journal.append(x(3)))
-        async with asyncio.timeout(PATIENCE):
-            while "could not be removed" not in caplog.text:
-                await asyncio.sleep(0.002)
+        await until(lambda: "could not be removed" in caplog.text)
     assert texts(folder) == [0, 1, 2, 3]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from moot.store.syncing import Synced, Syncer
-from tests.store.paper import PATIENCE
+from tests.waiting import HANG_SECONDS, bounded, until
 
 SECONDS = 0.005
 
@@ -36,7 +36,7 @@ class Disk:
 
     async def covers(self, syncer: Syncer, last: int) -> Synced:
         """Wait for the fsync that covers this record, without anything that would hasten it."""
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             while not self.taken or self.taken[-1].last < last:
                 if (synced := syncer.take()) is not None:
                     self.taken.append(synced)
@@ -46,16 +46,14 @@ class Disk:
 
     async def tells(self, times: int = 1) -> None:
         """Wait until the loop was woken so often: the thread says so after the outcome is there to take."""
-        async with asyncio.timeout(PATIENCE):
-            while self.woken < times:
-                await asyncio.sleep(0.0005)
+        await until(lambda: self.woken >= times)
 
 
 def run(story: Callable[[Disk], asyncio.Future[None] | object]) -> Disk:
     disk = Disk()
 
     async def bounded() -> None:
-        async with asyncio.timeout(2 * PATIENCE):
+        async with asyncio.timeout(2 * HANG_SECONDS):
             await story(disk)  # type: ignore[misc]
 
     asyncio.run(bounded())
@@ -199,16 +197,14 @@ def test_after_a_fault_nothing_is_synced_until_the_file_is_another() -> None:
 def test_the_end_waits_for_the_fsync_that_is_under_way() -> None:
     async def story(disk: Disk) -> None:
         goes_on, ended = threading.Event(), threading.Event()
-        disk.act = lambda: goes_on.wait(PATIENCE)
+        disk.act = lambda: goes_on.wait(HANG_SECONDS)
         syncer = disk.syncer()
         syncer.wrote(1, 10)
-        async with asyncio.timeout(PATIENCE):
-            while not disk.begun:
-                await asyncio.sleep(0.0005)
+        await until(lambda: disk.begun)
         syncer.end(ended.set)
         assert not ended.is_set()
         goes_on.set()
-        assert await asyncio.to_thread(ended.wait, PATIENCE)
+        assert await asyncio.to_thread(ended.wait, HANG_SECONDS)
 
     run(story)
 

@@ -20,7 +20,8 @@ from moot.trust.book import Book
 from moot.trust.budgets import Budget
 from moot.trust.learning import DEFAULTS
 from moot.trust.ledger import Ledger
-from tests.participant.gathering import Party, gathering, until
+from tests.participant.gathering import Party, gathering
+from tests.waiting import HANG_SECONDS, until
 
 AGENT: Json = ["chat", "mcp/proposal", "mcp/withdraw"]
 APPROVER: Json = [
@@ -88,7 +89,9 @@ class Office:
     async def write(self, path: str, text: str = "x") -> str:
         """The agent proposes; what came of it."""
         try:
-            outcome = await self.agent.call("files", "write_file", {"path": path, "text": text}, timeout=10)
+            outcome = await self.agent.call(
+                "files", "write_file", {"path": path, "text": text}, timeout=HANG_SECONDS
+            )
             return f"by {outcome.by}"
         except Rejected as no:
             return f"no, {no.by}: {no.reason}"

@@ -11,14 +11,15 @@ from moot.trust import rule_text
 from moot.trust.rule_text import read_rules, write_rules
 from tests.cli.test_page import pattern_of
 from tests.test_docs import blocks_of, text_of
-from tests.up.lifted import PATIENCE, environment, lifted, written
+from tests.up.lifted import environment, lifted, written
+from tests.waiting import HANG_SECONDS
 
 PAGE = "docs/how-to/let-rules-decide.md"
 TOPIC = "docs/topics/progressive-automation.md"
 
 
 # Three dozen commands, half a second of computing each on a machine that has other things to do.
-LONG = 3 * PATIENCE
+LONG = 3 * HANG_SECONDS
 
 
 def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from moot.trust.book import Book
 from moot.trust.people import people_among
 from moot.trust.rules import Rule
 from moot.trust.tripping import Kicked, ToolChanged, trip
-from tests.participant.gathering import until
 from tests.trust.test_approver import Office, office
+from tests.waiting import until
 
 
 @dataclass(frozen=True)

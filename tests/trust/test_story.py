@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +16,8 @@ import pytest
 
 from moot.errors import Rejected
 from moot.participant import JoinedSpace, SeenProposal, connect
-from tests.up.lifted import PATIENCE, Lifted, lifted, typed, written
+from tests.up.lifted import Lifted, lifted, typed, written
+from tests.waiting import HANG_SECONDS, until_told
 
 SPACE = """
     spaces:
@@ -53,7 +53,9 @@ class People:
     async def writes(self, path: str) -> str | None:
         """The agent proposes to write a file; who had it done, None when it was rejected."""
         try:
-            outcome = await self.agent.call("files", "write_file", {"path": path, "text": "news"}, timeout=30)
+            outcome = await self.agent.call(
+                "files", "write_file", {"path": path, "text": "news"}, timeout=HANG_SECONDS
+            )
         except Rejected:
             return None
         assert outcome.how == "fulfilled"
@@ -127,16 +129,15 @@ async def said(up: Lifted, *words: str) -> Any:
 
 
 async def until_suggested(up: Lifted) -> list[Any]:
-    async with asyncio.timeout(PATIENCE):
-        while not (found := await said(up, "trust", "suggestions")):
-            await asyncio.sleep(0.2)
-    return list(found)
+    async def suggestions() -> list[Any]:
+        return list(await said(up, "trust", "suggestions"))
+
+    return await until_told(suggestions)
 
 
 async def until_rules(up: Lifted, state: str) -> list[Any]:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            found = (await said(up, "trust", "rules"))["rules"]
-            if [each["state"] for each in found] == [state]:
-                return list(found)
-            await asyncio.sleep(0.2)
+    async def rules() -> list[Any]:
+        found = (await said(up, "trust", "rules"))["rules"]
+        return list(found) if [each["state"] for each in found] == [state] else []
+
+    return await until_told(rules)

@@ -23,9 +23,7 @@ from moot.tui.operations.operation import Seat
 from moot.tui.rows import Rows
 from moot.tui.wrapping import plain
 from tests.participant.gathering import PROPOSER, QUICK, TOOL_HOST, Party, gathering
-
-# A screen is drawn when the machine has time for it, and machines are shared.
-PATIENCE = 30.0
+from tests.waiting import bounded
 
 AGENT: Sequence[Json] = (*PROPOSER, "reasoning/*", "stream/*")
 EVERYTHING: Sequence[Json] = ("*",)
@@ -104,7 +102,7 @@ def drawn(app: MootApp) -> str:
 
 async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
     """Wait until something holds, with the application running."""
-    async with asyncio.timeout(PATIENCE):
+    async with bounded():
         while not holds():
             await pilot.pause(0.02)
 

@@ -14,7 +14,8 @@ import pytest
 
 from moot.cli.talking import joining
 from tests.cli.terminals import MOOT, environment, terminal
-from tests.cli.town import PATIENCE, Town, town
+from tests.cli.town import Town, town
+from tests.waiting import HANG_SECONDS
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_on_a_terminal_it_is_full_screen_and_a_signal_ends_it_cleanly(lab: Town)
         screen.until(lambda shown: "joined" in shown)
         process.send_signal(15)
         screen.until(lambda shown: "\x1b[?1049l" in shown)
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(HANG_SECONDS) == 0
     assert "Traceback" not in screen.shown
 
 
@@ -50,7 +51,7 @@ def test_into_a_pipe_it_is_lines_with_a_hint_for_whoever_sits_there(lab: Town) -
             start_new_session=True,
         )
         os.write(ours, b"/members\n\x04")
-        output, errors = process.communicate(timeout=PATIENCE)
+        output, errors = process.communicate(timeout=HANG_SECONDS)
     finally:
         os.close(ours)
         os.close(theirs)
@@ -95,5 +96,7 @@ def test_lines_need_no_textual() -> None:
         "import sys; sys.modules['textual'] = None\n"
         "import moot.cli.talking.joining, moot.tui.operations, moot.tui.showing, moot.tui.neutral\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], capture_output=True, check=False, timeout=HANG_SECONDS
+    )
     assert (done.returncode, done.stderr) == (0, b"")

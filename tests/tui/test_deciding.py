@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -15,9 +14,10 @@ from moot.tui import dialogs
 from moot.tui.decisions import check_unchanged
 from moot.tui.dialogs import ApproveDialog, GrantDialog, RejectDialog, Shown
 from moot.tui.widths import widths_of
-from tests.gateway.lab import PATIENCE
 from tests.participant.gathering import Heard
 from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
+from tests.waiting import HANG_SECONDS
+from tests.waiting import until as until_so
 
 
 async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: 
                 assert part in screen
             keep_picture(app, "approve")
             await pilot.press("y")
-            assert (await proposal.outcome(PATIENCE)).text == "made notes.md: 12 bytes"
+            assert (await proposal.outcome(HANG_SECONDS)).text == "made notes.md: 12 bytes"
             await until(pilot, lambda: "✓ approved write_file" in shown(app.timeline))
             await until(pilot, lambda: not app.approvals.rows)
 
@@ -64,12 +64,12 @@ async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
             await pilot.pause()
             assert "line 199" in drawn(app)
             await pilot.press("y")
-            await proposal.outcome(PATIENCE)
+            await proposal.outcome(HANG_SECONDS)
 
 
 async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A yes does not count before the dialog has been there for SETTLE_SECONDS."""
-    monkeypatch.setattr(dialogs, "SETTLE_SECONDS", PATIENCE * 10)
+    monkeypatch.setattr(dialogs, "SETTLE_SECONDS", HANG_SECONDS * 10)
     async with hall(tmp_path) as here:
         agent = await here.join("agent")
         async with here.terminal() as (app, pilot):
@@ -115,17 +115,14 @@ async def test_a_decision_is_about_the_bytes_that_were_shown(tmp_path: Path) -> 
         with pytest.raises(UsageError, match="not the proposal that was shown"):
             check_unchanged(alice, Shown(seen[0], seen[1].fingerprint()))
         await first.withdraw()
-        async with asyncio.timeout(PATIENCE):
-            while seen[0].status == "pending":
-                await asyncio.sleep(0.005)
+        await until_so(lambda: seen[0].status != "pending")
         with pytest.raises(Exception, match="too late: withdrawn"):
             check_unchanged(alice, Shown.of(seen[0]))
 
 
 async def _seen(space: JoinedSpace, id: str) -> SeenProposal:
-    async with asyncio.timeout(PATIENCE):
-        while (seen := space.proposals.get(id)) is None:
-            await asyncio.sleep(0.005)
+    seen = await until_so(lambda: space.proposals.get(id))
+    assert seen is not None
     return seen
 
 
@@ -141,7 +138,7 @@ async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
             assert isinstance(app.screen, RejectDialog)
             await pilot.press("down", "down", "tab", *"not on a Friday".replace(" ", "_"), "enter")
             with pytest.raises(Rejected, match="unsafe"):
-                await proposal.outcome(PATIENCE)
+                await proposal.outcome(HANG_SECONDS)
             chat = await heard.wait("chat")
             assert chat.payload["text"] == "not_on_a_Friday"
             await until(pilot, lambda: "✗ rejected write_file" in shown(app.timeline))
@@ -173,7 +170,7 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
             keep_picture(app, f"grant-{keys[0]}")
             told = json.loads(dialog._json(dialog._chosen))
             await pilot.press("y")
-            await proposal.outcome(PATIENCE)
+            await proposal.outcome(HANG_SECONDS)
             grant = await heard.wait("capability/grant")
             (given,) = grant.payload["capabilities"]
             assert given == told
@@ -261,7 +258,7 @@ async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> Non
             await pilot.press("a")
             await settle(pilot)
             await pilot.press("y")
-            assert (await proposal.outcome(PATIENCE)).by == "alice"
+            assert (await proposal.outcome(HANG_SECONDS)).by == "alice"
 
 
 async def test_a_change_is_compared_with_what_was_last_read(tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.lab import PATIENCE
 from tests.test_docs import Block, blocks_of, text_of
+from tests.waiting import HANG_SECONDS, until_seen
 
 MOOT = [sys.executable, "-m", "moot.cli"]
 PAGE = "docs/how-to/use-the-terminal.md"
 SPACE = next(block.code for block in blocks_of(text_of(PAGE)) if block.info == "yaml")
 # Processes start on two noisy cores here.
-STARTING = PATIENCE * 3
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
@@ -51,7 +50,7 @@ class Tmux:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=HANG_SECONDS,
             check=False,
         )
         return done.stdout
@@ -69,11 +68,15 @@ class Tmux:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p")
 
-    def until(self, holds: Callable[[str], bool], within: float = STARTING) -> str:
-        deadline = time.monotonic() + within
-        while not holds(screen := self.screen()):
-            assert time.monotonic() < deadline, screen
-            time.sleep(0.1)
+    def until(self, holds: Callable[[str], bool]) -> str:
+        screen = ""
+
+        def look() -> bool:
+            nonlocal screen
+            screen = self.screen()
+            return holds(screen)
+
+        until_seen(look, lambda: screen)
         return screen
 
     def end(self) -> None:
@@ -90,15 +93,16 @@ def running_space(folder: Path) -> Iterator[None]:
             [*MOOT, "up"], cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
     try:
-        deadline = time.monotonic() + STARTING
-        while '"files"' not in typed(folder, "tools", "--json"):
+
+        def is_there() -> bool:
             assert process.poll() is None, (folder / "up.log").read_text()
-            assert time.monotonic() < deadline, (folder / "up.log").read_text()
-            time.sleep(0.2)
+            return '"files"' in typed(folder, "tools", "--json")
+
+        until_seen(is_there, (folder / "up.log").read_text)
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE)
+        process.wait(HANG_SECONDS)
 
 
 def typed(folder: Path, *words: str) -> str:
@@ -109,7 +113,7 @@ def typed(folder: Path, *words: str) -> str:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=STARTING,
+        timeout=HANG_SECONDS,
         check=False,
     )
     return done.stdout

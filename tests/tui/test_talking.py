@@ -13,9 +13,9 @@ from moot.participant import Sequence
 from moot.tui.commands import PANES
 from moot.tui.dialogs import Look
 from moot.tui.operations import OPERATIONS
-from tests.gateway.lab import PATIENCE
 from tests.participant.gathering import QUICK, Heard
 from tests.tui.hall import drawn, hall, keep_picture, propose, shown, typed, until
+from tests.waiting import HANG_SECONDS
 
 
 async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Pat
                 await until(pilot, lambda told=told: told in shown(app.timeline))  # type: ignore[misc]
             await typed(pilot, "/shutdown agent --reason enough")
             await heard.wait("participant/shutdown")
-            assert (await asyncio.wait_for(agent.stay(), PATIENCE)).reason == "enough"
+            assert (await asyncio.wait_for(agent.stay(), HANG_SECONDS)).reason == "enough"
 
 
 async def test_what_is_typed_is_completed(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_any_active_reasoning_is_watched_and_cancelled_by_a_command_and_by
                         await pilot.press("escape", "4", "home", "s")
                     else:
                         await typed(pilot, how if how != "/stop" else f"/stop {thoughts.id[:8]}")
-                    await asyncio.wait_for(stopped.wait(), PATIENCE)
+                    await asyncio.wait_for(stopped.wait(), HANG_SECONDS)
                 sequence = app.space.contexts.get(thoughts.id)
                 assert isinstance(sequence, Sequence)
                 await until(pilot, lambda each=sequence: each.state == "cancelled")  # type: ignore[misc]

@@ -13,7 +13,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-PATIENCE = 60.0
+from tests.waiting import bounded
+
 MOOT = [sys.executable, "-m", "moot.cli"]
 
 
@@ -55,7 +56,7 @@ class Lifted:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds of what was told."""
         try:
-            async with asyncio.timeout(PATIENCE), self._news:
+            async with bounded(), self._news:
                 await self._news.wait_for(lambda: holds() or self._reader.done())
         except TimeoutError:
             raise AssertionError(f"never so: {self.told[-12:]}") from None
@@ -93,7 +94,7 @@ class Lifted:
         start = loop.time()
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(PATIENCE):
+        async with bounded():
             code = await self.process.wait()
             await self._reader
         return code, loop.time() - start
@@ -135,7 +136,7 @@ async def typed(folder: Path, *words: str) -> tuple[int, str]:
         cwd=folder,
         env=environment(),
     )  # fmt: skip
-    async with asyncio.timeout(PATIENCE):
+    async with bounded():
         output, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode()

@@ -17,8 +17,8 @@ from moot.up.placeholders import NotSet, Words
 from moot.up.processes import argument_list, member_environment, start
 from moot.up.servers.commands import OUTPUT_BYTES, run_program
 from moot.up.standing import BackOff, Patience
-from tests.gateway.lab import soon
 from tests.up.lifted import is_running
+from tests.waiting import HANG_SECONDS, until
 
 TOKEN = "t0ken-of-agent"
 
@@ -144,12 +144,12 @@ async def test_a_group_ends_with_its_leader(tmp_path: Path) -> None:
     output: list[bytes] = []
     argv = ["/bin/sh", "-c", "sleep 1000 & echo $!; exit 7"]
     running = await start(argv, environment={"PATH": "/bin:/usr/bin"}, cwd=tmp_path, on_output=output.append)
-    ended = await asyncio.wait_for(asyncio.shield(running.ended), 10)
+    ended = await asyncio.wait_for(asyncio.shield(running.ended), HANG_SECONDS)
     assert str(ended) == "ended with exit code 7"
     child = int(b"".join(output))
     assert is_running(child)
     running.kill()
-    await soon(lambda: not is_running(child))
+    await until(lambda: not is_running(child))
     # Its number may be somebody else's by now.
     running.kill()
     await running.stop()
@@ -186,7 +186,7 @@ async def test_only_the_very_process_that_was_left_is_ended(tmp_path: Path) -> N
             file = tmp_path / "run/up.json"
             file.write_text(file.read_text().replace(str(began(bystander.pid)), "1 tick after boot x"))
             assert await end_leftovers(tmp_path) == ["lab/left"]
-            assert await asyncio.wait_for(left.wait(), 10) == -15
+            assert await asyncio.wait_for(left.wait(), HANG_SECONDS) == -15
             assert is_running(bystander.pid)
             for text in ("", "[]", '{"members": {"a": 3}}', '{"members": {"a": {"pid": 1, "began": "x"}}}'):
                 file.write_text(text)
@@ -215,4 +215,4 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_pa
     told = await run_program(["sh", "-c", script], tmp_path, 0.5)
     assert told.startswith("was ended after 0.5 s with exit code -9")
     child = int((tmp_path / "child").read_text())
-    await soon(lambda: not is_running(child))
+    await until(lambda: not is_running(child))

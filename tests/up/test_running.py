@@ -21,8 +21,8 @@ from moot.participant import connect
 from moot.up.members import Member
 from moot.up.running import Up, Wishes
 from moot.up.standing import Patience, Standing
-from tests.gateway.lab import soon
 from tests.up.lifted import is_running, written
+from tests.waiting import until, until_seen
 
 QUICK = Patience(first_seconds=0.02, most_seconds=0.05)
 YOU = 'you: {capabilities: [{kind: "*"}]}'
@@ -43,7 +43,7 @@ class Raised:
         return next(each for each in self.up.standings() if each.name == name)
 
     async def until(self, name: str, holds: Callable[[Standing], bool]) -> Standing:
-        await soon(lambda: any(each.name == name and holds(each) for each in self.up.standings()), within=60)
+        await until(lambda: any(each.name == name and holds(each) for each in self.up.standings()))
         return self.standing(name)
 
 
@@ -201,10 +201,8 @@ def test_the_command_itself_shows_changes_and_stops(
     written(tmp_path, lab(YOU, steady))
 
     def stop_soon() -> None:
-        deadline = time.monotonic() + 30
         run = tmp_path / ".moot/run/up.json"
-        while time.monotonic() < deadline and (not run.exists() or "lab/steady" not in run.read_text()):
-            time.sleep(0.02)
+        until_seen(lambda: run.exists() and "lab/steady" in run.read_text())
         os.kill(os.getpid(), signal.SIGHUP)
         time.sleep(0.6)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,12 +10,13 @@ from moot.cli import main
 from moot.participant import Gap, SeenProposal, connect
 from moot.protocol.envelope import Envelope
 from tests.agent.endpoint import call, endpoint
-from tests.up.lifted import PATIENCE, environment, lifted, typed, written
+from tests.up.lifted import environment, lifted, typed, written
+from tests.waiting import HANG_SECONDS, bounded
 
 
 async def said(coming: AsyncIterator[Envelope | Gap], sender: str, words: str) -> str:
     """The next chat of a member that holds these words."""
-    async with asyncio.timeout(PATIENCE):
+    async with bounded():
         async for item in coming:
             if isinstance(item, Envelope) and (item.sender, item.kind) == (sender, "chat"):
                 text = str(item.payload["text"])
@@ -95,7 +95,7 @@ async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path
         (tmp_path / "mended").touch()
         await up.stands("flaky", "running", joined=True)
         async with connect(up.url, "lab", up.token("you")) as you:
-            assert (await you.call("flaky", "list_files", timeout=30)).text == "(empty)"
+            assert (await you.call("flaky", "list_files", timeout=HANG_SECONDS)).text == "(empty)"
         assert up.now["steady"]["pid"] == pid
 
 
@@ -112,7 +112,7 @@ async def test_the_coder_proposes_what_its_model_wants_and_you_decide(tmp_path: 
                 proposals = you.proposals.arriving()
                 coming = you.envelopes()
                 await you.chat("write a plan", to="coder")
-                async with asyncio.timeout(PATIENCE):
+                async with bounded():
                     seen = await anext(proposals)
                 assert isinstance(seen, SeenProposal)
                 assert seen.params["arguments"] == {"path": "plan.md", "text": "step one\n"}

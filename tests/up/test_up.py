@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ from moot.cli import main
 from moot.participant import connect
 from tests.cli.terminals import terminal
 from tests.up.lifted import environment, is_running, lifted, typed, written
+from tests.waiting import HANG_SECONDS, until
 
 YOU = 'you: {capabilities: [{kind: "*"}]}'
 # Members in shell: no interpreter to load.
@@ -73,9 +73,7 @@ async def test_everything_that_members_started_is_gone_within_seconds(tmp_path: 
         pids = [(await up.stands(name, "running"))["pid"] for name in ("family", "polite", "frozen")]
         os.kill(pids[2], signal.SIGSTOP)
         child = tmp_path / "child.pid"
-        async with asyncio.timeout(10):
-            while not child.exists() or not child.read_text().strip():
-                await asyncio.sleep(0.01)
+        await until(lambda: child.exists() and child.read_text().endswith("\n"))
         code, seconds = await up.end(signal.SIGINT)
         assert code == 0
         # Three for goodbyes, one for the gateway, and a busy machine.
@@ -219,10 +217,7 @@ async def test_several_spaces_keep_their_members_apart(tmp_path: Path) -> None:
     async with lifted(tmp_path) as up:
         await up.until(lambda: sum(row.get("state") == "running" for row in up.told) >= 3)
         for space in ("a", "b"):
-            log = up.data / "logs" / space / "twin.log"
-            async with asyncio.timeout(10):
-                while not log.exists() or f"in {space}\n" not in log.read_text("utf-8"):
-                    await asyncio.sleep(0.01)
+            await until(lambda space=space: f"in {space}\n" in up.log(f"{space}/twin"))  # type: ignore[misc]
         assert set(up.run_file()["members"]) == {"a/twin", "b/twin"}
 
 
@@ -248,9 +243,7 @@ async def test_a_reference_file_runs_as_it_is(tmp_path: Path) -> None:
         await up.stands("agent", "running")
         await up.stands("manual", "idle")
         port = up.url.rpartition(":")[2]
-        async with asyncio.timeout(10):
-            while f"{port} workshop [redacted]" not in up.log("agent"):
-                await asyncio.sleep(0.01)
+        await until(lambda: f"{port} workshop [redacted]" in up.log("agent"))
         code, words = await typed(tmp_path, "send", "hello")
         assert (code, words) == (0, "")
         assert '"hello"' in (tmp_path / "logs/all.log").read_text("utf-8")
@@ -288,7 +281,7 @@ def test_on_a_terminal_a_table_stays_in_its_place(tmp_path: Path) -> None:
         assert "loud  member  \x1b[32mrunning\x1b[0m" in shown
         process.send_signal(signal.SIGINT)
         screen.until(lambda shown: shown.rstrip().endswith("stopped"))
-        assert process.wait(30) == 0
+        assert process.wait(HANG_SECONDS) == 0
 
 
 async def test_a_proposal_can_be_decided_after_a_restart(tmp_path: Path) -> None:

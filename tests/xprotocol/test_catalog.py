@@ -29,6 +29,7 @@ from moot.xprotocol.contracts import Auth, Contract, ContractRefused, Semantic, 
 from moot.xprotocol.overrides import SourceSettings
 from moot.xprotocol.publishing import Offer, publish
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -350,7 +351,7 @@ def test_answers_are_the_same_in_processes_with_other_hash_seeds() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=HANG_SECONDS,
         ).stdout
         for seed in ("1", "2")
     }

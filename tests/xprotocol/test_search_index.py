@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from moot.errors import InvalidRequest, ResourceLimit
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS, Document, QueryTooLong, SearchIndex
 from moot.xprotocol.search.bm25 import POSTINGS, Evidence, best
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -278,7 +279,7 @@ def test_answers_are_the_same_in_processes_with_other_hash_seeds() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=HANG_SECONDS,
         ).stdout
         for seed in ("1", "2", "12345")
     }
@@ -292,5 +293,5 @@ def test_searching_without_the_extra_loads_neither_numpy_nor_vectors() -> None:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )

@@ -22,6 +22,8 @@ pytest.importorskip("wordllama", reason="the extra moot[search] is not installed
 
 import numpy
 
+from tests.waiting import HANG_SECONDS
+
 LOADED = load_vectors()
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -231,7 +233,7 @@ def run(script: str, *path: Path, **env: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
     ).stdout
 
 

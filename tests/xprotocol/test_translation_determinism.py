@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
 from tests.xprotocol.tool_samples import ROOT
 
 
@@ -24,7 +25,7 @@ def test_two_processes_with_different_hash_seeds_translate_every_tool_alike() ->
         )
         for seed, locale in (("1", "C"), ("271828", "C.UTF-8"))
     ]
-    one, other = (json.loads(process.communicate(timeout=300)[0]) for process in running)
+    one, other = (json.loads(process.communicate(timeout=HANG_SECONDS)[0]) for process in running)
     print(f"over {one['what']}: {one['counts']}")
     assert one == other
     counts = one["counts"]

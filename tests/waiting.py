@@ -1,0 +1,64 @@
+"""How tests wait: for an event, never for a time.
+
+One bound for every wait. It catches what hangs and measures no speed: a machine with nothing else to do and
+one that is a hundred times as slow give the same results. What tells of itself is waited for inside
+`bounded()`; what tells nobody is asked again and again, by `until`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+HANG_SECONDS = 120.0
+# Between two looks: small beside what is waited for, large beside what a look costs.
+_LOOK_SECONDS = 0.005
+
+
+def bounded() -> asyncio.Timeout:
+    """A block that fails with TimeoutError when it hangs."""
+    return asyncio.timeout(HANG_SECONDS)
+
+
+async def until(holds: Callable[[], T], describe: Callable[[], str] | None = None) -> T:
+    """Look until something holds that nobody tells of; what was seen then.
+
+    `describe` says how things stand, for the message when it never holds.
+    """
+    end = time.monotonic() + HANG_SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < end, _never(holds, describe)
+        await asyncio.sleep(_LOOK_SECONDS)
+    return found
+
+
+async def until_told(ask: Callable[[], Awaitable[T]], describe: Callable[[], str] | None = None) -> T:
+    """The same where looking is itself something to wait for: ask a gateway, run a command."""
+    end = time.monotonic() + HANG_SECONDS
+    while not (found := await ask()):
+        assert time.monotonic() < end, _never(ask, describe)
+        await asyncio.sleep(_LOOK_SECONDS)
+    return found
+
+
+def until_seen(holds: Callable[[], T], describe: Callable[[], str] | None = None) -> T:
+    """The same in a test that has no loop."""
+    end = time.monotonic() + HANG_SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < end, _never(holds, describe)
+        time.sleep(_LOOK_SECONDS)
+    return found
+
+
+def _never(holds: Callable[[], object], describe: Callable[[], str] | None) -> str:
+    try:
+        waiting = inspect.getsource(holds).strip()
+    except (OSError, TypeError):
+        waiting = repr(holds)
+    told = f"\n{describe()}" if describe is not None else ""
+    return f"not so within {HANG_SECONDS:g} seconds: {waiting}{told}"
