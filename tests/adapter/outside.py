@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import uvloop
 
 from moot.adapter.outward import Outward
 from moot.adapter.source_settings import XProtocolSource
@@ -24,10 +21,6 @@ from moot.xprotocol.contracts import Contract
 from tests.adapter.far_endpoint import QUICK, FarEndpoint, far_endpoint
 from tests.relay.talk import relay_in
 from tests.xprotocol.people import ALICE, BOB
-
-
-def run(story: Coroutine[Any, Any, None], seconds: float = 60) -> None:
-    uvloop.run(asyncio.wait_for(story, seconds))
 
 
 def source(url: str, name: str = "weather-service", **more: Any) -> XProtocolSource:

@@ -16,7 +16,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from tests.adapter.test_inbound_relays import ADAPTER
-from tests.adapter.worlds import NAMESPACE, desk, empty_world, run, world
+from tests.adapter.worlds import NAMESPACE, desk, empty_world, world
 from tests.waiting import until
 
 KIND, WRITE = f"{NAMESPACE}.read_note", f"{NAMESPACE}.write_note"
@@ -59,12 +59,11 @@ WORDS = ("persimmon", "quillwort", "ratatouille", "marginalia")
 
 
 @pytest.mark.requirement("XP-8.6-4")
-def test_neither_words_nor_secrets_stand_in_any_file_or_line_beside_the_server_s_own(
+async def test_neither_words_nor_secrets_stand_in_any_file_or_line_beside_the_server_s_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Calls, faults, refusals, prompts, resources and describes; then everything on disk is searched."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.DEBUG):
         notes = desk(tmp_path, env={"DESK_TOKEN": SECRETS[0]}, pass_env=["DESK_PASSWORD"], flags=["--serves"])
         async with empty_world(tmp_path, notes) as here:
             here.environ["DESK_PASSWORD"] = SECRETS[1]
@@ -100,9 +99,6 @@ def test_neither_words_nor_secrets_stand_in_any_file_or_line_beside_the_server_s
                 for hidden in (*SECRETS, WORDS[0], WORDS[1], WORDS[3]):
                     assert hidden.encode() not in data, file
         assert searched >= 6
-
-    with caplog.at_level(logging.DEBUG):
-        run(story())
     told = "\n".join(f"{each.getMessage()} {each.__dict__}" for each in caplog.records)
     for hidden in (*SECRETS, WORDS[0], WORDS[1], WORDS[3]):
         assert hidden not in told

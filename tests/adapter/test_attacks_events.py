@@ -23,7 +23,7 @@ from moot.xprotocol.composing import publish
 from moot.xprotocol.delegation import Chain, delegate
 from moot.xprotocol.events import GRANT, MAX_EVENT_BYTES, SignedPublic
 from moot.xprotocol.statements import read_delegation
-from tests.adapter.worlds import NAMESPACE, READ, Desk, World, desk, empty_world, run, world
+from tests.adapter.worlds import NAMESPACE, READ, Desk, World, desk, empty_world, world
 from tests.xprotocol.people import CAROL, EVE, person, signed_by
 
 KIND = f"{NAMESPACE}.read_note"
@@ -87,12 +87,11 @@ async def still_works(here: World, notes: Desk, calls_before: int) -> None:
     assert len(notes.requests()) == calls_before + 1
 
 
-def test_no_change_to_an_event_makes_a_call_and_no_spelling_makes_a_second_one(
+async def test_no_change_to_an_event_makes_a_call_and_no_spelling_makes_a_second_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Three thousand changed events, then the true one in five spellings: one call in all."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.WARNING):
         random = Random(20_261)
         notes = desk(tmp_path)
         async with world(tmp_path, notes) as here:
@@ -116,18 +115,14 @@ def test_no_change_to_an_event_makes_a_call_and_no_spelling_makes_a_second_one(
             assert (await here.alice.answer(honest)).payload["content"] == "first words"
             await still_works(here, notes, 1)
             assert len(here.alice.heard) == 2
-
-    with caplog.at_level(logging.WARNING):
-        run(story())
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-def test_whatever_a_stranger_signs_is_answered_at_most_once_and_calls_nothing(
+async def test_whatever_a_stranger_signs_is_answered_at_most_once_and_calls_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every member is Eve's to choose, and the signature is good."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.WARNING):
         random = Random(20_262)
         notes = desk(tmp_path)
         async with world(tmp_path, notes, limits={"requests_per_minute": 0}) as here:
@@ -158,18 +153,14 @@ def test_whatever_a_stranger_signs_is_answered_at_most_once_and_calls_nothing(
             assert all(each.code is not None for each in eve.heard)
             # Alice, whose key Eve wrote into some of them, was told nothing.
             assert len(here.alice.heard) == 1
-
-    with caplog.at_level(logging.WARNING):
-        run(story())
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-def test_what_is_sealed_inside_may_be_anything_and_ends_in_an_answer(
+async def test_what_is_sealed_inside_may_be_anything_and_ends_in_an_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Alice may call: her payload is the only thing that is wrong."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.WARNING):
         deep: Json = "x"
         for _ in range(400):
             deep = [deep]
@@ -187,9 +178,6 @@ def test_what_is_sealed_inside_may_be_anything_and_ends_in_an_answer(
                 told = answer.payload["message"] if answer.code else ""
                 assert len(told) < 1_000
             await still_works(here, notes, len(notes.requests()))
-
-    with caplog.at_level(logging.WARNING):
-        run(story())
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 

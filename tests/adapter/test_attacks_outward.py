@@ -21,7 +21,7 @@ from moot.protocol.operation import Json
 from moot.xprotocol.composing import compose, reply
 from moot.xprotocol.events import DirectedEvent
 from tests.adapter.far_endpoint import ALL, far_endpoint
-from tests.adapter.outside import Outside, opened, outside, run, source
+from tests.adapter.outside import Outside, opened, outside, source
 from tests.endpoint.hostile import hostile_relay
 from tests.relay.talk import relay_in
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, signed_by
@@ -116,10 +116,11 @@ async def test_a_relay_between_that_repeats_reorders_and_forges_mixes_up_no_answ
         assert len(far.served) == before + 20
 
 
-def test_answers_of_others_and_to_others_are_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_answers_of_others_and_to_others_are_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Bob's endpoint is silent; everybody else answers for him, in every way they can."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.WARNING):
         async with outside(tmp_path, call_timeout_seconds=2) as out:
             forged: dict[str, Json] = {"content": "forged"}
             old: list[DirectedEvent] = []
@@ -162,9 +163,6 @@ def test_answers_of_others_and_to_others_are_none(tmp_path: Path, caplog: pytest
             fine = await out.call("weather_current_get", location="Bern")
             assert fine["content"][0]["text"] == "Bern: 17°C"
             assert out.outward.caller.waiting == 0
-
-    with caplog.at_level(logging.WARNING):
-        run(story())
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 

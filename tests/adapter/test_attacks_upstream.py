@@ -18,7 +18,7 @@ import pytest
 from moot.adapter.sources import MAX_LISTED
 from moot.protocol.operation import Json
 from tests.adapter.servers.liar import MARK, SHAPES
-from tests.adapter.worlds import NAMESPACE, desk, named, run, tool, world
+from tests.adapter.worlds import NAMESPACE, desk, named, tool, world
 from tests.waiting import until
 from tests.xprotocol.people import ALICE
 
@@ -53,10 +53,10 @@ def beside(folder: Path, *desks: Any, **more: Json) -> dict[str, Json]:
     }
 
 
-def test_results_of_every_wrong_shape_are_one_clear_answer(
+async def test_results_of_every_wrong_shape_are_one_clear_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    with caplog.at_level(logging.DEBUG):
         async with world(tmp_path, **beside(tmp_path)) as here:
             codes: dict[str, str | None] = {}
             for name in SHAPES:
@@ -71,18 +71,14 @@ def test_results_of_every_wrong_shape_are_one_clear_answer(
             # One answer each, and the server was asked once for each.
             assert len(here.alice.heard) == len(SHAPES)
             assert called(tmp_path) == list(SHAPES)
-
-    with caplog.at_level(logging.DEBUG):
-        run(story())
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-def test_floods_and_strange_answers_cost_their_own_call_at_most(
+async def test_floods_and_strange_answers_cost_their_own_call_at_most(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A flood on either stream, answers for others, answers twice, answers that are no JSON."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.DEBUG):
         notes = desk(tmp_path)
         limits: dict[str, Json] = {"upstream_call_seconds": 4}
         async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
@@ -101,9 +97,6 @@ def test_floods_and_strange_answers_cost_their_own_call_at_most(
                 assert len(answer.payload["message"]) < 2_000
             assert len(here.alice.heard) == len(both) + 3
             await here.adapter.audit.written()
-
-    with caplog.at_level(logging.DEBUG):
-        run(story())
     assert "\x1b" not in caplog.text
     assert MARK not in (tmp_path / "keys" / "adapter.data" / "audit.jsonl").read_text()
 
@@ -181,10 +174,10 @@ LISTS: tuple[Json, ...] = (
 )
 
 
-def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
+async def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    with caplog.at_level(logging.DEBUG):
         notes = desk(tmp_path)
         sections = beside(tmp_path, notes)
         replaced = tmp_path / "liar" / "list.json"
@@ -201,9 +194,6 @@ def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
             replaced.unlink()
             await here.alice.ask("xp.schema.refresh", {"source": "liar"})
             assert len(here.adapter.registry.contracts()) == good
-
-    with caplog.at_level(logging.DEBUG):
-        run(story())
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 

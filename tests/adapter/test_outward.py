@@ -29,7 +29,7 @@ from moot.xprotocol.events import ANNOUNCE, DirectedEvent
 from moot.xprotocol.grants import grant
 from moot.xprotocol.revocation import revoke
 from tests.adapter.far_endpoint import ALL, CURRENT, FORECAST, QUICK, STATIONS, far_endpoint
-from tests.adapter.outside import held_port, opened, outside, run, source
+from tests.adapter.outside import held_port, opened, outside, source
 from tests.endpoint.hostile import hostile_relay
 from tests.endpoint.pages import HOST, Pages, certified, leading, serving_pages, tls_before
 from tests.relay.talk import relay_in
@@ -87,10 +87,11 @@ async def test_an_endpoint_is_found_by_its_host_and_called(tmp_path: Path) -> No
             assert health["display_name"] == "Weather"
 
 
-def test_over_tls_relay_and_document_are_reached_at_the_addresses_that_were_checked(tmp_path: Path) -> None:
+async def test_over_tls_relay_and_document_are_reached_at_the_addresses_that_were_checked(
+    tmp_path: Path,
+) -> None:
     """Both names lead to this machine by our own resolver alone: nothing else resolves them."""
-
-    async def story(port: int) -> None:
+    with held_port() as port:
         tls, trusted = certified(tmp_path)
         async with serving_pages(tls) as pages, tls_before(port, tls) as front:
             named = f"wss://{HOST}:{front}"
@@ -109,9 +110,6 @@ def test_over_tls_relay_and_document_are_reached_at_the_addresses_that_were_chec
                     assert outward.health()[0]["relay"] == named
                     call = Call("tools/call", {"name": "weather_current_get", "arguments": BERN})
                     assert await outward.backend.perform(call)
-
-    with held_port() as port:
-        run(story(port))
 
 
 async def test_a_catalogue_comes_from_the_host_when_the_key_does_not_say(tmp_path: Path) -> None:
@@ -425,8 +423,8 @@ async def test_an_endpoint_that_revoked_its_key_is_called_no_more(tmp_path: Path
         assert "was revoked by its owner" in caught.value.data["detail"]
 
 
-def test_a_relay_that_goes_and_comes_back_is_used_again(tmp_path: Path) -> None:
-    async def story(port: int) -> None:
+async def test_a_relay_that_goes_and_comes_back_is_used_again(tmp_path: Path) -> None:
+    with held_port() as port:
         url = f"ws://127.0.0.1:{port}"
         async with AsyncExitStack() as later:
             async with relay_in(tmp_path, port=port):
@@ -445,9 +443,6 @@ def test_a_relay_that_goes_and_comes_back_is_used_again(tmp_path: Path) -> None:
                 # The one that nobody waited for any more was not carried out after all.
                 assert len(far.served) == served + 1
                 await later.aclose()
-
-    with held_port() as port:
-        run(story(port))
 
 
 async def test_an_endpoint_may_change_the_key_that_is_sealed_for(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ import pytest
 
 from mcp import Client, MCPError
 from tests.adapter.far_endpoint import CURRENT, SECRET, far_endpoint
-from tests.adapter.worlds import NAMESPACE, TOOLS, Answer, World, desk, empty_world, run, tool
-from tests.waiting import until
+from tests.adapter.worlds import NAMESPACE, TOOLS, Answer, World, desk, empty_world, tool
+from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.grammar.judges import judges
 from tests.xprotocol.people import person
 
@@ -49,7 +49,7 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     found = Seen()
-    run(_look(tmp_path_factory.mktemp("adapter"), found), within=120.0)
+    asyncio.run(asyncio.wait_for(_look(tmp_path_factory.mktemp("adapter"), found), HANG_SECONDS))
     return found
 
 

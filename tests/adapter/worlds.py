@@ -11,7 +11,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,10 +50,6 @@ READ, WRITE, EXECUTE = (f"{NAMESPACE}.{word}" for word in ("read", "write", "exe
 QUICK_RELAYS = RelaysSettings(reconnect_interval_seconds=0.05, retry_seconds=0.1)
 
 OBJECT: dict[str, Json] = {"type": "object"}
-
-
-def run(story: Coroutine[Any, Any, None], within: float = 60.0) -> None:
-    asyncio.run(asyncio.wait_for(story, within))
 
 
 def tool(name: str, description: str = "", schema: Json = None, **more: Json) -> dict[str, Json]:

@@ -22,29 +22,28 @@ def inner(journal: Journal) -> Any:
     return journal
 
 
-def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_for_in_vain(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
-            plan = inner(journal)._plan_sync
-            late = 0
+async def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_for_in_vain(
+    tmp_path: Path,
+) -> None:
+    async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
+        plan = inner(journal)._plan_sync
+        late = 0
 
-            def plan_late(*, now: bool = False) -> None:
-                nonlocal late
-                end = time.monotonic() + HANG_SECONDS
-                # As if this thread had been held up: the other is through before it is asked to tell.
-                while now and not inner(journal)._syncer.outcomes and time.monotonic() < end:
-                    time.sleep(0.001)
-                    late += 1
-                plan(now=now)
+        def plan_late(*, now: bool = False) -> None:
+            nonlocal late
+            end = time.monotonic() + HANG_SECONDS
+            # As if this thread had been held up: the other is through before it is asked to tell.
+            while now and not inner(journal)._syncer.outcomes and time.monotonic() < end:
+                time.sleep(0.001)
+                late += 1
+            plan(now=now)
 
-            inner(journal)._plan_sync = plan_late
-            for number in range(12):
-                journal.append(x(number))
-                await asyncio.sleep(0)
-            await until(lambda: not (journal.pending))
-            assert late
-
-    asyncio.run(story())
+        inner(journal)._plan_sync = plan_late
+        for number in range(12):
+            journal.append(x(number))
+            await asyncio.sleep(0)
+        await until(lambda: not (journal.pending))
+        assert late
     assert texts(folder_in(tmp_path)) == list(range(12))
 
 

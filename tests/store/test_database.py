@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import stat
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 
 from moot.errors import UsageError
 from moot.store.database import Database, Snapshot, covered_position
-from tests.waiting import HANG_SECONDS
 
 
-def with_database(path: Path, story: Callable[[Database], Awaitable[None]]) -> None:
-    async def run() -> None:
-        database = Database.open(path)
-        await story(database)
+@asynccontextmanager
+async def database_at(path: Path) -> AsyncIterator[Database]:
+    database = Database.open(path)
+    try:
+        yield database
+    finally:
         await database.close()
 
-    asyncio.run(asyncio.wait_for(run(), HANG_SECONDS))
 
-
-def test_the_newest_snapshot_of_a_space_comes_back(tmp_path: Path) -> None:
+async def test_the_newest_snapshot_of_a_space_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "data" / "moot.sqlite"
-
-    async def save(database: Database) -> None:
+    async with database_at(path) as database:
         assert await database.load_snapshot("lab") is None
         await database.save_snapshot("lab", 5, b'{"a":1}')
         await database.save_snapshot("lab", 9, b'{"a":2}')
         await database.save_snapshot("den", 7, b"{}")
-
-    async def load(database: Database) -> None:
+    async with database_at(path) as database:
         assert await database.load_snapshot("lab") == Snapshot(9, b'{"a":2}')
         assert await database.load_snapshot("lab", at_most=8) == Snapshot(5, b'{"a":1}')
         assert await database.load_snapshot("lab", at_most=4) is None
         assert await database.load_snapshot("den") == Snapshot(7, b"{}")
-
-    with_database(path, save)
-    with_database(path, load)
     assert covered_position(path, "lab") == 9
     assert covered_position(path, "other") == 0
     assert covered_position(tmp_path / "none", "lab") == 0
@@ -49,39 +42,31 @@ def test_the_newest_snapshot_of_a_space_comes_back(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_three_snapshots_are_kept_and_none_beyond_the_last(tmp_path: Path) -> None:
+async def test_three_snapshots_are_kept_and_none_beyond_the_last(tmp_path: Path) -> None:
     path = tmp_path / "moot.sqlite"
-
-    async def story(database: Database) -> None:
+    async with database_at(path) as database:
         await database.save_snapshot("den", 1, b"")
         for position in (1, 2, 3, 4, 5):
             await database.save_snapshot("lab", position, b"%d" % position)
         await database.save_snapshot("lab", 4, b"anew")
-
-    with_database(path, story)
     with closing(sqlite3.connect(path)) as look:
         rows = look.execute("SELECT space, position FROM snapshots ORDER BY 1, 2").fetchall()
     assert rows == [("den", 1), ("lab", 3), ("lab", 4)]
 
 
-def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
+async def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "moot.sqlite"
-
-    async def save(database: Database) -> None:
+    async with database_at(path) as database:
         await database.save_snapshot("lab", 1, b"one")
         await database.save_snapshot("lab", 2, b"two")
-
-    async def load(database: Database) -> None:
-        assert await database.load_snapshot("lab") == Snapshot(1, b"one")
-
-    with_database(path, save)
     with closing(sqlite3.connect(path)) as look, look:
         look.execute("UPDATE snapshots SET state = x'00' WHERE position = 2")
-    with_database(path, load)
+    async with database_at(path) as database:
+        assert await database.load_snapshot("lab") == Snapshot(1, b"one")
 
 
-def test_facts_are_kept_replaced_listed_and_forgotten(tmp_path: Path) -> None:
-    async def story(database: Database) -> None:
+async def test_facts_are_kept_replaced_listed_and_forgotten(tmp_path: Path) -> None:
+    async with database_at(tmp_path / "moot.sqlite") as database:
         await database.put("lab", "token/a_1", b"x")
         await database.put("lab", "token/a_1", b"y")
         await database.put("lab", "tokenXa", b"z")
@@ -93,16 +78,12 @@ def test_facts_are_kept_replaced_listed_and_forgotten(tmp_path: Path) -> None:
         await database.put("lab", "token/a_1", None)
         assert await database.items("lab", "token/") == {}
 
-    with_database(tmp_path / "moot.sqlite", story)
 
-
-def test_calls_are_carried_out_in_the_order_in_which_they_are_made(tmp_path: Path) -> None:
-    async def story(database: Database) -> None:
+async def test_calls_are_carried_out_in_the_order_in_which_they_are_made(tmp_path: Path) -> None:
+    async with database_at(tmp_path / "moot.sqlite") as database:
         for position in range(1, 20):
             database.save_snapshot("lab", position, b"%d" % position)
         assert await database.load_snapshot("lab") == Snapshot(19, b"19")
-
-    with_database(tmp_path / "moot.sqlite", story)
 
 
 def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +18,30 @@ from moot.store.event_tables import connect_reading, ids_that_start
 from moot.store.events import EventStore, StoreLimits
 from moot.xprotocol.composing import publish
 from moot.xprotocol.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed, decode
-from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call, signed_by
 
 
-def with_store(
-    folder: Path, story: Callable[[EventStore], Awaitable[None]], limits: StoreLimits | None = None
-) -> None:
-    async def run() -> None:
-        store = EventStore.open(folder, limits, now=NOW)
-        try:
-            await story(store)
-        finally:
-            await store.close()
-
-    asyncio.run(asyncio.wait_for(run(), HANG_SECONDS))
+@asynccontextmanager
+async def store_in(folder: Path, limits: StoreLimits | None = None) -> AsyncIterator[EventStore]:
+    store = EventStore.open(folder, limits, now=NOW)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def found(store: EventStore, **query: Any) -> list[bytes]:
     return [event.raw async for event in store.find(EventQuery(**query))]
 
 
-def test_events_come_back_as_the_very_bytes_by_every_question(tmp_path: Path) -> None:
+async def test_events_come_back_as_the_very_bytes_by_every_question(tmp_path: Path) -> None:
     first = call(now=NOW - 5, correlation_id="c-1")
     # White space and another order of members: the same event in other bytes.
     odd = decode(
         b" " + call(CAROL, ALICE, now=NOW - 3, kind="com.acme.mail.send").raw.replace(b",", b" , ", 1)
     )
     public = publish(ALICE, GRANT, {"text": "ö ☃"}, now=NOW)
-
-    async def story(store: EventStore) -> None:
+    async with store_in(tmp_path / "data") as store:
         for one in (public, odd, first):
             assert await store.put(one, now=NOW) == "stored"
         everything = [first.raw, odd.raw, public.raw]
@@ -71,20 +66,16 @@ def test_events_come_back_as_the_very_bytes_by_every_question(tmp_path: Path) ->
             ({"alive_at": NOW + 10**9}, []),
         ):
             assert await found(store, **question) == wanted, question
-
-    with_store(tmp_path / "data", story)
     assert stat.S_IMODE((tmp_path / "data" / "events.sqlite").stat().st_mode) == 0o600
 
-    async def again(store: EventStore) -> None:
+    async with store_in(tmp_path / "data") as store:
         assert await found(store) == [first.raw, odd.raw, public.raw]
         assert await store.put(first, now=NOW) == "duplicate"
         assert store.stats().events == 3
 
-    with_store(tmp_path / "data", again)
 
-
-def test_a_large_answer_comes_in_pages_and_ends_where_it_began(tmp_path: Path) -> None:
-    async def story(store: EventStore) -> None:
+async def test_a_large_answer_comes_in_pages_and_ends_where_it_began(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
         sent = [call(now=NOW - number % 7, payload={"n": number}) for number in range(600)]
         assert await asyncio.gather(*(store.put(one, now=NOW) for one in sent)) == ["stored"] * 600
         reading = Reading(EventQuery(recipients=(BOB.key.text,)))
@@ -102,11 +93,9 @@ def test_a_large_answer_comes_in_pages_and_ends_where_it_began(tmp_path: Path) -
         assert len(newest) == 500
         assert newest == (await found(store, recipients=(BOB.key.text,)))[-500:]
 
-    with_store(tmp_path, story)
 
-
-def test_what_has_expired_goes_and_delegations_and_revocations_stay_for_good(tmp_path: Path) -> None:
-    async def story(store: EventStore) -> None:
+async def test_what_has_expired_goes_and_delegations_and_revocations_stay_for_good(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
         lasting = [publish(ALICE, kind, {"a": 1}, now=NOW, ttl=60) for kind in (DELEGATE, REVOKE)]
         passing: list[Signed] = [
             call(now=NOW, ttl=60),
@@ -127,11 +116,9 @@ def test_what_has_expired_goes_and_delegations_and_revocations_stay_for_good(tmp
         assert store.stats().events == 2
         assert store.stats().senders == 1
 
-    with_store(tmp_path, story)
 
-
-def test_of_announces_the_newest_of_each_sender_is_kept(tmp_path: Path) -> None:
-    async def story(store: EventStore) -> None:
+async def test_of_announces_the_newest_of_each_sender_is_kept(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
         older, newer = (publish(ALICE, ANNOUNCE, {"n": n}, now=NOW + n) for n in (1, 2))
         other = publish(CAROL, ANNOUNCE, {}, now=NOW)
         same = sorted(
@@ -154,11 +141,9 @@ def test_of_announces_the_newest_of_each_sender_is_kept(tmp_path: Path) -> None:
         assert await found(store) == [other.raw, same[0].raw]
         assert store.stats().events == 2
 
-    with_store(tmp_path, story)
 
-
-def test_notes_stand_beside_an_event_and_change_nothing_in_it(tmp_path: Path) -> None:
-    async def story(store: EventStore) -> None:
+async def test_notes_stand_beside_an_event_and_change_nothing_in_it(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
         event = call()
         await store.put(event, now=NOW)
         await store.annotate(event.event.id, "outcome", {"code": "NOT_FOUND"}, now=NOW)
@@ -174,11 +159,9 @@ def test_notes_stand_beside_an_event_and_change_nothing_in_it(tmp_path: Path) ->
         with pytest.raises(UsageError, match="a note has a name"):
             await store.annotate(event.event.id, "x" * 65, 1)
 
-    with_store(tmp_path, story)
 
-
-def test_a_full_store_refuses_and_takes_again_when_something_has_expired(tmp_path: Path) -> None:
-    async def story(store: EventStore) -> None:
+async def test_a_full_store_refuses_and_takes_again_when_something_has_expired(tmp_path: Path) -> None:
+    async with store_in(tmp_path, StoreLimits(events=3, events_per_sender=2)) as store:
         first, second, third = call(now=NOW, ttl=60), call(), call()
         assert await store.put(first, now=NOW) == "stored"
         assert await store.put(first, now=NOW) == "duplicate"
@@ -189,11 +172,9 @@ def test_a_full_store_refuses_and_takes_again_when_something_has_expired(tmp_pat
         await store.prune(NOW + 400)
         assert await store.put(third, now=NOW) == "stored"
 
-    with_store(tmp_path, story, StoreLimits(events=3, events_per_sender=2))
 
-
-def test_a_second_process_is_told_who_is_in_the_way_and_readers_are_not(tmp_path: Path) -> None:
-    async def story(store: EventStore) -> None:
+async def test_a_second_process_is_told_who_is_in_the_way_and_readers_are_not(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
         with pytest.raises(UsageError, match="another process writes the events"):
             EventStore.open(tmp_path)
         event = call()
@@ -207,32 +188,28 @@ def test_a_second_process_is_told_who_is_in_the_way_and_readers_are_not(tmp_path
                 reading.execute("DELETE FROM events")
         finally:
             reading.close()
-
-    with_store(tmp_path, story)
-    with_store(tmp_path, _nothing)
-
-
-async def _nothing(_store: EventStore) -> None:
-    pass
+    async with store_in(tmp_path):
+        pass
 
 
-def test_a_file_that_is_none_and_one_of_another_version_are_refused_with_words(tmp_path: Path) -> None:
+async def test_a_file_that_is_none_and_one_of_another_version_are_refused_with_words(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no events in"):
         connect_reading(tmp_path / "events.sqlite")
     (tmp_path / "events.sqlite").write_bytes(b"no database at all, but long enough to look like one" * 100)
     with pytest.raises(UsageError, match="move it away"):
-        with_store(tmp_path, _nothing)
+        EventStore.open(tmp_path, now=NOW)
     other = tmp_path / "other"
-    with_store(other, _nothing)
+    async with store_in(other):
+        pass
     connection = sqlite3.connect(other / "events.sqlite")
     connection.execute("PRAGMA user_version = 7")
     connection.close()
     with pytest.raises(UsageError, match="version 7"):
-        with_store(other, _nothing)
+        EventStore.open(other, now=NOW)
 
 
-def test_a_disk_that_is_full_refuses_and_the_store_recovers(tmp_path: Path) -> None:
-    async def story(store: EventStore) -> None:
+async def test_a_disk_that_is_full_refuses_and_the_store_recovers(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
         event = call()
         # SQLite's own bound stands for a full disk: the same error, at the same place.
         await store._work(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
@@ -245,13 +222,11 @@ def test_a_disk_that_is_full_refuses_and_the_store_recovers(tmp_path: Path) -> N
         assert store.stats().events == 1
         await store.seen_ids.settled()
 
-    with_store(tmp_path, story)
 
-
-def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> None:
+async def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> None:
     ids = [f"{number:064x}" for number in range(5)]
 
-    async def remember(store: EventStore) -> None:
+    async with store_in(tmp_path) as store:
         for number, id in enumerate(ids):
             assert not store.seen_ids.seen(id, NOW + 1_000)
             store.seen_ids.remember(id, NOW + 1_000 + number, NOW)
@@ -261,28 +236,23 @@ def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> None:
         with_reading = connect_reading(tmp_path / "events.sqlite")
         assert with_reading.execute("SELECT count(*) FROM seen").fetchone() == (5,)
         with_reading.close()
-
-    async def still(store: EventStore) -> None:
+    async with store_in(tmp_path) as store:
         assert all(store.seen_ids.seen(id, NOW + 1_000) for id in ids)
         assert not store.seen_ids.seen("f" * 64, NOW + 1_000)
         # Later: what has expired goes from the table, and stays seen even when the clock is set back.
         store.seen_ids.remember("e" * 64, NOW + 5_000, NOW + 2_000)
         await store.seen_ids.settled()
-
-    async def back(store: EventStore) -> None:
+    async with store_in(tmp_path) as store:
         assert store.seen_ids.seen(ids[0], NOW + 1_000)
         assert store.seen_ids.seen("e" * 64, NOW + 5_000)
         assert not store.seen_ids.seen("d" * 64, NOW + 5_000)
 
-    with_store(tmp_path, remember)
-    with_store(tmp_path, still)
-    with_store(tmp_path, back)
 
-
-def test_when_the_memory_of_ids_is_full_new_ones_are_refused_and_none_is_forgotten(tmp_path: Path) -> None:
+async def test_when_the_memory_of_ids_is_full_new_ones_are_refused_and_none_is_forgotten(
+    tmp_path: Path,
+) -> None:
     """xp1, Replay: when the table is full, refuse; never forget a live id."""
-
-    async def story(store: EventStore) -> None:
+    async with store_in(tmp_path, StoreLimits(seen_ids=3)) as store:
         for number in range(3):
             store.seen_ids.remember(f"{number:064x}", NOW + 100, NOW)
         with pytest.raises(EndpointUnavailable) as refusal:
@@ -291,17 +261,12 @@ def test_when_the_memory_of_ids_is_full_new_ones_are_refused_and_none_is_forgott
         assert all(store.seen_ids.seen(f"{number:064x}", NOW + 100) for number in range(3))
         store.seen_ids.remember("f" * 64, NOW + 900, NOW + 200)
 
-    with_store(tmp_path, story, StoreLimits(seen_ids=3))
 
-
-def test_whatever_an_event_says_it_is_stored_as_text_and_nothing_else(tmp_path: Path) -> None:
+async def test_whatever_an_event_says_it_is_stored_as_text_and_nothing_else(tmp_path: Path) -> None:
     covered = call().covered | {"correlation_id": "'; DROP TABLE events; --", "kind": "a'b\"c%_"}
     event: Signed = decode(signed_by(ALICE, covered))
-
-    async def story(store: EventStore) -> None:
+    async with store_in(tmp_path) as store:
         assert await store.put(event, now=NOW) == "stored"
         assert await found(store, correlation_ids=("'; DROP TABLE events; --",)) == [event.raw]
         assert await found(store, kinds=("a'b\"c%_",)) == [event.raw]
         assert await found(store, kind_prefix="a'b\"c_") == []
-
-    with_store(tmp_path, story)

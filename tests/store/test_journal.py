@@ -66,19 +66,18 @@ async def test_records_of_one_tick_are_written_together_and_called_back_in_order
         await again.wait()
 
 
-def test_records_become_durable_though_nobody_waits_for_them(tmp_path: Path) -> None:
+async def test_records_become_durable_though_nobody_waits_for_them(tmp_path: Path) -> None:
     """D-41: within `sync_seconds` or `sync_records`; both ways."""
 
-    async def run(settings: JournalSettings, count: int) -> None:
+    async def become_durable(settings: JournalSettings, count: int) -> None:
         folder = folder_in(tmp_path, f"lab-{count}")
         async with opened(folder, settings) as journal:
             for i in range(count):
                 journal.append(x(i))
-            while journal.durable < count:
-                await asyncio.sleep(0)
+            await until(lambda: journal.durable >= count)
 
-    asyncio.run(run(JournalSettings(sync_seconds=0.001), 1))
-    asyncio.run(run(JournalSettings(sync_seconds=3600, sync_records=3), 3))
+    await become_durable(JournalSettings(sync_seconds=0.001), 1)
+    await become_durable(JournalSettings(sync_seconds=3600, sync_records=3), 3)
 
 
 async def test_a_fault_in_one_callback_does_not_keep_the_others(tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     off = JournalSettings(mode="off")
 
-    async def run(expected: int) -> None:
+    async def count(expected: int) -> None:
         async with opened(folder, off) as journal:
             number = journal.append(x(1))
             assert number == journal.durable == expected
@@ -217,10 +216,10 @@ async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
             journal.covered(number)
             assert journal.able
 
-    await run(1)
+    await count(1)
     assert not folder.exists()
     await write(folder, [x(1), x(2)])
-    await run(3)
+    await count(3)
     assert texts(folder) == [1, 2]
 
 

@@ -49,170 +49,142 @@ class Disk:
         await until(lambda: self.woken >= times)
 
 
-def run(story: Callable[[Disk], asyncio.Future[None] | object]) -> Disk:
+async def test_what_is_written_is_synced_though_nobody_asks_and_the_loop_is_left_alone() -> None:
     disk = Disk()
-
-    async def bounded() -> None:
-        async with asyncio.timeout(2 * HANG_SECONDS):
-            await story(disk)  # type: ignore[misc]
-
-    asyncio.run(bounded())
-    return disk
-
-
-def test_what_is_written_is_synced_though_nobody_asks_and_the_loop_is_left_alone() -> None:
-    async def story(disk: Disk) -> None:
-        syncer = disk.syncer()
-        syncer.wrote(1, 10)
-        assert await disk.covers(syncer, 1) == Synced(1, 10, None)
-        # Long enough for the thread to fall asleep.
-        await asyncio.sleep(SECONDS * 6)
-        syncer.wrote(3, 30)
-        assert await disk.covers(syncer, 3) == Synced(3, 30, None)
-        syncer.end(lambda: None)
-
-    disk = run(story)
+    syncer = disk.syncer()
+    syncer.wrote(1, 10)
+    assert await disk.covers(syncer, 1) == Synced(1, 10, None)
+    # Long enough for the thread to fall asleep.
+    await asyncio.sleep(SECONDS * 6)
+    syncer.wrote(3, 30)
+    assert await disk.covers(syncer, 3) == Synced(3, 30, None)
+    syncer.end(lambda: None)
     assert len(disk.begun) == 2
     assert disk.woken == 0
 
 
-def test_whoever_wants_to_hear_is_told_and_a_hurry_waits_for_nothing() -> None:
-    async def story(disk: Disk) -> None:
-        syncer = disk.syncer(seconds=3_600)
-        syncer.tell = True
-        syncer.wrote(1, 10)
-        await asyncio.sleep(SECONDS * 2)
-        assert disk.begun == []
-        syncer.hurry(1)
-        await disk.covers(syncer, 1)
-        await disk.tells()
-        # Many at a time do not wait for an hour either, but for half of it.
-        syncer.wrote(100, 1_000)
-        syncer.crowd(100)
-        await asyncio.sleep(SECONDS * 2)
-        assert len(disk.begun) == 1
-        syncer.end(lambda: None)
-
-    run(story)
+async def test_whoever_wants_to_hear_is_told_and_a_hurry_waits_for_nothing() -> None:
+    disk = Disk()
+    syncer = disk.syncer(seconds=3_600)
+    syncer.tell = True
+    syncer.wrote(1, 10)
+    await asyncio.sleep(SECONDS * 2)
+    assert disk.begun == []
+    syncer.hurry(1)
+    await disk.covers(syncer, 1)
+    await disk.tells()
+    # Many at a time do not wait for an hour either, but for half of it.
+    syncer.wrote(100, 1_000)
+    syncer.crowd(100)
+    await asyncio.sleep(SECONDS * 2)
+    assert len(disk.begun) == 1
+    syncer.end(lambda: None)
 
 
-def test_many_at_a_time_do_not_wait_where_none_was_synced_yet() -> None:
+async def test_many_at_a_time_do_not_wait_where_none_was_synced_yet() -> None:
     """Also on a machine that has been up for less than `seconds`: its clock began at 0, an fsync did not."""
-
-    async def story(disk: Disk) -> None:
-        syncer = Syncer(
-            asyncio.get_running_loop(), "disk", disk.sync, 3_600, disk.told, clock=lambda: 1_000.0
-        )
-        syncer.wrote(64, 640)
-        syncer.crowd(64)
-        assert await disk.covers(syncer, 64) == Synced(64, 640, None)
-        syncer.end(lambda: None)
-
-    assert len(run(story).begun) == 1
+    disk = Disk()
+    syncer = Syncer(asyncio.get_running_loop(), "disk", disk.sync, 3_600, disk.told, clock=lambda: 1_000.0)
+    syncer.wrote(64, 640)
+    syncer.crowd(64)
+    assert await disk.covers(syncer, 64) == Synced(64, 640, None)
+    syncer.end(lambda: None)
+    assert len(disk.begun) == 1
 
 
-def test_no_record_is_forgotten_in_a_thousand_races() -> None:
+async def test_no_record_is_forgotten_in_a_thousand_races() -> None:
     """Writes, hurries and pauses at odd moments: each record is covered within moments of its writing."""
     dice = random.Random(4)
-
-    async def story(disk: Disk) -> None:
-        disk.act = lambda: threading.Event().wait(dice.choice((0, 0, 0.0001, 0.001)))
-        syncer = disk.syncer(seconds=0.001)
-        last = 0
-        for _ in range(1_000):
-            last += 1
-            syncer.wrote(last, last * 10)
-            match dice.randrange(6):
-                case 0:
-                    syncer.hurry(last)
-                case 1:
-                    syncer.crowd(last)
-                case 2:
-                    assert (await disk.covers(syncer, last)).size == last * 10
-                case 3:
-                    await asyncio.sleep(dice.choice((0, 0.0005, 0.001, 0.002, 0.003)))
-                case _:
-                    pass
-        assert (await disk.covers(syncer, last)).last == last
-        syncer.end(lambda: None)
-
-    disk = run(story)
+    disk = Disk()
+    disk.act = lambda: threading.Event().wait(dice.choice((0, 0, 0.0001, 0.001)))
+    syncer = disk.syncer(seconds=0.001)
+    last = 0
+    for _ in range(1_000):
+        last += 1
+        syncer.wrote(last, last * 10)
+        match dice.randrange(6):
+            case 0:
+                syncer.hurry(last)
+            case 1:
+                syncer.crowd(last)
+            case 2:
+                assert (await disk.covers(syncer, last)).size == last * 10
+            case 3:
+                await asyncio.sleep(dice.choice((0, 0.0005, 0.001, 0.002, 0.003)))
+            case _:
+                pass
+    assert (await disk.covers(syncer, last)).last == last
+    syncer.end(lambda: None)
     lasts = [synced.last for synced in disk.taken]
     assert lasts == sorted(set(lasts))
 
 
-def test_who_holds_it_has_the_file_for_themselves() -> None:
-    async def story(disk: Disk) -> None:
-        is_held = False
+async def test_who_holds_it_has_the_file_for_themselves() -> None:
+    disk = Disk()
+    is_held = False
 
-        def watch() -> None:
-            assert not is_held
+    def watch() -> None:
+        assert not is_held
 
-        disk.act = watch
-        syncer = disk.syncer(seconds=0.0005)
-        last = 0
-        for _ in range(300):
-            last += 1
-            syncer.wrote(last, last)
+    disk.act = watch
+    syncer = disk.syncer(seconds=0.0005)
+    last = 0
+    for _ in range(300):
+        last += 1
+        syncer.wrote(last, last)
+        await asyncio.sleep(0.0003)
+        if syncer.hold():
+            is_held = True
             await asyncio.sleep(0.0003)
-            if syncer.hold():
-                is_held = True
-                await asyncio.sleep(0.0003)
-                while (synced := syncer.take()) is not None:
-                    disk.taken.append(synced)
-                covered = disk.taken[-1].last if disk.taken else 0
-                is_held = False
-                syncer.go_on(covered, last, last)
-            else:
-                await disk.covers(syncer, disk.taken[-1].last + 1 if disk.taken else 1)
-                syncer.go_on(disk.taken[-1].last, last, last)
-        await disk.covers(syncer, last)
-        syncer.end(lambda: None)
-
-    run(story)
+            while (synced := syncer.take()) is not None:
+                disk.taken.append(synced)
+            covered = disk.taken[-1].last if disk.taken else 0
+            is_held = False
+            syncer.go_on(covered, last, last)
+        else:
+            await disk.covers(syncer, disk.taken[-1].last + 1 if disk.taken else 1)
+            syncer.go_on(disk.taken[-1].last, last, last)
+    await disk.covers(syncer, last)
+    syncer.end(lambda: None)
 
 
-def test_after_a_fault_nothing_is_synced_until_the_file_is_another() -> None:
-    async def story(disk: Disk) -> None:
-        def fail() -> None:
-            raise OSError(5, "Input/output error")
+async def test_after_a_fault_nothing_is_synced_until_the_file_is_another() -> None:
+    disk = Disk()
 
-        disk.act = fail
-        syncer = disk.syncer()
-        syncer.wrote(1, 10)
-        assert isinstance((await disk.covers(syncer, 1)).fault, OSError)
-        await disk.tells()
-        syncer.wrote(2, 20)
-        await asyncio.sleep(SECONDS * 4)
-        assert len(disk.begun) == 1
-        disk.act = lambda: None
-        assert syncer.hold()
-        syncer.go_on(0, 2, 20)
-        assert await disk.covers(syncer, 2) == Synced(2, 20, None)
-        syncer.end(lambda: None)
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
 
-    assert run(story).woken == 1
-
-
-def test_the_end_waits_for_the_fsync_that_is_under_way() -> None:
-    async def story(disk: Disk) -> None:
-        goes_on, ended = threading.Event(), threading.Event()
-        disk.act = lambda: goes_on.wait(HANG_SECONDS)
-        syncer = disk.syncer()
-        syncer.wrote(1, 10)
-        await until(lambda: disk.begun)
-        syncer.end(ended.set)
-        assert not ended.is_set()
-        goes_on.set()
-        assert await asyncio.to_thread(ended.wait, HANG_SECONDS)
-
-    run(story)
+    disk.act = fail
+    syncer = disk.syncer()
+    syncer.wrote(1, 10)
+    assert isinstance((await disk.covers(syncer, 1)).fault, OSError)
+    await disk.tells()
+    syncer.wrote(2, 20)
+    await asyncio.sleep(SECONDS * 4)
+    assert len(disk.begun) == 1
+    disk.act = lambda: None
+    assert syncer.hold()
+    syncer.go_on(0, 2, 20)
+    assert await disk.covers(syncer, 2) == Synced(2, 20, None)
+    syncer.end(lambda: None)
+    assert disk.woken == 1
 
 
-def test_the_end_comes_at_once_where_nothing_was_ever_written() -> None:
-    async def story(disk: Disk) -> None:
-        ended: list[int] = []
-        disk.syncer().end(lambda: ended.append(1))
-        assert ended == [1]
+async def test_the_end_waits_for_the_fsync_that_is_under_way() -> None:
+    disk = Disk()
+    goes_on, ended = threading.Event(), threading.Event()
+    disk.act = lambda: goes_on.wait(HANG_SECONDS)
+    syncer = disk.syncer()
+    syncer.wrote(1, 10)
+    await until(lambda: disk.begun)
+    syncer.end(ended.set)
+    assert not ended.is_set()
+    goes_on.set()
+    assert await asyncio.to_thread(ended.wait, HANG_SECONDS)
 
-    run(story)
+
+async def test_the_end_comes_at_once_where_nothing_was_ever_written() -> None:
+    disk = Disk()
+    ended: list[int] = []
+    disk.syncer().end(lambda: ended.append(1))
+    assert ended == [1]

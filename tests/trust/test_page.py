@@ -7,26 +7,21 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from moot.trust import rule_text
 from moot.trust.rule_text import read_rules, write_rules
 from tests.cli.test_page import pattern_of
 from tests.test_docs import blocks_of, text_of
 from tests.up.lifted import environment, lifted, written
-from tests.waiting import HANG_SECONDS
 
 PAGE = "docs/how-to/let-rules-decide.md"
 TOPIC = "docs/topics/progressive-automation.md"
 
 
-# Three dozen commands, half a second of computing each on a machine that has other things to do.
-LONG = 3 * HANG_SECONDS
-
-
-def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: Path) -> None:
-    asyncio.run(asyncio.wait_for(follow(tmp_path), LONG))
-
-
-async def follow(tmp_path: Path) -> None:
+# Three dozen commands: each loads an interpreter, and a machine may have other things to do.
+@pytest.mark.seconds(600)
+async def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: Path) -> None:
     blocks = list(blocks_of(text_of(PAGE)))
     written(tmp_path, next(block.code for block in blocks if block.info == "yaml"))
     typed = [(block, blocks[at + 1]) for at, block in enumerate(blocks) if block.info == "sh"]

@@ -266,42 +266,36 @@ async def test_a_lost_connection_is_shown_and_the_gap_too(tmp_path: Path) -> Non
             await until(pilot, lambda: not app.head.has_class("-away"))
 
 
-def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
-    async def scene() -> int | None:
-        async with hall(tmp_path) as here:
-            bob = await here.join("bob")
-            async with here.terminal() as (app, pilot):
-                await bob.kick("alice", "closing time")
-                await until(pilot, lambda: "■ ended" in drawn(app))
-                assert "the connection ended" in shown(app.timeline)
-                await pilot.press("ctrl+c")
-                await pilot.pause()
-            return app.return_value
-
-    assert asyncio.run(scene()) == 5
+async def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
+    async with hall(tmp_path) as here:
+        bob = await here.join("bob")
+        async with here.terminal() as (app, pilot):
+            await bob.kick("alice", "closing time")
+            await until(pilot, lambda: "■ ended" in drawn(app))
+            assert "the connection ended" in shown(app.timeline)
+            await pilot.press("ctrl+c")
+            await pilot.pause()
+        assert app.return_value == 5
 
 
 @pytest.mark.parametrize("key", ["ctrl+c", "q", "/quit"])
-def test_leaving_is_clean_and_takes_back_what_we_proposed(tmp_path: Path, key: str) -> None:
-    async def scene() -> int | None:
-        async with hall(tmp_path) as here:
-            bob = await here.join("bob")
-            heard = Heard(bob)
-            async with here.terminal("agent") as (app, pilot):
-                await typed(pilot, "/propose files write_file path=a text=b")
-                await heard.wait("mcp/proposal")
-                if key == "q":
-                    await pilot.press("escape", "q")
-                elif key == "ctrl+c":
-                    # Also from within a dialog.
-                    await pilot.press("f1", "ctrl+c")
-                else:
-                    await typed(pilot, key)
-                await pilot.pause()
-            await heard.wait("mcp/withdraw")
-            return app.return_value
-
-    assert asyncio.run(scene()) == 0
+async def test_leaving_is_clean_and_takes_back_what_we_proposed(tmp_path: Path, key: str) -> None:
+    async with hall(tmp_path) as here:
+        bob = await here.join("bob")
+        heard = Heard(bob)
+        async with here.terminal("agent") as (app, pilot):
+            await typed(pilot, "/propose files write_file path=a text=b")
+            await heard.wait("mcp/proposal")
+            if key == "q":
+                await pilot.press("escape", "q")
+            elif key == "ctrl+c":
+                # Also from within a dialog.
+                await pilot.press("f1", "ctrl+c")
+            else:
+                await typed(pilot, key)
+            await pilot.pause()
+        await heard.wait("mcp/withdraw")
+        assert app.return_value == 0
 
 
 async def test_sixty_columns_show_a_pane_at_a_time(tmp_path: Path) -> None:
