@@ -74,6 +74,11 @@ class Served(Room):
         soft = resource.RLIM_INFINITY if size is None else size
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
 
+    def cpu_seconds(self) -> float:
+        """What it has used so far, however long it had to wait for it."""
+        numbers = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(numbers[11]) + int(numbers[12])) / os.sysconf("SC_CLK_TCK")
+
     def resident_bytes(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
         found = re.search(r"VmRSS:\s+(\d+) kB", status)

@@ -14,18 +14,23 @@ from tests.gateway.raw import CLOSE, PING, PONG, TEXT, RawClient, frame, raw_cli
 from tests.waiting import until
 
 HEADER_BYTES = 4_096
-HEADER_SECONDS = 0.5
+SPACES = {"lab": space_settings(participants(alice=["*"], bob=["chat"]))}
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    stage = Stage(
-        tmp_path_factory.mktemp("door"),
-        {"lab": space_settings(participants(alice=["*"], bob=["chat"]))},
-        header_bytes=HEADER_BYTES,
-        header_seconds=HEADER_SECONDS,
-        connections_per_address=0,
-    )
+    """A gateway that waits for headers longer than any machine needs."""
+    folder = tmp_path_factory.mktemp("door")
+    stage = Stage(folder, SPACES, header_bytes=HEADER_BYTES, header_seconds=600, connections_per_address=0)
+    yield stage
+    stage.close()
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One that does not."""
+    folder = tmp_path_factory.mktemp("hasty")
+    stage = Stage(folder, SPACES, header_seconds=0.5, connections_per_address=0)
     yield stage
     stage.close()
 
@@ -34,37 +39,31 @@ def get(port: int, *lines: bytes, where: bytes = b"/health") -> bytes:
     return b"\r\n".join([b"GET %b HTTP/1.1" % where, b"Host: 127.0.0.1:%d" % port, *lines, b"", b""])
 
 
-async def seconds_until_end(client: RawClient) -> float:
-    start = asyncio.get_running_loop().time()
-    await client.ended()
-    return asyncio.get_running_loop().time() - start
-
-
 @pytest.mark.parametrize("before", [0, 1, 3], ids=["first", "second", "fourth"])
-async def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(stage: Stage, before: int) -> None:
+async def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(hasty: Stage, before: int) -> None:
     """Slow loris; a good request first is no excuse for the next one."""
-    port = stage.room.port
-    async with raw_client(port) as client:
-        for _ in range(before):
-            client.send(get(port))
-            status, headers = await client.answer()
-            await client.reader.readexactly(int(headers["content-length"]))
-            assert status == 200
+    port = hasty.room.port
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(raw_client(port))
+        # A busy machine may be too slow for good requests, too: then they are made anew.
+        while not all([await is_served(hasty.room, client) for _ in range(before)]):
+            client = await stack.enter_async_context(raw_client(port))
 
         async def drip() -> None:
-            for byte in get(port, b"X-Slow: " + b"a" * 1000):
+            for byte in get(port, b"X-Slow: " + b"a" * 10_000):
                 client.send(bytes([byte]))
                 await asyncio.sleep(0.05)
 
         dripping = asyncio.create_task(drip())
-        assert await seconds_until_end(client) < HEADER_SECONDS + 4
+        assert await client.ended() == b""
+        assert not dripping.done()
         dripping.cancel()
 
 
 @pytest.mark.parametrize("token", [None, "t-alice"], ids=["without a token", "with a token"])
-async def test_a_body_that_drips_is_hung_up_on(stage: Stage, token: str | None) -> None:
+async def test_a_body_that_drips_is_hung_up_on(hasty: Stage, token: str | None) -> None:
     """The same patience as for headers, whether or not the caller was answered already."""
-    port = stage.room.port
+    port = hasty.room.port
     lines = [b"Content-Length: 100000", b"Content-Type: application/json"]
     if token is not None:
         lines.append(b"Authorization: Bearer " + token.encode())
@@ -78,13 +77,13 @@ async def test_a_body_that_drips_is_hung_up_on(stage: Stage, token: str | None) 
                 await asyncio.sleep(0.05)
 
         dripping = asyncio.create_task(drip())
-        assert await seconds_until_end(client) < 6
+        await client.ended()
         dripping.cancel()
 
 
-async def test_a_connection_that_says_nothing_is_hung_up_on(stage: Stage) -> None:
-    async with raw_client(stage.room.port) as client:
-        assert await seconds_until_end(client) < HEADER_SECONDS + 4
+async def test_a_connection_that_says_nothing_is_hung_up_on(hasty: Stage) -> None:
+    async with raw_client(hasty.room.port) as client:
+        assert await client.ended() == b""
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
@@ -225,24 +224,40 @@ async def test_connections_beyond_the_limit_are_hung_up_on_until_one_leaves(
 
 async def test_a_half_open_peer_is_noticed_and_its_leave_told(tmp_path: Path) -> None:
     """A peer that answers no ping is gone; one that does stays, however silent it is."""
+    # On a machine that stands still for a moment everybody is late; a more patient gateway does not mind.
+    for seconds in (0.3, 1.0, 4.0, 16.0):
+        folder = tmp_path / str(seconds)
+        folder.mkdir()
+        if await only_the_silent_one_goes(folder, seconds):
+            return
+    pytest.fail("whoever answers pings is gone, too")
+
+
+async def only_the_silent_one_goes(folder: Path, seconds: float) -> bool:
     people = participants(alice=["*"], bob=["chat"], carol=["chat"])
-    async with lab(tmp_path, people, ping_seconds=0.3, ping_timeout=0.3) as room:
-        alice = await room.join("alice")
-        async with raw_client(room.port) as silent, raw_client(room.port) as polite:
-            await silent.upgraded(token="t-bob")
-            await polite.upgraded(token="t-carol")
+    async with (
+        lab(folder, people, ping_seconds=seconds, ping_timeout=seconds) as room,
+        raw_client(room.port) as silent,
+        raw_client(room.port) as polite,
+    ):
+        await silent.upgraded(token="t-bob")
+        await polite.upgraded(token="t-carol")
 
-            async def answer_pings() -> None:
-                while (one := await polite.frame()) is not None:
-                    if one.opcode == PING:
-                        polite.send(frame(PONG, one.payload))
+        async def answer_pings() -> None:
+            while (one := await polite.frame()) is not None:
+                if one.opcode == PING:
+                    polite.send(frame(PONG, one.payload))
 
-            answering = asyncio.create_task(answer_pings())
-            gone = await alice.hear(lambda each: each["payload"].get("event") == "leave")
-            assert gone["payload"]["participant"]["id"] == "bob"
-            polite.send(frame(TEXT, b'{"kind":"chat","payload":{"text":"here"}}'))
-            assert (await alice.hear("chat"))["from"] == "carol"
-            answering.cancel()
+        def here() -> set[str]:
+            return {str(each["participant_id"]) for each in room.gateway.connections()}
+
+        answering = asyncio.create_task(answer_pings())
+        await until(lambda: "bob" not in here())
+        stays = here() == {"carol"}
+        told = [each["payload"] for each in (await room.poll("alice"))["messages"]]
+        assert "bob" in [each["participant"]["id"] for each in told if each.get("event") == "leave"]
+        answering.cancel()
+        return stays
 
 
 async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
@@ -261,15 +276,16 @@ async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_peer_that_does_not_answer_our_close_is_dropped(tmp_path: Path) -> None:
-    async with lab(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
+    people = participants(alice=["*"], bob=["chat"])
+    async with lab(tmp_path, people, close_seconds=1) as room:
         alice = await room.join("alice")
         async with raw_client(room.port) as stubborn:
             await stubborn.upgraded(token="t-bob")
             await alice.say("space/kick", {"participant_id": "bob"})
             frames = await stubborn.frames_until(CLOSE)
             assert frames[-1].code == 4003
-            # Whatever it still says is not heard, and within 2 s the line is cut.
+            # Whatever it still says is not heard, and after `close_seconds` the line is cut.
             stubborn.send(frame(TEXT, b'{"kind":"chat","payload":{"text":"one more thing"}}'))
-            assert await seconds_until_end(stubborn) < 4
+            assert await stubborn.ended() == b""
             await alice.fence()
             assert "chat" not in alice.kinds()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -217,14 +218,14 @@ async def test_huge_and_deep_messages_are_answered_quickly_on_both_ways(
     stage: Stage, make: Callable[[], bytes]
 ) -> None:
     raw = make()
-    loop = asyncio.get_running_loop()
     async with bystanders(stage.room):
         mallory = await stage.room.join("mallory", "&echo=0")
-        start = loop.time()
+        # Of this process, which is the gateway too: what others do on the machine does not count.
+        start = time.process_time()
         await mallory.send(raw.decode())
         refusals = {refusal_in(each) for each in await mallory.fence() if not is_chat_of(each, "alice")}
         answer = await stage.room.post("mallory", raw)
-        assert loop.time() - start < 5
+        assert time.process_time() - start < 5
         assert answer.status_code in (200, 400, 413)
         code = answer.json().get("error")
         assert refusals - {None} == ({code} if code else set())
@@ -238,9 +239,10 @@ async def test_a_body_beyond_the_limit_is_413_without_being_read(stage: Stage) -
 
 async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp_path: Path) -> None:
     """Over both ways: one member's flood uses up one member's share."""
-    async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 50}}) as room:
+    async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 30}}) as room:
         mallory = await room.join("mallory")
         alice, bob = await room.join("alice"), await room.join("bob")
+        start = time.monotonic()
         for number in range(1000):
             await mallory.send({"id": f"f-{number}", "kind": "chat", "payload": {}})
             if number % 40 == 0:
@@ -248,7 +250,8 @@ async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp
                 assert await alice.refused("chat", {"text": "calm"}) is None
         answers = [each for each in await mallory.fence() if refusal_in(each)]
         assert {refusal_in(each) for each in answers} == {"rate_limited"}
-        assert len(answers) > 200
+        # A second's share each second, and another at the beginning.
+        assert 1000 - len(answers) <= 30 * (time.monotonic() - start + 1) + 1
         for each in answers:
             assert 0 < each["payload"]["retry_after"] < 2
             assert each["correlation_id"][0].startswith("f-")
@@ -260,46 +263,50 @@ async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp
 async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> None:
     """Who waits as long as told is not refused again."""
     async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 2}}) as room:
+        host, now = room.gateway.doors.hosts["lab"], time.time()
+        host.clock = lambda: now
         answers = [await room.post("mallory", fields("chat")) for _ in range(12)]
         refused = [answer for answer in answers if answer.status_code == 429]
-        assert len(refused) >= 4
+        # A second's worth at once.
+        assert len(refused) == 10
         for answer in refused:
             assert answer.json()["error"] == "rate_limited"
             assert int(answer.headers["retry-after"]) >= 1
             assert 0 < answer.json()["retry_after"] <= 1
-        await asyncio.sleep(refused[-1].json()["retry_after"])
+        later = now + refused[-1].json()["retry_after"]
+        host.clock = lambda: later
         assert (await room.post("mallory", fields("chat"))).status_code == 200
 
 
 async def test_a_flood_of_bytes_is_limited_too(tmp_path: Path) -> None:
-    limits: Json = {"messages_per_second": 0, "bytes_per_second": 100_000}
+    limits: Json = {"messages_per_second": 0, "bytes_per_second": 10_000}
     async with lab(tmp_path, PEOPLE, rules={"limits": limits}) as room:
         mallory = await room.join("mallory", "&echo=0")
+        start = time.monotonic()
         for _ in range(10):
             await mallory.say("chat", {"text": "x" * 50_000})
         answers = [each for each in await mallory.fence() if refusal_in(each)]
         assert {each["payload"]["limit"] for each in answers} == {"bytes_per_second"}
-        assert len(answers) >= 6
+        # One more while no more than a second's worth is owed; each of them is five seconds' worth.
+        assert 10 - len(answers) <= 1 + (time.monotonic() - start + 1) / 5
 
 
 async def test_a_flood_of_rubbish_is_not_answered_for_ever(tmp_path: Path) -> None:
     """`errors_per_second`: a client in a loop costs neither answers nor the journal's disk."""
     async with lab(tmp_path, PEOPLE, errors_per_second=10) as room:
         mallory, alice = await room.join("mallory"), await room.join("alice")
-        loop = asyncio.get_running_loop()
-        start = loop.time()
+        start = time.monotonic()
         for _ in range(2000):
             await mallory.send("{")
         assert await alice.refused("chat", {"text": "unimpressed"}) is None
         heard = await mallory.fence()
-        most = 10 * (loop.time() - start + 2) + 10
+        most = 10 * (time.monotonic() - start + 2) + 10
         answers = [each for each in heard if refusal_in(each) == "invalid_json"]
         assert 1 <= len(answers) <= most
         assert (await room.post("alice", fields("chat"))).status_code == 200
         journal = b"".join(path.read_bytes() for path in room.journal().glob("*.jsonl"))
         assert journal.count(b'"invalid_json"') <= most + 1
         # It is not cut off for it, and can do better.
-        await asyncio.sleep(0.2)
         assert (await mallory.ask("chat"))["from"] == "mallory"
 
 
@@ -311,12 +318,13 @@ async def test_stream_errors_come_once_a_second_and_stream(stage: Stage) -> None
         await alice.say("stream/request", {"direction": "upload"})
         streams.append((await alice.hear("stream/open"))["payload"]["stream_id"])
     await mallory.fence()
+    start = time.monotonic()
     for stream in streams * 50:
         await mallory.send(f"#{stream}#not mine")
     errors = [each["payload"] for each in await mallory.fence()]
     assert {each["error"] for each in errors} == {"unauthorized_stream_write"}
     assert {each["stream_id"] for each in errors} == set(streams)
-    assert len(errors) <= 6
+    assert len(errors) <= len(streams) * (time.monotonic() - start + 2)
 
 
 async def test_many_connections_that_talk_rubbish_at_once(stage: Stage) -> None:

@@ -52,7 +52,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "lab": space_settings(people, limits=LIMITS),
         "other": space_settings(participants(zoe=["chat"])),
     }
-    stage = Stage(tmp_path_factory.mktemp("joining"), spaces, connections_per_address=0, join_seconds=0.5)
+    # Longer than any machine needs: whoever is late is a test of its own.
+    stage = Stage(tmp_path_factory.mktemp("joining"), spaces, connections_per_address=0, join_seconds=600)
     yield stage
     stage.close()
 
@@ -221,13 +222,14 @@ async def test_a_bad_join_is_told_so_and_closed_1008(stage: Stage, frame: Json, 
     assert await witness.fence() == []
 
 
-async def test_who_does_not_join_in_time_is_turned_away_having_heard_nothing(stage: Stage) -> None:
-    alice = await stage.room.join("alice")
-    silent = await stage.room.open("/ws?space=lab")
-    started = asyncio.get_running_loop().time()
-    await alice.ask("chat", {"text": "not for the silent one"})
-    assert await turned_away(silent) == "unauthorized"
-    assert 0.4 < asyncio.get_running_loop().time() - started < 5
+async def test_who_does_not_join_in_time_is_turned_away_having_heard_nothing(tmp_path: Path) -> None:
+    async with lab(tmp_path, join_seconds=0.5) as room:
+        alice = await room.join("alice")
+        started = asyncio.get_running_loop().time()
+        silent = await room.open("/ws?space=lab")
+        await alice.ask("chat", {"text": "not for the silent one"})
+        assert await turned_away(silent) == "unauthorized"
+        assert asyncio.get_running_loop().time() - started >= 0.5
 
 
 @pytest.mark.requirement("MEW-7.2-1")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -266,17 +266,24 @@ async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: P
 
 
 async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_path: Path) -> None:
-    rules: Json = {"limits": {"proposal_seconds": 3.0}}
+    rules: Json = {"limits": {"proposal_seconds": 1_800.0}}
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE, **rules)}))
     async with lab(tmp_path, file=file) as room:
         alice, carol, agent = [await room.join(name) for name in ("alice", "carol", "agent")]
-        await alice.ask("participant/pause", {"timeout_seconds": 5.0}, to=["carol"])
+        await alice.ask("participant/pause", {"timeout_seconds": 3_600.0}, to=["carol"])
         assert await agent.refused("mcp/proposal", CALL, id="p1") is None
         assert await carol.refused("chat") == "participant_paused"
     async with lab(tmp_path, file=file) as room:
         alice, carol = await room.join("alice"), await room.join("carol")
+        host, now = room.gateway.doors.hosts["lab"], time.time()
+        host.clock = lambda: now
         left = (await carol.ask("chat"))["payload"]["retry_after"]
-        await asyncio.sleep(left + 0.01)
+        assert 1_800 < left <= 3_600
+        host.clock = lambda: now + left - 0.01
+        host._expire()
+        assert await carol.refused("chat") == "participant_paused"
+        host.clock = lambda: now + left + 0.01
+        host._expire()
         assert await carol.refused("chat") is None
         assert await alice.refused("mcp/request", CALL, about=["p1"]) == "proposal_settled"
 

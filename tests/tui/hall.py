@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from moot.participant import JoinedSpace, ParticipantLimits, Proposal
 from moot.protocol.operation import Json
 from moot.tui.app import MootApp
-from moot.tui.dialogs import SETTLE_SECONDS
+from moot.tui.dialogs import Dialog
 from moot.tui.operations.operation import Seat
 from moot.tui.rows import Rows
 from moot.tui.wrapping import plain
@@ -108,8 +108,15 @@ async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
 
 
 async def settle(pilot: Pilot[int]) -> None:
-    """As long as a dialog has to be looked at before a yes counts."""
-    await pilot.pause(SETTLE_SECONDS + 0.1)
+    """Wait for a dialog, and for as long as it has to be looked at before a yes counts."""
+
+    def has_settled() -> bool:
+        screen = pilot.app.screen
+        return isinstance(screen, Dialog) and screen.has_settled
+
+    await until(pilot, has_settled)
+    # What it says is laid out and drawn.
+    await pilot.pause()
 
 
 async def typed(pilot: Pilot[int], text: str) -> None:

@@ -84,6 +84,11 @@ async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch:
             assert proposal.state == "pending"
 
 
+async def test_a_dialog_that_is_not_there_yet_has_not_settled() -> None:
+    """However long the machine has been up: its clock is no moment at which anybody looked."""
+    assert not dialogs.Dialog("Approve?", "y yes").has_settled
+
+
 async def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tmp_path: Path) -> None:
     async with hall(tmp_path) as here:
         await here.host()

@@ -76,13 +76,13 @@ def test_a_change_is_shown_with_signs_not_with_colour_alone() -> None:
 
 def test_texts_too_long_to_compare_are_shown_whole() -> None:
     """A hostile pair would take minutes otherwise."""
-    begin = time.monotonic()
+    begin = time.process_time()
     lines = signs(
         "\n".join("ab" * (n % 7) for n in range(DIFF_LINES)), "\n".join("ba" * (n % 5) for n in range(99))
     )
     assert lines[0] == f"more than {DIFF_LINES} lines: not compared"
     assert len(lines) == 1 + DIFF_LINES + 99
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_arguments_that_change_files_are_recognised() -> None:
@@ -139,22 +139,22 @@ def rows(start: int, count: int) -> list[Row]:
 async def test_a_pane_of_ten_thousand_rows_is_bounded_and_quick() -> None:
     app = Bare(follows=True)
     async with app.run_test(size=(80, 30)) as pilot:
-        begin = time.monotonic()
+        begin = time.process_time()
         for start in range(0, 30_000, 100):
             app.rows.extend(rows(start, 100))
-        took = time.monotonic() - begin
+        took = time.process_time() - begin
         await pilot.pause()
         # The latest are there, the first are not; a bound has a name.
         assert ROWS_KEPT <= len(app.rows.rows) <= ROWS_KEPT + 500
         assert app.rows.rows[-1].key == "29999"
         assert app.rows.dropped == 30_000 - len(app.rows.rows)
         assert app.rows.scroll_y == app.rows.max_scroll_y
-        # Two noisy cores: a fraction of this on one's own machine.
+        # Of CPU, whatever else the machine does; mostly a fraction of it.
         assert took < 15
-        begin = time.monotonic()
+        begin = time.process_time()
         await pilot.resize_terminal(60, 30)
         await pilot.pause()
-        assert time.monotonic() - begin < 5
+        assert time.process_time() - begin < 5
 
 
 async def test_whoever_has_gone_up_stays_there_while_more_comes() -> None:

@@ -56,7 +56,7 @@ class Dialog(ModalScreen[Json]):
         super().__init__()
         self._title = title
         self._keys = keys
-        self._opened = 0.0
+        self._opened: float | None = None
         self.rows = Rows(id="dialog-rows", empty="")
 
     def compose(self) -> ComposeResult:
@@ -80,6 +80,9 @@ class Dialog(ModalScreen[Json]):
 
     @property
     def has_settled(self) -> bool:
+        # Not before it is there: keys that were typed ahead come to a dialog that nobody has seen yet.
+        if self._opened is None:
+            return False
         return asyncio.get_running_loop().time() - self._opened >= SETTLE_SECONDS
 
     def fill(self) -> None:
@@ -114,7 +117,7 @@ class Look(Dialog):
     def refill(self) -> None:
         """The same once more; stays at the end if it was there. Before it is shown there is nothing to do."""
         rows = self.rows
-        if not self._opened:
+        if self._opened is None:
             return
         at_end = rows.chosen is None or rows.chosen is rows.rows[-1]
         rows.replace(numbered(self._again()))
