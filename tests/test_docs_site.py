@@ -88,11 +88,13 @@ def test_the_check_of_a_built_site_finds_what_is_broken(tmp_path: Path) -> None:
     (tmp_path / "a.css").write_text("@font-face {src: url(https://fonts.example/a.woff)}", "utf-8")
     (tmp_path / "index.html").write_text(
         f'{page}<a href="b.html#there"></a><a href="b.html#gone"></a><a href="c.html"></a>'
-        '<a href="https://example.org/"></a><script src="https://cdn.example/x.js"></script>',
+        '<a href="https://example.org/"></a><script src="https://cdn.example/x.js"></script>'
+        "<p>text |---| <code>|---|</code></p>",
         "utf-8",
     )
     (tmp_path / "b.html").write_text(f'{page}<p id="there"></p><a href="#top"></a><a href="."></a>', "utf-8")
     assert check(tmp_path) == [
+        "index.html: '|---' is left as text",
         "index.html: loads https://cdn.example/x.js from another host",
         "index.html: b.html#gone: no such anchor",
         "index.html: c.html: no such file",

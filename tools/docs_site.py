@@ -36,6 +36,9 @@ BROUGHT_IN: Mapping[str, str] = {
 }
 
 _LINK = re.compile(r"(!?)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+# Markdown that the generator took for plain text: a table or list without an empty line before it, mostly.
+_LEFT_OVER = re.compile(r"```|\|---|\]\(|^\s*[-*] \S", re.MULTILINE)
+_VERBATIM = ("code", "pre", "script", "style")
 _FENCE = re.compile(r"^ *(`{3,})")
 _Nav = list["str | dict[str, str | _Nav]"]
 
@@ -166,6 +169,8 @@ class _Page(HTMLParser):
         self.ids: set[str] = set()
         self.links: list[str] = []
         self.loaded: list[str] = []
+        self.prose = ""
+        self._verbatim = 0
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -178,10 +183,17 @@ class _Page(HTMLParser):
             self.loaded.append(has["href"])
         elif "src" in has:
             self.loaded.append(has["src"])
+        self._verbatim += tag in _VERBATIM
+
+    def handle_endtag(self, tag: str) -> None:
+        self._verbatim -= tag in _VERBATIM
+
+    def handle_data(self, data: str) -> None:
+        self.prose += "" if self._verbatim else data
 
 
 def check(site: Path = BUILD / "site") -> list[str]:
-    """What is wrong with a built site: broken links and anchors, and resources that another host serves."""
+    """What is wrong with a built site: broken links and anchors, resources of other hosts, stray Markdown."""
     pages = {path: _Page(path.read_text("utf-8")) for path in sorted(site.rglob("*.html"))}
     faults = [] if len(pages) > 1 else [f"{site}: there is no site"]
     for path, page in pages.items():
@@ -189,6 +201,7 @@ def check(site: Path = BUILD / "site") -> list[str]:
         # The page for missing pages is served at any depth, so its links are absolute.
         if name == "404.html":
             continue
+        faults += [f"{name}: {found!r} is left as text" for found in _LEFT_OVER.findall(page.prose)]
         for target in page.loaded:
             if urlsplit(target).netloc:
                 faults.append(f"{name}: loads {target} from another host")

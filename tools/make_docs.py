@@ -90,12 +90,13 @@ def errors_page() -> str:
         "|---|---|---|",
     ]
     for error in _refusals(errors.Refused):
-        lines.append(f"| `{error.code}` | `{error.__name__}` | {inspect.getdoc(error) or ''} |")
+        about = " ".join((inspect.getdoc(error) or "").split())
+        lines.append(f"| `{error.code}` | `{error.__name__}` | {about} |")
     lines += [
         "| `revoke_incomplete` | – | D-18: carried out, but overlapping rights remain; they are listed. |",
         "| `unsupported_by_recipient` | – | D-56: relayed, but whom it is for speaks a dialect without it. |",
     ]
-    return "\n".join(lines).replace("\n\n| ", "\n| ") + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _refusals(parent: type[errors.Refused]) -> Iterator[type[errors.Refused]]:
