@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.test_docs import blocks_of, text_of
+from tests.waiting import HANG_SECONDS
 
 PAGE = "docs/how-to/upgrade-and-back-up.md"
 CONFIG = """
@@ -34,7 +35,12 @@ def _block(starting_with: str) -> str:
 
 def _shell(script: str, folder: Path) -> str:
     done = subprocess.run(  # noqa: S603 — our own page
-        ["/bin/sh", "-euc", script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=120
+        ["/bin/sh", "-euc", script],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -62,7 +68,7 @@ class _Serving:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(HANG_SECONDS)
         if self._process.stdout is not None:
             self._process.stdout.close()
 
