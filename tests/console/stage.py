@@ -176,6 +176,10 @@ class Driven:
 
         return self._loop.run(acting())
 
+    def sees(self, holds: Callable[[JoinedSpace], T]) -> T:
+        """Look until this holds for the member: a page may show a thing before others have heard it."""
+        return until_seen(lambda: self.run(holds))
+
     def start(self, act: Callable[[JoinedSpace], Awaitable[T]]) -> Future[T]:
         """Begin something as this member, and go on."""
 

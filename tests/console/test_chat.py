@@ -39,8 +39,7 @@ def test_emptying_the_queue_sends_one_acknowledgement_for_each(page_as: PageAs, 
     expect(page.get_by_role("complementary", name="22 to acknowledge")).to_be_visible()
     page.get_by_role("button", name="Acknowledge all").click()
     expect(page.get_by_role("complementary", name="All acknowledged")).to_be_visible()
-    seen = agent.run(lambda space: [space.chats.acknowledged(each.id) for each in sent])
-    assert seen == [{"human": "read"}] * 23
+    agent.sees(lambda space: [space.chats.acknowledged(each.id) for each in sent] == [{"human": "read"}] * 23)
     page.evaluate("location.hash = '#/lab/timeline'")
     page.get_by_label("Filter the timeline").fill("kind:chat/acknowledge")
     expect(page.get_by_role("status").filter(has_text="23 of")).to_be_visible()
@@ -55,11 +54,11 @@ def test_cancelling_all_of_mine_cancels_each(page_as: PageAs, member: MemberAs) 
         page.get_by_label("Message", exact=True).fill(text)
         page.keyboard.press("Enter")
         expect(page.locator(".chat-message").filter(has_text=text)).to_be_visible()
-    assert len(second.run(lambda space: space.chats.waiting())) == 3
+    second.sees(lambda space: len(space.chats.waiting()) == 3)
     page.get_by_role("button", name="Cancel all of mine").click()
     expect(page.locator(".chat-message.cancelled")).to_have_count(3)
     expect(page.locator(".chat-message.cancelled").first).to_contain_text("handled_elsewhere")
-    assert second.run(lambda space: space.chats.waiting()) == []
+    second.sees(lambda space: space.chats.waiting() == [])
     said = second.run(lambda space: space.chat("look at this"))
     expect(page.get_by_role("complementary", name="1 to acknowledge")).to_be_visible()
     second.run(lambda space: space.cancel_chat(said, "duplicate"))
@@ -81,7 +80,9 @@ def test_a_reply_names_what_it_answers_and_goes_to_whom_it_is_for(page_as: PageA
     reply = page.locator(".chat-message").filter(has_text="yes")
     expect(reply.locator(".chat-quote")).to_contain_text("may I?")
     expect(reply).to_contain_text("to agent")
-    heard = agent.run(lambda space: [each for each in space.chats.waiting() if each.payload["text"] == "yes"])
+    heard = agent.sees(
+        lambda space: [each for each in space.chats.waiting() if each.payload["text"] == "yes"]
+    )
     assert (heard[0].correlation_id, heard[0].to) == ([asked.id], ["agent"])
 
 

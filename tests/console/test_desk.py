@@ -268,7 +268,7 @@ def test_own_proposals_are_withdrawn_not_approved(page_as: PageAs, member: Membe
     page.wait_for_timeout(SETTLED)
     page.keyboard.press("w")
     expect(detail(page).locator(".desk-actions")).to_contain_text("You withdrew it")
-    assert proposal.seen.status == "withdrawn"
+    human.sees(lambda space: proposal.seen.status == "withdrawn")
 
 
 def test_a_file_change_is_shown_as_a_difference(page_as: PageAs, member: MemberAs) -> None:

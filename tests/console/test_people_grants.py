@@ -41,7 +41,7 @@ def test_a_chain_is_shown_to_its_root_and_what_falls_is_shown_before_it_is_revok
             "watcher was given: request read_*",
         ]
     )
-    assert READ in watcher.run(rights_of)
+    watcher.sees(lambda space: READ in rights_of(space))
 
     page.get_by_role("link", name="agent proposes").or_(page.get_by_role("link", name="agent calls")).click()
     expect(detail(page)).to_contain_text("“lead this”")
@@ -56,7 +56,7 @@ def test_a_chain_is_shown_to_its_root_and_what_falls_is_shown_before_it_is_revok
     expect(detail(page).locator(".grant")).to_have_count(0)
     detail(page).get_by_text("Earlier grants (1)").click()
     expect(detail(page)).to_contain_text("fell with what it rested on")
-    assert READ not in watcher.run(rights_of)
+    watcher.sees(lambda space: READ not in rights_of(space))
 
 
 def test_a_right_is_given_by_hand_and_one_that_is_not_held_is_refused_in_the_dialog(
@@ -77,11 +77,11 @@ def test_a_right_is_given_by_hand_and_one_that_is_not_held_is_refused_in_the_dia
     dialog.get_by_label("More, by hand").fill("mcp/proposal")
     press(page, "Give")
     expect(detail(page).locator(".grant")).to_contain_text("by agent")
-    assert {"kind": "mcp/proposal"} in watcher.run(rights_of)
+    watcher.sees(lambda space: {"kind": "mcp/proposal"} in rights_of(space))
     detail(page).get_by_role("button", name="Revoke: propose").click()
     press(page, "Revoke")
     expect(detail(page).locator(".grant")).to_have_count(0)
-    assert {"kind": "mcp/proposal"} not in watcher.run(rights_of)
+    watcher.sees(lambda space: {"kind": "mcp/proposal"} not in rights_of(space))
     assert agent.run(rights_of)
 
 
@@ -106,5 +106,5 @@ def test_rights_that_an_invitation_lent_can_be_taken_back(
     detail(page).get_by_role("button", name="Take back: request read_*").click()
     press(page, "Take back")
     expect(page.locator(".notice")).to_contain_text("keeps what was not granted")
-    assert lisa.run(rights_of) == [{"kind": "chat"}]
+    lisa.sees(lambda space: rights_of(space) == [{"kind": "chat"}])
     lisa.leave()

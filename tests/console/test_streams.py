@@ -65,8 +65,12 @@ def test_the_tail_is_bounded_and_follows_the_end(page_as: PageAs, member: Member
     expect(page.locator(".tail")).to_contain_text("000399")
     expect(page.locator(".tail")).to_contain_text("characters before")
     assert page.evaluate("document.querySelector('.tail').textContent.length") < 80_000
-    below = "document.querySelector('.tail')"
-    assert page.evaluate(f"{below}.scrollHeight - {below}.scrollTop - {below}.clientHeight") < 30
+    page.wait_for_function(
+        """() => {
+            const tail = document.querySelector(".tail");
+            return tail.scrollHeight - tail.scrollTop - tail.clientHeight < 30;
+        }"""
+    )
     expect(page.locator(".tail-said")).to_contain_text("400 frames")
 
 

@@ -32,9 +32,8 @@ async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: 
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             assert isinstance(app.screen, ApproveDialog)
-            screen = drawn(app)
-            for part in ("agent proposes write_file at files", "path: notes.md", "+ first", "+ second"):
-                assert part in screen
+            parts = ("agent proposes write_file at files", "path: notes.md", "+ first", "+ second")
+            await until(pilot, lambda: all(part in drawn(app) for part in parts))
             keep_picture(app, "approve")
             await pilot.press("y")
             assert (await proposal.outcome(HANG_SECONDS)).text == "made notes.md: 12 bytes"
@@ -58,11 +57,10 @@ async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
             await settle(pilot)
             await pilot.press("y")
             assert isinstance(app.screen, ApproveDialog)
-            assert "there is more below" in drawn(app)
+            await until(pilot, lambda: "there is more below" in drawn(app))
             assert proposal.state == "pending"
             await pilot.press("end")
-            await pilot.pause()
-            assert "line 199" in drawn(app)
+            await until(pilot, lambda: "line 199" in drawn(app))
             await pilot.press("y")
             await proposal.outcome(HANG_SECONDS)
 
@@ -78,8 +76,8 @@ async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch:
             await pilot.press("escape", "2")
             for opening, yes in (("a", "y"), ("g", "y"), ("r", "enter")):
                 await pilot.press(opening, yes, yes)
-                assert isinstance(app.screen, dialogs.ProposalDialog)
-                assert "counts in a moment" in drawn(app)
+                await until(pilot, lambda: isinstance(app.screen, dialogs.ProposalDialog))
+                await until(pilot, lambda: "counts in a moment" in drawn(app))
                 await pilot.press("escape")
             assert proposal.state == "pending"
 
@@ -104,7 +102,7 @@ async def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tm
             await pilot.press("y")
             assert isinstance(app.screen, ApproveDialog)
             await pilot.press("escape")
-            assert not app.approvals.rows
+            await until(pilot, lambda: not app.approvals.rows)
             # Typed instead: told as well.
             await typed(pilot, f"/approve {proposal.id}")
             await until(pilot, lambda: "! too late: approved by bob" in shown(app.timeline))
@@ -212,7 +210,7 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
             ):
                 field.value = wrong  # type: ignore[attr-defined]
                 await pilot.press("enter")
-                assert told in drawn(app)
+                await until(pilot, lambda told=told: told in drawn(app))  # type: ignore[misc]
             field.value = '{"kind": "mcp/request", "to": ["files"]}'  # type: ignore[attr-defined]
             await pilot.press("enter", "y")
             grant = await heard.wait("capability/grant")
@@ -276,11 +274,8 @@ async def test_a_change_is_compared_with_what_was_last_read(tmp_path: Path) -> N
             await until(pilot, lambda: len(app.approvals.rows) == 1)
             await pilot.press("escape", "2", "a")
             await settle(pilot)
-            screen = drawn(app)
-            assert "compared with what files had at" in screen
-            assert "- two" in screen
-            assert "+ 2" in screen
+            parts = ("compared with what files had at", "- two", "+ 2")
+            await until(pilot, lambda: all(part in drawn(app) for part in parts))
             # The bytes themselves are one key away.
             await pilot.press("x")
-            await pilot.pause()
-            assert '"text":"one\\n2\\nthree"' in drawn(app)
+            await until(pilot, lambda: '"text":"one\\n2\\nthree"' in drawn(app))

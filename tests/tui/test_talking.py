@@ -11,10 +11,10 @@ import pytest
 
 from moot.participant import Sequence
 from moot.tui.commands import PANES
-from moot.tui.dialogs import Look
+from moot.tui.dialogs import Dialog, Look
 from moot.tui.operations import OPERATIONS
 from tests.participant.gathering import QUICK, Heard
-from tests.tui.hall import drawn, hall, keep_picture, propose, shown, typed, until
+from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
 from tests.waiting import HANG_SECONDS
 
 
@@ -24,7 +24,7 @@ async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
         heard = Heard(bob)
         await bob.chat("said before")
         async with here.terminal() as (app, pilot):
-            assert "bob: said before" in shown(app.timeline)
+            await until(pilot, lambda: "bob: said before" in shown(app.timeline))
             await pilot.press(*"hello", "enter")
             assert (await heard.wait(lambda each: each.sender == "alice" and each.kind == "chat")).payload[
                 "text"
@@ -154,9 +154,9 @@ async def test_any_active_reasoning_is_watched_and_cancelled_by_a_command_and_by
                 assert isinstance(sequence, Sequence)
                 await until(pilot, lambda each=sequence: each.state == "cancelled")  # type: ignore[misc]
                 assert sequence.cancelled_by == "alice"
-            assert "stopped by alice" in shown(app.thoughts)
+            await until(pilot, lambda: "stopped by alice" in shown(app.thoughts))
             await pilot.press("enter")
-            assert isinstance(app.screen, Look)
+            await until(pilot, lambda: isinstance(app.screen, Look))
 
 
 async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ async def test_the_people_pane_writes_commands_that_enter_carries_out(tmp_path: 
     async with hall(tmp_path) as here:
         agent = await here.join("agent")
         async with here.terminal() as (app, pilot):
-            assert "propose" in shown(app.people)
+            await until(pilot, lambda: "propose" in shown(app.people))
             await pilot.press("escape", "3", "home", "down", "p")
-            assert app.prompt.value == "/pause agent "
+            await until(pilot, lambda: app.prompt.value == "/pause agent ")
             assert agent.paused is None
             await pilot.press("enter")
             await until(pilot, lambda: agent.paused is not None)
@@ -311,7 +311,7 @@ async def test_sixty_columns_show_a_pane_at_a_time(tmp_path: Path) -> None:
                 await pilot.press("escape" if app.prompt.has_focus else "1", str(number))
                 pane = app._panes()[name]
                 await until(pilot, lambda pane=pane: pane.region.width == 60)  # type: ignore[misc]
-                assert pane.has_focus
+                await until(pilot, lambda pane=pane: pane.has_focus)  # type: ignore[misc]
             assert all(len(line) <= 60 for line in drawn(app).split("\n"))
             # By mouse, too.
             await pilot.click("#tab-approvals")
@@ -329,10 +329,8 @@ async def test_without_colour_nothing_is_lost(tmp_path: Path, monkeypatch: pytes
             await propose(agent)
             await until(pilot, lambda: len(app.approvals.rows) == 1)
             await pilot.press("escape", "2")
-            await pilot.pause()
-            screen = drawn(app)
-            for sign in ("● joined", "? agent proposes", "▌ #1 write_file", "┏", "waits for a decision"):
-                assert sign in screen
+            signs = ("● joined", "? agent proposes", "▌ #1 write_file", "┏", "waits for a decision")
+            await until(pilot, lambda: all(sign in drawn(app) for sign in signs))
 
 
 async def test_themes_change_the_looks(tmp_path: Path) -> None:
@@ -395,13 +393,15 @@ async def test_hostile_names_and_payloads_are_shown_and_obeyed_by_nothing(tmp_pa
                 pictures = [drawn(app)]
                 for number in range(1, 7):
                     await pilot.press("escape" if app.prompt.has_focus else "1", str(number))
-                    await pilot.pause(0.05)
+                    pane = app._panes()[PANES[number - 1]]
+                    await until(pilot, lambda pane=pane: pane.has_focus)  # type: ignore[misc]
                     pictures.append(drawn(app))
                 for key in ("a", "g", "r"):
                     await pilot.press("2", key)
-                    await pilot.pause(0.05)
+                    await settle(pilot)
                     pictures.append(drawn(app))
                     await pilot.press("escape")
+                    await until(pilot, lambda: not isinstance(app.screen, Dialog))
                 # Completion inserts no name that is not what it looks like.
                 app.tools._know("files", [{"name": HOSTILE}, {"name": "plain"}])
                 assert app._complete("/call files ").candidates[0].text == "plain"
