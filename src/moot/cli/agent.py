@@ -66,9 +66,9 @@ def add_commands(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     # Only whoever runs an agent pays for importing it.
-    import uvloop
+    from moot.net import event_loop
 
-    return uvloop.run(_stay(chosen))
+    return event_loop.run(_stay(chosen))
 
 
 async def _stay(chosen: argparse.Namespace) -> int:

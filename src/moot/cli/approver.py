@@ -76,9 +76,9 @@ def add_commands(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    import uvloop
+    from moot.net import event_loop
 
-    return uvloop.run(_stay(chosen))
+    return event_loop.run(_stay(chosen))
 
 
 async def _stay(chosen: argparse.Namespace) -> int:

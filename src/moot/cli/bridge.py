@@ -76,9 +76,9 @@ def add_commands(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     settings = _settings(chosen)
     # Only whoever bridges pays for importing it.
-    import uvloop
+    from moot.net import event_loop
 
-    return uvloop.run(_bridge(settings, chosen.log_level))
+    return event_loop.run(_bridge(settings, chosen.log_level))
 
 
 async def _bridge(settings: BridgeSettings, log_level: Any) -> int:

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 import orjson
-import uvloop
 
 from moot.cli.live import run_live
 from moot.conformance.pure import PureDriver
+from moot.net import event_loop
 from moot.protocol.operation import Json
 
 _SPACE: Json = {
@@ -135,7 +135,7 @@ def add_commands(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     if chosen.live:
-        uvloop.run(run_live(chosen.port, browse=not chosen.no_browser))
+        event_loop.run(run_live(chosen.port, browse=not chosen.no_browser))
         return 0
     print("A scripted space in this terminal: three members, no sockets. ◀ is what a member heard.\n")
     driver = PureDriver(_SPACE)

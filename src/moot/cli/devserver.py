@@ -113,9 +113,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    import uvloop
-
     from moot.config.gateway import is_loopback
+    from moot.net import event_loop
 
     if not is_loopback(chosen.host) and not chosen.i_know:
         raise UsageError(
@@ -123,7 +122,7 @@ def _run(chosen: argparse.Namespace) -> int:
             "moot relay for anything else, or add --i-know"
         )
     _set_up_logging(chosen.log_level)
-    uvloop.run(_until_told(_proxied(chosen) if chosen.mcp_proxy else _served(chosen, _settings(chosen))))
+    event_loop.run(_until_told(_proxied(chosen) if chosen.mcp_proxy else _served(chosen, _settings(chosen))))
     return 0
 
 

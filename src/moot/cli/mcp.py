@@ -99,9 +99,9 @@ def run(chosen: argparse.Namespace) -> int:
     # Before anything is joined: a slip of the pen should not be seen by a whole space.
     if chosen.http:
         _http_token(chosen, *_address(chosen.http))
-    import uvloop
+    from moot.net import event_loop
 
-    return uvloop.run(_serve(chosen, where, os.environ))
+    return event_loop.run(_serve(chosen, where, os.environ))
 
 
 async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mapping[str, str]) -> int:

@@ -62,9 +62,9 @@ def add_commands(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    import uvloop
+    from moot.net import event_loop
 
-    uvloop.run(_serve(chosen))
+    event_loop.run(_serve(chosen))
     return 0
 
 

@@ -10,12 +10,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from moot import logs
 from moot.config import check, load
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
+from moot.net import event_loop
 
 
 def add_commands(commands: Any) -> None:
@@ -42,7 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
         for line in check(chosen.config, environ=os.environ, **places):
             print(line)
         return 0
-    uvloop.run(serve(chosen))
+    event_loop.run(serve(chosen))
     return 0
 
 

@@ -60,9 +60,9 @@ def add_commands(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    import uvloop
+    from moot.net import event_loop
 
-    uvloop.run(_up(chosen))
+    event_loop.run(_up(chosen))
     return 0
 
 

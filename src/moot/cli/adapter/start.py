@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     import sys
 
-    import uvloop
+    from moot.net import event_loop
 
     if chosen.port is not None and not 0 <= chosen.port <= 65_535:
         raise Misused(f"--port {chosen.port}: a port is a number from 0 to 65535")
@@ -60,7 +60,7 @@ def run(chosen: argparse.Namespace) -> int:
     set_up_logging(settings)
     if settings.discovery.publish_dns:
         print_record(settings)
-    uvloop.run(_run(settings, chosen.port, as_json=chosen.json))
+    event_loop.run(_run(settings, chosen.port, as_json=chosen.json))
     return 0
 
 

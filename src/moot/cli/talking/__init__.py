@@ -84,13 +84,12 @@ def where_of(chosen: argparse.Namespace) -> Whereabouts:
 
 def run(chosen: argparse.Namespace) -> int:
     """Come in, do one thing, leave."""
-    import uvloop
-
     from moot.cli.talking.operations import show_fault
     from moot.errors import MootError
+    from moot.net import event_loop
 
     try:
-        code: int = uvloop.run(_perform(chosen))
+        code: int = event_loop.run(_perform(chosen))
     except MootError as fault:
         return show_fault(fault, as_json=chosen.json)
     return code

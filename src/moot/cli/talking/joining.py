@@ -78,10 +78,10 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    import uvloop
+    from moot.net import event_loop
 
     try:
-        code: int = uvloop.run(_join(chosen))
+        code: int = event_loop.run(_join(chosen))
     except MootError as fault:
         return show_fault(fault, as_json=chosen.json)
     return code

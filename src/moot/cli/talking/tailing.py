@@ -46,13 +46,12 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    import uvloop
-
     from moot.cli.talking.operations import show_fault
     from moot.errors import MootError
+    from moot.net import event_loop
 
     try:
-        code: int = uvloop.run(_tail(chosen))
+        code: int = event_loop.run(_tail(chosen))
     except MootError as fault:
         return show_fault(fault, as_json=chosen.json)
     return code
