@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot import __version__
+from moot.cli.extras import check_installed
 from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.config is not None and chosen.mcp_command:
         parser.error("--config and --mcp-command exclude each other: put the server into the file")
     try:
+        check_installed("xprotocol", "xprotocol-devserver")
         return _run(chosen)
     except MootError as fault:
         for line in str(fault).split("\n"):

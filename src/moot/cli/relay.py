@@ -62,8 +62,10 @@ def add_commands(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    from moot.cli.extras import check_installed
     from moot.net import event_loop
 
+    check_installed("xprotocol", "moot relay")
     event_loop.run(_serve(chosen))
     return 0
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,8 +76,15 @@ def add_commands(commands: Any) -> None:
 def _action(actions: Any, name: str, run: Any, help: str) -> Any:
     parser = actions.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
     parser.add_argument("data", type=Path, metavar="DATA", help="the data folder")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=partial(_run, run))
     return parser
+
+
+def _run(action: Callable[[argparse.Namespace], int], chosen: argparse.Namespace) -> int:
+    from moot.cli.extras import check_installed
+
+    check_installed("xprotocol", "moot store")
+    return action(chosen)
 
 
 def _add_filters(parser: Any) -> None:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from moot import __version__
+from moot.cli.extras import check_installed
 from moot.errors import MootError, UsageError
 
 _ABOUT = """\
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module.add_command(commands)
     chosen = parser.parse_args(arguments)
     try:
+        check_installed("xprotocol", "xprotocol-adapter")
         code: int = chosen.run(chosen)
     except MootError as fault:
         return _told(chosen, fault)

@@ -1,0 +1,26 @@
+"""The optional parts of an installation: the modules each extra brings, and the line said without them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+from moot.errors import UsageError
+
+# Extra → the modules that it brings and a plain `pip install moot` does not.
+# `cryptography` is no mark of XProtocol: the MCP SDK brings it too, in whatever version it likes.
+EXTRAS: Final = {
+    "search": ("numpy", "safetensors", "tokenizers", "wordllama"),
+    "tui": ("rich", "textual"),
+    "xprotocol": ("dns", "jsonschema_rs", "nacl", "rfc8785"),
+}
+
+
+def check_installed(extra: str, command: str) -> None:
+    """Raise UsageError with the line to type unless everything that `command` needs of `extra` is there."""
+    missing = [module for module in EXTRAS[extra] if find_spec(module) is None]
+    if missing:
+        raise UsageError(
+            f"{command} needs the extra {extra!r}, which is not installed ({', '.join(missing)} missing). "
+            f"Install it: pip install 'moot[{extra}]'"
+        )

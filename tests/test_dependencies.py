@@ -1,0 +1,202 @@
+"""What an installation brings: every import is declared, and a missing extra is one clear line."""
+
+from __future__ import annotations
+
+import ast
+import signal
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from moot.cli.extras import EXTRAS
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "moot"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+OPTIONAL: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+# Declared for the files in its wheel: no module of it is imported.
+DATA_ONLY = {"wordllama"}
+# Where a module of an extra may be imported; everywhere else only what a plain installation brings.
+ROOMS_OF = {
+    "search": {"xprotocol/search"},
+    "tui": {"tui"},
+    "xprotocol": {"identity", "xprotocol", "endpoint", "relay", "adapter"},
+}
+
+# What stands before a command to make this environment one without extras: their modules cannot be found.
+WITHOUT = """\
+import sys
+import threading
+from importlib.machinery import PathFinder
+
+class Missing(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in MODULES else PathFinder.find_spec(name, path, target)
+
+sys.meta_path[:] = [Missing if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+
+
+def names_of(requirements: Iterable[str]) -> set[str]:
+    return {canonicalize_name(Requirement(text).name) for text in requirements}
+
+
+@cache
+def installed() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+@cache
+def imported() -> dict[str, set[str]]:
+    """Every module from outside that some file of ours imports, late or early, and the files that do."""
+    found: dict[str, set[str]] = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names = [node.module]
+            else:
+                continue
+            for name in names:
+                top = name.partition(".")[0]
+                if top != "moot" and top not in sys.stdlib_module_names:
+                    found.setdefault(top, set()).add(str(file.relative_to(SOURCE)))
+    return found
+
+
+def distribution_of(module: str) -> str:
+    homes = installed().get(module)
+    assert homes, f"{module} is imported and not installed"
+    return canonicalize_name(homes[0])
+
+
+def run_without(modules: Iterable[str], call: str) -> subprocess.CompletedProcess[str]:
+    script = f"MODULES = {set(modules)!r}\n{WITHOUT}\n{call}"
+    return subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_every_import_is_declared_and_nothing_else_is() -> None:
+    declared = names_of(PROJECT["dependencies"]).union(
+        *(names_of(texts) for name, texts in OPTIONAL.items() if name != "all")
+    )
+    needed = {distribution_of(module) for module in imported()}
+    assert needed - declared == set(), "imported and not declared"
+    assert declared - needed - DATA_ONLY == set(), "declared and not imported"
+
+
+def test_what_an_extra_brings_is_imported_in_its_own_rooms_only() -> None:
+    plain = names_of(PROJECT["dependencies"])
+    for module, files in imported().items():
+        name = distribution_of(module)
+        if name in plain:
+            continue
+        rooms = set().union(*(ROOMS_OF[extra] for extra in ROOMS_OF if name in names_of(OPTIONAL[extra])))
+        assert {file for file in files if not any(file.startswith(f"{room}/") for room in rooms)} == set()
+
+
+def test_all_takes_every_extra() -> None:
+    (everything,) = OPTIONAL["all"]
+    assert Requirement(everything).extras == set(OPTIONAL) - {"all"} == set(EXTRAS)
+
+
+def test_the_modules_that_show_an_extra_are_those_that_it_declares() -> None:
+    plain = names_of(PROJECT["dependencies"])
+    for extra, modules in EXTRAS.items():
+        brought = {distribution_of(module) for module in modules}
+        assert not brought & plain
+        # The MCP SDK brings it to everybody.
+        assert brought == names_of(OPTIONAL[extra]) - {"cryptography"}
+
+
+def test_without_any_extra_the_commands_of_a_space_work(tmp_path: Path) -> None:
+    """Every module outside the extras' rooms can be imported, and a space can be made and checked."""
+    rooms = {room.split("/")[0] for rooms in ROOMS_OF.values() for room in rooms}
+    # The events of XProtocol are kept among what else is kept.
+    skipped = (*(f"moot.{room}." for room in rooms), "moot.store.event")
+    call = (
+        "import os, pkgutil, moot\n"
+        "from importlib import import_module\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "from moot.cli import main\n"
+        "assert main(['demo']) == 0\n"
+        "assert main(['init', 'filesystem', 'mine']) == 0\n"
+        "assert main(['serve', 'mine/moot.yaml', '--check']) == 0\n"
+        "for found in pkgutil.walk_packages(moot.__path__, 'moot.'):\n"
+        f"    if not found.name.startswith({skipped!r}) and not found.name.endswith('.__main__'):\n"
+        "        import_module(found.name)\n"
+    )
+    done = run_without((module for modules in EXTRAS.values() for module in modules), call)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("moot.cli", ["relay", "--port", "0"]),
+        ("moot.cli", ["store", "list", "."]),
+        ("moot.cli.adapter", ["keygen"]),
+        ("moot.cli.adapter", ["status"]),
+        ("moot.cli.devserver", []),
+    ],
+)
+def test_without_its_extra_a_command_says_what_to_type(entry: str, words: list[str], tmp_path: Path) -> None:
+    prefix = f"import os, sys\nos.chdir({str(tmp_path)!r})\nfrom {entry} import main\n"
+    done = run_without(EXTRAS["xprotocol"], f"{prefix}sys.exit(main({words!r}))")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("Install it: pip install 'moot[xprotocol]'\n")
+    assert list(tmp_path.iterdir()) == []
+    help = run_without(EXTRAS["xprotocol"], f"{prefix}main([*{words[:1]!r}, '--help'])")
+    assert help.returncode == 0
+    assert help.stdout.startswith("usage: ")
+
+
+LOOP = """
+import asyncio
+from moot.net import event_loop
+
+async def loop_in_use():
+    return type(asyncio.get_running_loop()).__module__
+
+print(event_loop.run(loop_in_use()))
+"""
+
+
+def test_programs_run_on_uvloop_where_it_is_and_on_asyncio_elsewhere() -> None:
+    assert run_without((), LOOP).stdout == "uvloop\n"
+    assert run_without({"uvloop"}, LOOP).stdout == "asyncio.unix_events\n"
+
+
+def test_the_live_demo_needs_neither_uvloop_nor_an_extra(tmp_path: Path) -> None:
+    """Up to the first proposal, over real sockets; Ctrl-C ends it."""
+    missing = {"uvloop"}.union(*EXTRAS.values())
+    call = "from moot.cli import main\nsys.exit(main(['demo', '--live', '--port', '0', '--no-browser']))"
+    script = f"MODULES = {missing!r}\n{WITHOUT}\n{call}"
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as demo:
+        bound = threading.Timer(120, demo.kill)
+        bound.start()
+        assert demo.stdout is not None
+        seen = list(takewhile(lambda line: " mcp/proposal " not in line, demo.stdout))
+        demo.send_signal(signal.SIGINT)
+        rest = demo.stdout.read()
+        bound.cancel()
+    assert demo.returncode == 0, "".join(seen) + rest
+    assert rest.endswith("stopped; the demo left nothing behind\n")
