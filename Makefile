@@ -1,29 +1,32 @@
 # make test   everything it needs, then ruff, mypy, import-linter and all tests (.ci/run calls exactly this)
 # make coverage   all tests once more, and the lines that none of them reaches; fails under 90 %
-# make run    the product's main job: a demo space
+# make run    the product's main job: a demo space; needs Python 3.11 or later and nothing else
+# make package    the wheel and the sdist, in dist/, checked
 # make bench  cost per decision and per message, beside something outside; writes docs/performance.md
 # make soak   the long counts: fuzzing and random comparison by the million
 # make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
 # make screenshots   takes docs/pictures of a running space, in Chromium
 
-PYTHON ?= python3
+# Which Python; without it, the first on the PATH that is new enough.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
+# The demo's own environment: what a user installs, nothing for tests.
+DEMO := .venv-demo
 NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers.
 JOBS ?= 4
 
-.PHONY: test coverage run bench soak docs screenshots lint clean
+.PHONY: test coverage run bench soak docs screenshots lint package clean
 
 # The compiled parts: what is changed there is built anew.
 COMPILED := $(wildcard src/moot/*/*.pyx src/moot/*/*.pxd)
+BUILT_FROM := pyproject.toml setup.py $(COMPILED)
 
-$(VENV)/installed: pyproject.toml setup.py $(COMPILED) tools/system-packages.txt tools/system_packages.sh
-	tools/system_packages.sh
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test
-	touch $@
+$(VENV)/installed: $(BUILT_FROM) tools/environment.py tools/system-packages.txt tools/system_packages.sh
+	@tools/system_packages.sh
+	@python=`tools/find_python.sh $(PYTHON)` && "$$python" tools/environment.py $(VENV) --newest-pip \
+		$(BUILT_FROM:%=--watch %) -- --editable ".[all]" --group test
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -36,6 +39,7 @@ lint: $(VENV)/installed
 $(NODE)/installed: tools/node/package.json tools/node/package-lock.json $(VENV)/installed
 	mkdir -p $(NODE)
 	cp tools/node/package.json tools/node/package-lock.json $(NODE)/
+	@echo "· Fetching the MCP servers and clients of others that tests talk to, into $(NODE)"
 	cd $(NODE) && npm install --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
 
@@ -46,8 +50,12 @@ test: lint $(NODE)/installed
 coverage: $(NODE)/installed
 	$(BIN)/pytest -n $(JOBS) --cov --cov-report=term --cov-fail-under=90
 
-run: $(VENV)/installed
-	$(BIN)/moot demo --live
+# Nothing is compiled for it: a demo is fast enough without, and a compiler may be missing.
+run:
+	@python=`tools/find_python.sh $(PYTHON)` && MOOT_PURE_PYTHON=1 "$$python" tools/environment.py $(DEMO) \
+		--watch pyproject.toml --watch setup.py -- --editable .
+	@echo "· Starting the demo: $(DEMO)/bin/moot demo --live"
+	@$(DEMO)/bin/moot demo --live
 
 bench: $(VENV)/installed $(NODE)/installed
 	$(BIN)/python -m pip install --quiet --group bench
@@ -60,10 +68,7 @@ soak: $(VENV)/installed
 DOCS_VENV := .venv-docs
 
 $(DOCS_VENV)/installed: pyproject.toml $(VENV)/installed
-	$(BIN)/python -m venv $(DOCS_VENV)
-	$(DOCS_VENV)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(DOCS_VENV)/bin/python -m pip install --quiet --group docs
-	touch $@
+	@$(BIN)/python tools/environment.py $(DOCS_VENV) --newest-pip --watch pyproject.toml -- --group docs
 
 docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs
@@ -76,5 +81,5 @@ screenshots: $(VENV)/installed
 	$(BIN)/python -m tools.screenshots
 
 clean:
-	rm -rf $(VENV) $(DOCS_VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis build
+	rm -rf $(VENV) $(DEMO) $(DOCS_VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis build dist
 	find src -name "*.so" -delete

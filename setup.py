@@ -1,19 +1,46 @@
-"""Builds the compiled parts of Moot. Everything else about the package stands in pyproject.toml."""
+"""Builds the compiled parts of Moot. Everything else about the package stands in pyproject.toml.
+
+They are left out where there is no C compiler and where MOOT_PURE_PYTHON=1 says so: the package works all the
+same, a little slower.
+"""
 
 from __future__ import annotations
 
-from Cython.Build import cythonize
+import os
+import shlex
+import shutil
+import sysconfig
+from tempfile import TemporaryDirectory
+
 from setuptools import Extension, setup
 
 COMPILED = ("moot.protocol._plain", "moot.gateway._lane")
 
-modules = cythonize(
-    [Extension(name, [f"src/{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"]) for name in COMPILED],
-    include_path=["src"],
-    build_dir="build",
-)
-for module in modules:
-    # Without a C compiler the package is installed all the same, and works a little slower.
-    module.optional = True
 
-setup(ext_modules=modules)
+def has_compiler() -> bool:
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    return shutil.which(command[0]) is not None
+
+
+def extensions(folder: str) -> list[Extension]:
+    if os.environ.get("MOOT_PURE_PYTHON") == "1" or not has_compiler():
+        return []
+    from Cython.Build import cythonize
+
+    modules: list[Extension] = cythonize(
+        [
+            Extension(name, [f"src/{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"])
+            for name in COMPILED
+        ],
+        include_path=["src"],
+        build_dir=folder,
+    )
+    for module in modules:
+        # There may be a compiler and no header of Python's. For wheels to be published that is a fault.
+        module.optional = os.environ.get("MOOT_COMPILED") != "1"
+    return modules
+
+
+# Not ./build: what an earlier build left there would be packed as well, long after it was removed.
+with TemporaryDirectory(prefix="moot-build-") as folder:
+    setup(ext_modules=extensions(folder), options={"build": {"build_base": folder}})

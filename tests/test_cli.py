@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from moot.cli import main
 from tests.waiting import HANG_SECONDS
-
-SCRIPT = Path(__file__).parent.parent / "tools" / "system_packages.sh"
 
 
 def test_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,27 +74,3 @@ def test_the_command_runs_as_a_module() -> None:
         timeout=HANG_SECONDS,
     )
     assert done.stdout.startswith("moot ")
-
-
-def test_missing_system_packages_are_named_with_the_line_to_type(tmp_path: Path) -> None:
-    """Not root: the exact apt line; root: nothing to install from an empty list."""
-    wanted = tmp_path / "packages.txt"
-    wanted.write_text("# a comment\n\nno-such-package-anywhere\n")
-    fake = tmp_path / "bin"
-    fake.mkdir()
-    (fake / "id").write_text("#!/bin/sh\necho 1000\n")
-    (fake / "id").chmod(0o755)
-    done = subprocess.run(  # noqa: S603
-        [str(SCRIPT), str(wanted)],
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-        env={"PATH": f"{fake}:/usr/bin:/bin"},
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.strip().endswith(
-        "sudo apt-get install --no-install-recommends no-such-package-anywhere"
-    )
-    wanted.write_text("# nothing\n")
-    subprocess.run([str(SCRIPT), str(wanted)], check=True, timeout=HANG_SECONDS)  # noqa: S603

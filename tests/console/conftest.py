@@ -6,6 +6,7 @@ After every test: the page reported no broken policy, no error, and no traceback
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +18,13 @@ from tests.console.stage import Driven, Loop, Running, offer_tools, spaces
 from tests.waiting import HANG_SECONDS
 
 # Chromium without what only a desktop needs: the same engine, and the tests take half as long.
-CHROMIUM = "/usr/bin/chromium-headless-shell"
+# Distributions other than Debian's family have the whole of it only.
+CHROMIUM = next(
+    filter(
+        None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))
+    ),
+    None,
+)
 _WATCH_POLICY = """
 window.__broken = [];
 addEventListener("securitypolicyviolation", (event) => window.__broken.push(
@@ -40,8 +47,8 @@ class MemberAs(Protocol):
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests of a worker."""
-    if not Path(CHROMIUM).exists():
-        pytest.fail(f"{CHROMIUM} is missing: tools/system_packages.sh installs it")
+    if CHROMIUM is None:
+        pytest.fail("Chromium is missing: tools/system_packages.sh installs it")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"]

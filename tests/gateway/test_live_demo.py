@@ -109,3 +109,22 @@ def test_the_console_is_opened_in_a_browser_where_there_is_a_display(tmp_path: P
         assert opened.read_text().strip() == console[1]
     finally:
         end(running)
+
+
+def test_a_browser_that_cannot_be_opened_is_no_error(tmp_path: Path) -> None:
+    """No program can be found at all; the demo proposes all the same and ends as ever."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "moot.cli", "demo", "--live", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"DISPLAY": ":99", "BROWSER": f"{tmp_path}/nonesuch %s", "PATH": str(tmp_path)},
+    )
+    try:
+        told = lines_until(running, " mcp/proposal ")
+        running.send_signal(signal.SIGINT)
+        told += lines_until(running, "stopped; the demo left nothing behind")
+        assert "Traceback" not in told
+        assert running.wait(30) == 0
+    finally:
+        end(running)

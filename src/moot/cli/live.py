@@ -14,6 +14,7 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,7 +149,7 @@ async def run_live(port: int, *, browse: bool) -> None:
         working = asyncio.create_task(_work(guests["agent"], heard))
         if browse and _has_display():
             # Some browsers keep whoever starts them waiting until they are closed.
-            threading.Thread(target=webbrowser.open, args=(f"{gateway.url}/",), daemon=True).start()
+            threading.Thread(target=_open_browser, args=(f"{gateway.url}/",), daemon=True).start()
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -159,6 +160,12 @@ async def run_live(port: int, *, browse: bool) -> None:
             await asyncio.gather(working, return_exceptions=True)
             await gateway.stop()
             print("stopped; the demo left nothing behind")
+
+
+def _open_browser(url: str) -> None:
+    """A browser that cannot be opened is no fault of the demo: its address is on the screen."""
+    with suppress(webbrowser.Error, OSError):
+        webbrowser.open(url)
 
 
 def _has_display() -> bool:
