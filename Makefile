@@ -77,9 +77,17 @@ docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.docs_site check
 	@echo "read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
 
+# As a release has it: built apart from this folder, looked through, installed into an empty environment, and run.
+PACKAGE_VENV := .venv-package
+
+package:
+	@python=`tools/find_python.sh $(PYTHON)` && "$$python" tools/environment.py $(PACKAGE_VENV) --newest-pip \
+		--watch pyproject.toml -- --group package
+	@$(PACKAGE_VENV)/bin/python -m tools.make_package
+
 screenshots: $(VENV)/installed
 	$(BIN)/python -m tools.screenshots
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(DOCS_VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis build dist
+	rm -rf $(VENV) $(DEMO) $(DOCS_VENV) $(PACKAGE_VENV) $(NODE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage .hypothesis build dist
 	find src -name "*.so" -delete

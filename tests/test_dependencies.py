@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from moot.cli.extras import EXTRAS
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "moot"
@@ -86,7 +87,7 @@ def distribution_of(module: str) -> str:
 def run_without(modules: Iterable[str], call: str) -> subprocess.CompletedProcess[str]:
     script = f"MODULES = {set(modules)!r}\n{WITHOUT}\n{call}"
     return subprocess.run(  # noqa: S603
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS, check=False
     )
 
 
@@ -191,7 +192,7 @@ def test_the_live_demo_needs_neither_uvloop_nor_an_extra(tmp_path: Path) -> None
     with subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as demo:
-        bound = threading.Timer(120, demo.kill)
+        bound = threading.Timer(HANG_SECONDS, demo.kill)
         bound.start()
         assert demo.stdout is not None
         seen = list(takewhile(lambda line: " mcp/proposal " not in line, demo.stdout))

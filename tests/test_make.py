@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tools"
 
@@ -28,7 +30,7 @@ def run(
         [str(word) for word in command],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_SECONDS,
         check=False,
         cwd=cwd,
         env=environment,
@@ -118,6 +120,7 @@ def test_an_environment_is_made_once_and_again_when_something_changed(tmp_path: 
     wheel.unlink()
     broken = run(*make, cwd=tmp_path)
     assert broken.returncode == 1
+    assert [line.split(":")[0] for line in broken.stdout.splitlines()] == ["· Installing"]
     assert "tiny-1.0-py3-none-any.whl" in broken.stderr
     assert broken.stderr.endswith("The installation failed: the lines above say why. Then run make again.\n")
     assert not (tmp_path / "made" / "installed").exists()

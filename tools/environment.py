@@ -38,9 +38,10 @@ def main() -> int:
         stamp.touch()
         return 0
     stamp.unlink(missing_ok=True)
-    _say(f"Python {sys.version.split()[0]} ({sys.executable}) makes the environment {folder}")
-    if not _ran([sys.executable, "-m", "venv", "--clear", str(folder)], "The environment cannot be made"):
-        return 1
+    if not _is_usable(folder):
+        _say(f"Python {sys.version.split()[0]} ({sys.executable}) makes the environment {folder}")
+        if not _ran([sys.executable, "-m", "venv", "--clear", str(folder)], "The environment cannot be made"):
+            return 1
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     if chosen.newest_pip:
         _say("Updating pip")
@@ -61,6 +62,16 @@ def _key(wanted: list[str], watched: list[Path]) -> str:
     parts = [sys.version, str(Path.cwd()), *wanted]
     parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(watched)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest() + "\n"
+
+
+def _is_usable(folder: Path) -> bool:
+    """Made here, by this very Python, and to its end: pip comes last."""
+    python, script = folder / "bin" / "python", folder / "bin" / "activate"
+    if not python.exists() or not script.is_file() or str(folder.resolve()) not in script.read_text("utf-8"):
+        return False
+    ask = "import pip, sys; sys.stdout.write(sys.version)"
+    asked = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
+    return asked.stdout == sys.version
 
 
 def _ran(command: list[str], complaint: str) -> bool:
