@@ -6,14 +6,14 @@ import asyncio
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from moot.participant import Sequence
+from moot.participant.link import Link
 from moot.tui.commands import PANES
 from moot.tui.dialogs import Dialog, Look
 from moot.tui.operations import OPERATIONS
-from tests.participant.gathering import QUICK, Heard
+from tests.participant.gathering import Heard
 from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
 from tests.waiting import HANG_SECONDS
 
@@ -247,18 +247,27 @@ async def test_a_refusal_is_explained(tmp_path: Path) -> None:
             await until(pilot, lambda: "→ no right of its sender covers it" in shown(app.timeline))
 
 
-async def test_a_lost_connection_is_shown_and_the_gap_too(tmp_path: Path) -> None:
+async def test_a_lost_connection_is_shown_and_the_gap_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tries again when all that is to be seen of it has been seen."""
+    seen = asyncio.Event()
+
+    async def rest(_link: Link, _seconds: float) -> None:
+        await seen.wait()
+
     async with hall(tmp_path) as here:
         bob = await here.join("bob")
-        slow = msgspec.structs.replace(QUICK, backoff_first_seconds=1.0)
-        async with here.terminal(limits=slow) as (app, pilot):
+        async with here.terminal() as (app, pilot):
+            monkeypatch.setattr(Link, "_rest", rest)
             await bob.chat("before")
             await until(pilot, lambda: "before" in shown(app.timeline))
             app.space._voice.line.give_up()
             await until(pilot, lambda: "◌ away, trying again" in drawn(app))
-            assert app.head.has_class("-away")
+            await until(pilot, lambda: app.head.has_class("-away"))
             await typed(pilot, "into the void")
             await until(pilot, lambda: "! not connected right now" in shown(app.timeline))
+            seen.set()
             await until(pilot, lambda: "were missed here: the connection was away" in shown(app.timeline))
             await until(pilot, lambda: app.space.state == "joined")
             await bob.chat("after")
@@ -272,7 +281,7 @@ async def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Pa
         async with here.terminal() as (app, pilot):
             await bob.kick("alice", "closing time")
             await until(pilot, lambda: "■ ended" in drawn(app))
-            assert "the connection ended" in shown(app.timeline)
+            await until(pilot, lambda: "the connection ended" in shown(app.timeline))
             await pilot.press("ctrl+c")
             await pilot.pause()
         assert app.return_value == 5
