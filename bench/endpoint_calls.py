@@ -110,7 +110,7 @@ async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
             url, peer, relay, adapter = await enter(_endpoint(folder, me))
             relays = await enter(Relays([url], me))
             caller = await enter(Caller(me, most=AT_ONCE))
-            listening = asyncio.create_task(_listen(relays, caller, me))
+            listening = asyncio.create_task(listen(relays, caller, me))
             stack.callback(listening.cancel)
             payload = {"text": TEXT}
             post = Post(len(json.dumps(payload)))
@@ -125,7 +125,7 @@ async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
     return costs
 
 
-async def _listen(relays: Relays, caller: Caller, me: Identity) -> None:
+async def listen(relays: Relays, caller: Caller, me: Identity) -> None:
     async with relays.subscribe([{"recipients": [me.key.text]}]) as events:
         async for raw in events:
             caller.hear(raw)

@@ -40,6 +40,8 @@ _SECRET_NAME: Final = re.compile(r"token|secret|passw|credential|api_?key|_key$|
 # Entries of one list of a server: the largest servers there are have some hundreds. Each tool takes
 # milliseconds to translate, and everybody fetches all of them.
 MAX_LISTED: Final = 2_000
+# Shown of what a server wrote before it failed: a screen, as `moot bridge` and `test-mcp` show it.
+STDERR_LINES: Final = 20
 # What is shorter than that would blot out ordinary words.
 _SHORTEST_SECRET: Final = 6
 # How every message of our own about a server begins; a server's own -32000 says something else.
@@ -128,6 +130,17 @@ class Source:
     def trouble(self) -> str:
         """Why it is not up; nothing secret."""
         return "" if self._upstream is None or self.state == "up" else self._scrubbed(self._upstream.trouble)
+
+    @property
+    def stderr_lines(self) -> list[str]:
+        """The end of what it wrote to stderr, while it is not up; for the operator of this machine alone.
+
+        No credential of its settings is in it, but whatever else the server chose to write is.
+        """
+        if self._upstream is None or self.state == "up":
+            return []
+        lines = map(self._scrubbed, self._upstream.keeper.last_lines(STDERR_LINES))
+        return [line for line in lines if line]
 
     @property
     def greeting(self) -> Greeting | None:

@@ -147,6 +147,7 @@ def _source(adapter: Adapter, name: str) -> dict[str, Json]:
         "namespace": source.settings.namespace,
         "state": source.state,
         "trouble": source.trouble or adapter.wrapping.refresher.troubles.get(name, ""),
+        "stderr": list(source.stderr_lines),
         "era": greeting.era if greeting is not None else None,
         "starts": source.starts,
         "tools": sum(each.source is not None and each.source.mcp_tool is not None for each in contracts),

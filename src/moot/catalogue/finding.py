@@ -33,9 +33,9 @@ class Finder:
         The first searches wait for word vectors as long as the settings allow.
         """
         self._catch_up()
-        await self.vectors.prepare()
-        # What came while we waited has no vector yet, and then this search goes by words alone.
-        self._catch_up()
+        if await self.vectors.prepare():
+            # What came while we waited has no vector yet, and then this search goes by words alone.
+            self._catch_up()
         hits = self._index.search(query, limit=limit, only=lambda key: only(self._indexed[key]))
         return [self._indexed[hit.key] for hit in hits]
 

@@ -18,6 +18,6 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Of each text of a tool (name, description, parameters) so many characters count for its vector: more
     # than the longest description of 3,000 real tools has. Words count beyond that.
     max_vector_chars: Positive = 4_096
-    # A search waits this long for vectors that are not there yet (the first one loads them: some 0.5 s),
-    # then goes by words alone. What was computed is kept for the next one.
-    vector_wait_seconds: Seconds = 2.0
+    # A search waits this long for vectors that are not there yet (the first one loads them: half a second on
+    # a quiet machine), then goes by words alone. What was computed is kept for the next one.
+    vector_wait_seconds: Seconds = 5.0

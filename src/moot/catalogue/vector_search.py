@@ -156,17 +156,20 @@ class VectorSearch:
         """How a search that is made now, without preparing, is answered."""
         return WITH_VECTORS if self._index.compares_meanings else LEXICAL
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> bool:
         """Before a search: have all vectors there if that can be done in `vector_wait_seconds`.
 
-        Raises nothing. Cancelling is safe: what a thread computes is taken by the next search.
+        Whether it had to wait, so that something may have changed. Raises nothing. Cancelling is safe: what a
+        thread computes is taken by the next search.
         """
+        waited = False
         index, loop = self._index, asyncio.get_running_loop()
         deadline = loop.time() + self.settings.vector_wait_seconds
         while True:
             index.use_vectors = self.status().mode == WITH_VECTORS
             if not index.use_vectors or not index.without_vectors or loop.time() >= deadline:
-                return
+                return waited
+            waited = True
             if self._work is None:
                 batch = tuple(islice(index.without_vectors, BATCH_DOCUMENTS))
                 self._work = loop.run_in_executor(None, self._compute, batch, self.settings.max_vector_chars)

@@ -228,7 +228,8 @@ def _banner(server: DevServer) -> list[str]:
         f"✓ Adapter key: {adapter.key}",
         f"✓ Local relay: ws://{host}:{server.relay.port}",
     ]
-    lines += [_source_line(source) for source in adapter.status()["sources"]]
+    for source in adapter.status()["sources"]:
+        lines += _source_lines(source)
     pages = adapter.address.rpartition(":")[2]
     lines.append(f"✓ Schema catalog: http://{host}:{pages}/.well-known/xprotocol-endpoint")
     if server.client.listener.url is not None:
@@ -239,27 +240,37 @@ def _banner(server: DevServer) -> list[str]:
     return lines
 
 
-def _source_line(source: dict[str, Any]) -> str:
+def _source_lines(source: dict[str, Any]) -> list[str]:
+    """How a wrapped server is doing; of one that failed, also what it wrote to stderr last."""
+    from moot.cli.adapter.status import stderr_lines
+    from moot.cli.terminal import printable
+
     name = source["namespace"]
     if source["state"] == "up" and source["kinds"]:
-        return f"✓ Wrapped MCP server: {name} ({_counted(source['tools'])})"
+        return [f"✓ Wrapped MCP server: {name} ({_counted(source['tools'])})"]
     if source["state"] in ("starting", "up"):
-        return f"… Wrapped MCP server: {name} is still starting"
-    return f"✗ Wrapped MCP server: {name} is {source['state']}: {source['trouble'] or 'see the log'}"
+        return [f"… Wrapped MCP server: {name} is still starting"]
+    why = printable(source["trouble"]) or "see the log"
+    return [f"✗ Wrapped MCP server: {name} is {source['state']}: {why}", *stderr_lines(source)]
 
 
 async def _tell_of_late_ones(server: DevServer, write: Callable[[str], None]) -> None:
     """Servers that take their time, such as one that npx has to fetch first."""
     import asyncio
 
-    told = {source["name"]: _source_line(source) for source in server.adapter.status()["sources"]}
-    while any(not line.startswith("✓") for line in told.values()):
+    # The first line alone and whether there are others: those grow with every start of a server that fails.
+    told: dict[str, tuple[str, bool]] = {}
+    for source in server.adapter.status()["sources"]:
+        first, *others = _source_lines(source)
+        told[source["name"]] = (first, bool(others))
+    while any(not line.startswith("✓") for line, _ in told.values()):
         await asyncio.sleep(_LOOK_SECONDS)
         for source in server.adapter.status()["sources"]:
-            line = _source_line(source)
-            if told.get(source["name"]) != line:
-                told[source["name"]] = line
-                write(line)
+            first, *others = _source_lines(source)
+            if told.get(source["name"]) != (first, bool(others)):
+                told[source["name"]] = (first, bool(others))
+                for line in (first, *others):
+                    write(line)
 
 
 def _counted(tools: int) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Between two questions whether it is up yet.
 _ASK_AGAIN_SECONDS: Final = 0.1
+# Between two looks at servers that are not up: people wait for these lines, nothing else does.
+_LOOK_AGAIN_SECONDS: Final = 1.0
 
 _EXAMPLES = """\
   xprotocol-adapter start                                   xprotocol-mcp-adapter.yml in this folder
@@ -149,6 +151,7 @@ async def _tell_when_up(settings: AdapterSettings, *, as_json: bool) -> None:
     if as_json:
         told = {"running": True, "control": str(settings.control), **status}
         print(json.dumps(told), file=sys.stderr if settings.uses_stdout else sys.stdout, flush=True)
+        await _tell_of_failures(settings)
         return
     words = [
         f"running: key {status['key']}",
@@ -160,6 +163,38 @@ async def _tell_when_up(settings: AdapterSettings, *, as_json: bool) -> None:
         words.append(f"MCP clients connect to {status['mcp']}")
     for line in words:
         print(f"xprotocol-adapter: {line}", file=sys.stderr, flush=True)
+    await _tell_of_failures(settings)
+
+
+async def _tell_of_failures(settings: AdapterSettings) -> None:
+    """Say on stderr which MCP servers did not come up, and the last that each wrote, until all have.
+
+    One may take its time to fail. Once they were all up, the log tells of what happens to them.
+    """
+    import asyncio
+    import sys
+
+    from moot.adapter.control import ask
+    from moot.cli.adapter.status import stderr_lines
+    from moot.cli.terminal import printable
+    from moot.errors import MootError
+
+    # Why, and whether it had written anything by then: its end may be noticed first.
+    told: dict[str, tuple[str, bool]] = {}
+    while True:
+        try:
+            sources = (await ask(settings.control, "status"))["sources"]
+        except MootError:
+            return
+        for source in sources:
+            name, trouble, written = source["name"], source["trouble"], stderr_lines(source)
+            if source["state"] == "down" and told.get(name) != (trouble, bool(written)):
+                told[name] = (trouble, bool(written))
+                for line in (f"source {name} is down: {printable(trouble)}", *written):
+                    print(f"xprotocol-adapter: {line}", file=sys.stderr, flush=True)
+        if all(source["state"] == "up" for source in sources):
+            return
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
 
 async def _reload(settings: AdapterSettings) -> None:

@@ -90,12 +90,21 @@ def _print(status: dict[str, Json]) -> None:
     say("search", f"{search.get('mode')} ({search['why']})" if search.get("why") else search.get("mode"))
     for source in status.get("sources") or []:
         say("source", _line(source, "namespace"))
+        for line in stderr_lines(source):
+            print(line)
     for source in status.get("xprotocol_sources") or []:
         say("endpoint", _line(source, "endpoint"))
     announced = status.get("announced")
     say("announced", shown_time(announced["at"]) if announced else "not yet")
     calls = status.get("calls") or {}
     say("calls", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in calls.items()))
+
+
+def stderr_lines(source: dict[str, Json]) -> list[str]:
+    """The last lines that a failed MCP server wrote, for a terminal."""
+    from moot.cli.terminal import printable
+
+    return [f"  | {printable(line)}" for line in source.get("stderr") or ()]
 
 
 def _line(source: dict[str, Json], whose: str) -> str:
