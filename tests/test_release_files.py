@@ -34,12 +34,13 @@ def test_the_change_log_and_the_citation_know_the_version_of_the_package() -> No
 
 def test_the_workflow_tries_every_python_that_the_package_supports() -> None:
     tried = _workflow("test.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project = pyproject["project"]
     assert project["requires-python"] == f">={tried[0]}"
     named = re.findall(r"Python :: (3\.\d+)$", "\n".join(project["classifiers"]), re.MULTILINE)
-    assert named in ([], tried)
-    built = _workflow("release.yml")["jobs"]["wheels"]["steps"][3]["env"]["CIBW_BUILD"]
-    assert built.split() == [f"cp{version.replace('.', '')}-*" for version in tried]
+    assert named == tried
+    built = pyproject["tool"]["cibuildwheel"]["build"]
+    assert built == [f"cp{version.replace('.', '')}-*" for version in tried]
 
 
 def test_the_release_workflow_finds_the_version_where_it_looks() -> None:
