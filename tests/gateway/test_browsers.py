@@ -47,10 +47,13 @@ OTHER_HOSTS = [
     "evil.example",
     "evil.example:PORT",
     "127.0.0.1.evil.example:PORT",
-    "127.0.0.1:1",
     "localhost.:PORT",
-    "[::2]:PORT",
+    "10.1.2.3.:PORT",
+    "10.1.2:PORT",
+    "::2",
+    "[10.1.2.3]:PORT",
 ]
+OTHER_ADDRESSES = ["127.0.0.1:1", "10.1.2.3", "10.1.2.3:PORT", "[::2]:PORT", "[fe80::1]"]
 
 
 @pytest.mark.parametrize("host", OTHER_HOSTS)
@@ -61,6 +64,26 @@ async def test_a_name_that_is_not_ours_is_not_answered(stage: Stage, host: str) 
     assert await http_statuses(stage.room, named) == {421}
     assert await upgrade_status(stage.room, named) == 421
     assert await alice.fence() == []
+
+
+@pytest.mark.parametrize("host", OTHER_ADDRESSES)
+def test_an_address_that_is_not_ours_reads_health_and_figures_and_nothing_else(
+    stage: Stage, host: str
+) -> None:
+    """Monitoring asks by address; a page cannot, as rebinding takes a name."""
+
+    async def check() -> None:
+        named = {"Host": host.replace("PORT", str(stage.room.port))}
+        assert await http_statuses(stage.room, named) == {200, 421}
+        for where in ("/health", "/metrics"):
+            assert (await stage.room.http.get(where, headers=named)).status_code == 200
+            page = named | {"Origin": "https://evil.example"}
+            assert (await stage.room.http.get(where, headers=page)).status_code == 403
+        for where in ("/", "/status", "/openapi.json", "/spaces"):
+            assert (await stage.room.http.get(where, headers=named)).status_code == 421
+        assert await upgrade_status(stage.room, named) == 421
+
+    stage.run(check())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:PORT", "[::1]:PORT"])
@@ -122,7 +145,8 @@ async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["/", "/health", "/metrics", "/openapi.json", "/spaces", "/nope", "/admin/connections"]
+    "where",
+    ["/", "/health", "/readyz", "/metrics", "/openapi.json", "/spaces", "/nope", "/admin/connections"],
 )
 async def test_every_answer_forbids_scripts_of_others_framing_sniffing_and_keeping(
     stage: Stage, where: str

@@ -3,6 +3,7 @@
     /.well-known/xprotocol-endpoint   the discovery document
     /xp/schemas                       every contract, as one JSON list
     /health                           ok or degraded, and why
+    /livez, /readyz                   the same for probes: a status and nothing else
     /metrics                          counts for Prometheus, if `discovery.metrics`
 
 All of it is public and only read. Nothing in it is a credential, an argument or an answer.
@@ -24,6 +25,7 @@ from starlette.routing import Route
 from moot.adapter.registry import Registry
 from moot.metrics import CONTENT_TYPE
 from moot.net.port import bound, served
+from moot.net.probes import LIVE_PATH, PROBE_HEADERS, READY_PATH, liveness, readiness
 from moot.protocol.jsontext import encode
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import contract_json
@@ -79,6 +81,8 @@ class WellKnown:
             Route(WELL_KNOWN_PATH, self.document, methods=["GET"]),
             Route(SCHEMAS_PATH, self.schemas, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),
+            Route(LIVE_PATH, self.livez, methods=["GET"]),
+            Route(READY_PATH, self.readyz, methods=["GET"]),
         ]
         if self._metrics is not None:
             routes.append(Route("/metrics", self.metrics, methods=["GET"]))
@@ -98,6 +102,12 @@ class WellKnown:
     async def health(self, _: Request) -> Response:
         return _json(200, self._health(), {"Cache-Control": "no-store"})
 
+    async def livez(self, _: Request) -> Response:
+        return _probed(*liveness())
+
+    async def readyz(self, _: Request) -> Response:
+        return _probed(*readiness(None if self._health()["status"] == "ok" else "degraded"))
+
     async def metrics(self, _: Request) -> Response:
         words = "" if self._metrics is None else self._metrics()
         return Response(words, media_type=CONTENT_TYPE, headers={**HEADERS, "Cache-Control": "no-store"})
@@ -114,6 +124,10 @@ def _json(status: int, value: Json, headers: dict[str, str] | None = None) -> Re
     return Response(
         encode(value), status, media_type="application/json", headers={**HEADERS, **(headers or {})}
     )
+
+
+def _probed(status: int, body: bytes) -> Response:
+    return Response(body, status, media_type="application/json", headers=PROBE_HEADERS)
 
 
 async def _not_found(_request: Request, _fault: Exception) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 
 import uvicorn
 
@@ -21,6 +22,7 @@ from moot.gateway.host import SpaceHost
 from moot.gateway.http import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
 from moot.gateway.opening import Opener
+from moot.gateway.readiness import Readiness
 from moot.gateway.sockets import Reception, SocketSettings
 from moot.metrics import Registry
 from moot.net.http import Door, DoorLimits, http_protocol
@@ -46,6 +48,7 @@ class Gateway:
         self.config: GatewayConfig = configuration.gateway
         self.port = self.config.port
         self.doors = Doors()
+        self.readiness = Readiness(self.doors)
         self.registry = Registry()
         self._database: Database | None = None
         self._opener: Opener | None = None
@@ -59,7 +62,10 @@ class Gateway:
         return f"http://{host}:{self.port}"
 
     async def start(self) -> None:
-        """Bring every space back to where it was, then listen. Raises UsageError when that cannot be."""
+        """Listen, and bring every space back to where it was. Raises UsageError when that cannot be.
+
+        Probes are answered from the first moment on, everything else when all spaces are open.
+        """
         listening = bound(self.config.host, self.config.port, port_name="--port")
         self.port = listening.getsockname()[1]
         try:
@@ -68,21 +74,29 @@ class Gateway:
             listening.close()
             why = f"cannot use {self.config.data}: {fault.strerror}. Name another with --data"
             raise UsageError(why) from fault
-        self._database = Database.open(self.config.data / "moot.sqlite")
+        try:
+            await self._open(listening)
+        except BaseException:
+            await self.stop()
+            listening.close()
+            raise
+        self.readiness.phase = "running"
+
+    async def _open(self, listening: socket.socket) -> None:
+        self._database = database = Database.open(self.config.data / "moot.sqlite")
         self._opener = opener = Opener(
-            self.configuration, self.doors, self._database, url=self.url, on_mail=self._mailer.send
+            self.configuration, self.doors, database, url=self.url, on_mail=self._mailer.send
         )
-        await opener.open_all()
-        opener.on_created = self._measure_space
         self.doors.admin_tokens = self.config.admin_tokens
         browsers = Browsers(self.config.hosts(self.port), self.config.origins(self.port))
-        self._reception = Reception(self.doors, browsers, _socket_settings(self.config))
+        sockets = _socket_settings(self.config)
+        self._reception = Reception(self.doors, browsers, sockets, self.readiness)
         door = Door(_door_limits(self.config))
-        self._measure(door)
         endpoints = Endpoints(
             self.doors,
             browsers,
             _http_settings(self.config),
+            readiness=self.readiness,
             pasts=opener.pasts,
             metrics=self.metrics,
             connections=self.connections,
@@ -92,6 +106,8 @@ class Gateway:
             endpoints.application(),
             http=http_protocol(door),
             ws=server_protocol(self._reception.admit, _socket_limits(self.configuration), door.leave),  # type: ignore[arg-type]
+            # Nothing here asks how a client got to a proxy, so nobody has to be believed about it.
+            proxy_headers=False,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -101,6 +117,9 @@ class Gateway:
         )
         self._listener = Listener(config)
         await self._listener.listen(listening)
+        await opener.open_all()
+        opener.on_created = self._measure_space
+        self._measure(door)
 
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
@@ -116,6 +135,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Tell members, close sockets, flush journals."""
+        self.readiness.phase = "stopping"
         sockets = self._reception.sockets if self._reception is not None else set()
         for one in list(sockets):
             one.close(GOING_AWAY, "the gateway is stopping")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Literal
 
 import msgspec
@@ -122,9 +123,26 @@ class Browsers:
         self._hosts = hosts
         self._origins = origins
 
-    def check(self, host: str | None, origin: str | None) -> Denied | None:
-        if host is None or host.lower() not in self._hosts:
+    def check(self, host: str | None, origin: str | None, *, by_address: bool = False) -> Denied | None:
+        """Why this request is not answered. `by_address` also takes an IP address, as monitoring sends it.
+
+        Nobody's page can be behind one: rebinding takes a name of the attacker's.
+        """
+        is_known = host is not None and (host.lower() in self._hosts or (by_address and _is_address(host)))
+        if not is_known:
             return Denied(421, "unknown Host: add it to gateway.allowed_hosts if it is yours")
         if origin is not None and origin.lower().rstrip("/") not in self._origins:
             return Denied(403, "unknown Origin: add it to gateway.allowed_origins if it is yours")
         return None
+
+
+def _is_address(host: str) -> bool:
+    """Whether a Host is an IP address, with or without a port."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit():
+        name = host
+    is_bracketed = name.startswith("[") and name.endswith("]")
+    try:
+        return ip_address(name[1:-1] if is_bracketed else name).version == (6 if is_bracketed else 4)
+    except ValueError:
+        return False

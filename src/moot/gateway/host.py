@@ -51,6 +51,8 @@ _SHRINKS_RIGHTS: Final = frozenset(
 )
 _ABOUT_RIGHTS: Final = _CHANGES_RIGHTS | _SHRINKS_RIGHTS
 _HASH: Final = ord("#")
+# Some ten milliseconds of replay.
+_REPLAY_SLICE: Final = 500
 
 
 class SpaceHost(Order):
@@ -93,6 +95,9 @@ class SpaceHost(Order):
                     "not replayed", extra={"space": self.name, "record": record.number, "why": str(fault)}
                 )
             played += 1
+            if not played % _REPLAY_SLICE:
+                # Nobody is let in yet; probes are answered meanwhile.
+                await asyncio.sleep(0)
         known = set(self.space.state.roster.members)
         if saved is not None or played:
             self._known_since = recall(self.delivery.past, self._folder, config)

@@ -1,4 +1,4 @@
-"""HTTP beside the sockets: posting, polling, health, metrics, and what an administrator does (D-40, D-55).
+"""HTTP beside the sockets: posting, polling, probes, health, metrics, administration (D-40, D-55).
 
 Every answer is JSON with a code and words. The ladder is the space's own; here its words become statuses.
 """
@@ -37,6 +37,9 @@ from moot.gateway.delivery import Past, spelled
 from moot.gateway.host import SpaceHost
 from moot.gateway.mint import FreshMint
 from moot.gateway.pages import STATUS_PAGE, openapi
+from moot.gateway.readiness import Readiness
+from moot.metrics import CONTENT_TYPE
+from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
@@ -67,6 +70,7 @@ class Endpoints:
         browsers: Browsers,
         settings: HttpSettings,
         *,
+        readiness: Readiness,
         pasts: Mapping[str, Past],
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
@@ -75,6 +79,7 @@ class Endpoints:
         self.doors = doors
         self.browsers = browsers
         self.settings = settings
+        self.readiness = readiness
         self.pasts = pasts
         self._metrics = metrics
         self._connections = connections
@@ -86,7 +91,9 @@ class Endpoints:
             self._route("/", self.page, "GET"),
             self._route("/console/{path:path}", self.console, "GET"),
             self._route("/status", self.status_page, "GET"),
-            self._route("/health", self.health, "GET"),
+            Route(LIVE_PATH, self.livez, methods=["GET"]),
+            Route(READY_PATH, self.readyz, methods=["GET"]),
+            self._route("/health", self.health, "GET", by_address=True),
             self._route("/openapi.json", self.openapi, "GET"),
             self._route("/spaces", self.spaces, "GET"),
             self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
@@ -96,14 +103,25 @@ class Endpoints:
             self._route("/admin/connections", self.connections, "GET"),
         ]
         if self.settings.metrics:
-            routes.append(self._route("/metrics", self.metrics, "GET"))
+            routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
         return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_allowed})
 
-    def _route(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
+    def _route(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        *methods: str,
+        by_address: bool = False,
+    ) -> Route:
         async def guarded(request: Request) -> Response:
-            stranger = self.browsers.check(request.headers.get("host"), request.headers.get("origin"))
+            host, origin = request.headers.get("host"), request.headers.get("origin")
+            stranger = self.browsers.check(host, origin, by_address=by_address)
             if stranger is not None:
                 return denied(stranger)
+            if self.readiness.phase == "starting":
+                answer = denied(Denied(503, "the gateway is starting: try again in a moment"))
+                answer.headers["Retry-After"] = "1"
+                return answer
             try:
                 return await endpoint(request)
             except TurnedDown as refusal:
@@ -137,13 +155,18 @@ class Endpoints:
     async def status_page(self, _: Request) -> Response:
         return Response(STATUS_PAGE, media_type="text/html; charset=utf-8", headers=HEADERS)
 
+    async def livez(self, _: Request) -> Response:
+        return _probed(*liveness())
+
+    async def readyz(self, _: Request) -> Response:
+        return _probed(*readiness(self.readiness.reason))
+
     async def health(self, _: Request) -> Response:
         """D-85: `degraded` while a journal cannot be written."""
-        able = all(host.journal.able for host in self.doors.hosts.values())
         return json_answer(
             200,
             {
-                "status": "ok" if able else "degraded",
+                "status": "degraded" if self.readiness.is_degraded else "ok",
                 "version": self._version,
                 "protocols": sorted({dialect.protocol for dialect in DIALECTS.values()}),
                 "spaces": len(self.doors.hosts),
@@ -155,8 +178,7 @@ class Endpoints:
         return json_answer(200, openapi(self._version, self.settings))
 
     async def metrics(self, _: Request) -> Response:
-        kind = "text/plain; version=0.0.4; charset=utf-8"
-        return PlainTextResponse(self._metrics(), media_type=kind, headers=HEADERS)
+        return PlainTextResponse(self._metrics(), media_type=CONTENT_TYPE, headers=HEADERS)
 
     # For participants
 
@@ -284,6 +306,10 @@ class Endpoints:
         if isinstance(host, Denied):
             raise TurnedDown(host)
         return host, admin
+
+
+def _probed(status: int, body: bytes) -> Response:
+    return Response(body, status, media_type="application/json", headers=HEADERS)
 
 
 def _all_strings(body: Mapping[str, Json]) -> bool:

@@ -16,8 +16,8 @@ STATUS_PAGE: Final = """<!doctype html>
 <ul>
 <li>WebSocket: <code>/ws?space=NAME</code> (MCPx: <code>/ws?topic=NAME</code>)
 with <code>Authorization: Bearer TOKEN</code></li>
-<li><a href="/health">/health</a>: is it well</li>
-<li><a href="/openapi.json">/openapi.json</a>: the HTTP interface</li>
+<li><a href="health">/health</a>: is it well</li>
+<li><a href="openapi.json">/openapi.json</a>: the HTTP interface</li>
 </ul>
 </html>
 """
@@ -138,6 +138,21 @@ def _everything(version: str) -> Json:
                 "get": {"summary": "a plain status page", "responses": {"200": {"description": "HTML"}}}
             },
             "/health": {"get": {"summary": "is it well", "responses": {"200": _answer("ok or degraded")}}},
+            "/livez": {
+                "get": {
+                    "summary": "liveness probe, under whatever Host: the process answers",
+                    "responses": {"200": _answer("it does")},
+                }
+            },
+            "/readyz": {
+                "get": {
+                    "summary": "readiness probe, under whatever Host: work can be sent here",
+                    "responses": {
+                        "200": _answer("ready"),
+                        "503": _answer("starting, degraded or stopping"),
+                    },
+                }
+            },
             "/metrics": {
                 "get": {"summary": "figures for Prometheus", "responses": {"200": {"description": "text"}}}
             },

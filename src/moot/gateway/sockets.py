@@ -24,6 +24,7 @@ from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused
 from moot.gateway.auth import Browsers, Denied, Doors, Identity, bearer
 from moot.gateway.delivery import Line
 from moot.gateway.host import SpaceHost
+from moot.gateway.readiness import Readiness
 from moot.net.framing import framed
 from moot.net.outbox import Outbox, OutboxLimits
 from moot.net.websocket import Connection, Handler, Refusal, Upgrade
@@ -66,9 +67,12 @@ class Wish(msgspec.Struct, frozen=True):
 class Reception:
     """Decides on every upgrade; `admit` goes behind the WebSocket server."""
 
-    def __init__(self, doors: Doors, browsers: Browsers, settings: SocketSettings) -> None:
+    def __init__(
+        self, doors: Doors, browsers: Browsers, settings: SocketSettings, readiness: Readiness
+    ) -> None:
         self.doors = doors
         self.browsers = browsers
+        self.readiness = readiness
         self.settings = settings
         self.sockets: set[Socket] = set()
 
@@ -77,6 +81,9 @@ class Reception:
         denied = self.browsers.check(upgrade.headers.get("host"), upgrade.headers.get("origin"))
         if denied is not None:
             return _refusal(denied)
+        if self.readiness.phase != "running":
+            # Whoever was told to go may be back before the port is closed: nobody would be behind its socket.
+            return _refusal(Denied(503, f"the gateway is {self.readiness.phase}: try again in a moment"))
         try:
             parts = urlsplit(upgrade.path)
         except ValueError:

@@ -23,6 +23,7 @@ from moot import __version__
 from moot.net.http import Door, http_protocol
 from moot.net.outbox import Outbox, Outgoing
 from moot.net.port import Listener, bound
+from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
 from moot.net.websocket import Connection, Handler, Refusal, Upgrade, server_protocol
 from moot.relay.messages import notice_message
 from moot.relay.relay import Client, Relay
@@ -35,6 +36,7 @@ _GOING_AWAY: Final = 1001
 _TRY_AGAIN: Final = 1013
 # Clients are told within this; then what they sent is on disk, and the store is closed.
 _GOODBYE_SECONDS: Final = 1.0
+_NO_PAGE: Final = (404, b'{"error":"this is a relay: connect with a WebSocket"}')
 
 
 class RelaySocket:
@@ -242,7 +244,19 @@ class RelayServer:
         """What a browser or a health check is told; everything else happens on the WebSocket."""
         if scope["type"] != "http":
             return
-        known = scope["path"] in ("/", "/health") and scope["method"] in ("GET", "HEAD")
+        is_read = scope["method"] in ("GET", "HEAD")
+        status, body = self._page(scope["path"]) if is_read else _NO_PAGE
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    def _page(self, path: str) -> tuple[int, bytes]:
+        if path == LIVE_PATH:
+            return liveness()
+        if path == READY_PATH:
+            return readiness("stopping" if self._is_stopping else None)
+        if path not in ("/", "/health"):
+            return _NO_PAGE
         stats = self.store.stats()
         said = {
             "relay": "xp1",
@@ -251,10 +265,7 @@ class RelayServer:
             "connections": len(self.sockets),
             "events": stats.events,
         }
-        body = orjson.dumps(said if known else {"error": "this is a relay: connect with a WebSocket"})
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200 if known else 404, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        return 200, orjson.dumps(said)
 
 
 @asynccontextmanager

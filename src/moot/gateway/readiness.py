@@ -1,0 +1,34 @@
+"""Whether the gateway takes work: from the first bound port to the last flushed journal.
+
+    starting ──every space open──▶ running ──told to stop──▶ stopping
+
+While it runs it is degraded as long as a journal cannot be written (D-85).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from moot.gateway.auth import Doors
+from moot.net.probes import Reason
+
+Phase = Literal["starting", "running", "stopping"]
+
+
+class Readiness:
+    """The phase of one gateway, and what keeps it from being ready."""
+
+    def __init__(self, doors: Doors) -> None:
+        self.phase: Phase = "starting"
+        self._doors = doors
+
+    @property
+    def is_degraded(self) -> bool:
+        return not all(host.journal.able for host in self._doors.hosts.values())
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it is not ready; None when it is."""
+        if self.phase != "running":
+            return self.phase
+        return "degraded" if self.is_degraded else None

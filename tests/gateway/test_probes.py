@@ -1,0 +1,133 @@
+"""`/livez` and `/readyz`: what Kubernetes, Docker or a load balancer asks, by address, without a secret."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from moot.config import load
+from moot.errors import UsageError
+from moot.gateway.app import Gateway
+from moot.gateway.opening import Opener
+from tests.gateway.lab import (
+    PATIENCE,
+    Room,
+    gateway_settings,
+    healthy,
+    lab,
+    on_loop,
+    participants,
+    space_settings,
+    write_config,
+)
+from tests.gateway.served import served
+
+PEOPLE = participants(alice=["*"])
+
+
+def settings(folder: Path) -> Path:
+    return write_config(folder, gateway_settings({"lab": space_settings(PEOPLE)}))
+
+
+@pytest.mark.parametrize("host", [None, "10.1.2.3:8080", "[fd00::1]:8080", "pod-7.moot.svc", "evil.example"])
+@on_loop
+async def test_probes_are_answered_whatever_the_host_and_say_nothing_but_a_status(
+    tmp_path: Path, host: str | None
+) -> None:
+    async with lab(tmp_path, PEOPLE) as room:
+        named = {} if host is None else {"Host": host}
+        for where, said in (("/livez", "ok"), ("/readyz", "ready")):
+            answer = await room.http.get(where, headers=named | {"Origin": "http://elsewhere"})
+            assert (answer.status_code, answer.json()) == (200, {"status": said})
+            assert answer.headers["cache-control"] == "no-store"
+            assert "access-control-allow-origin" not in answer.headers
+            bare = await room.http.head(where, headers=named)
+            assert (bare.status_code, bare.content) == (200, b"")
+            assert (await room.http.post(where, headers=named)).status_code == 405
+
+
+@on_loop
+async def test_a_journal_that_cannot_be_written_is_not_ready_but_alive(tmp_path: Path) -> None:
+    async with served(settings(tmp_path)) as gateway:
+        segment = max((tmp_path / "data" / "spaces" / "lab" / "journal").glob("*.jsonl"))
+        gateway.limit_file_size(segment.stat().st_size)
+        await gateway.post("alice", {"kind": "chat", "payload": {"text": "no room"}})
+        await healthy(gateway, "degraded")
+        ready = await gateway.http.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "degraded")
+        assert set(ready.json()) == {"status", "message"}
+        assert "lab" not in ready.text
+        assert (await gateway.http.get("/livez")).status_code == 200
+        gateway.limit_file_size(None)
+        await healthy(gateway, "ok")
+        assert (await gateway.http.get("/readyz")).status_code == 200
+
+
+@on_loop
+async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_open, may_open = asyncio.Event(), asyncio.Event()
+    open_all = Opener.open_all
+
+    async def held(opener: Opener) -> None:
+        is_open.set()
+        await may_open.wait()
+        await open_all(opener)
+
+    monkeypatch.setattr(Opener, "open_all", held)
+    gateway = Gateway(load(settings(tmp_path), environ={}))
+    starting = asyncio.create_task(gateway.start())
+    async with asyncio.timeout(PATIENCE):
+        await is_open.wait()
+    room = Room(gateway.url)
+    try:
+        assert (await room.http.get("/livez")).status_code == 200
+        ready = await room.http.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "starting")
+        for where in ("/health", "/metrics", "/spaces", "/"):
+            refused = await room.http.get(where)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert await room.status("/ws?space=lab", token="t-alice") == 503
+        may_open.set()
+        async with asyncio.timeout(PATIENCE):
+            await starting
+        assert (await room.http.get("/readyz")).json() == {"status": "ready"}
+        await room.join("alice")
+    finally:
+        may_open.set()
+        await starting
+        await room.close()
+        await gateway.stop()
+
+
+@on_loop
+async def test_while_it_stops_it_is_not_ready_and_lets_nobody_in(tmp_path: Path) -> None:
+    async with lab(tmp_path, PEOPLE) as room:
+        # Said by hand: a gateway that really stops takes no more connections to ask over.
+        room.gateway.readiness.phase = "stopping"
+        ready = await room.http.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "stopping")
+        assert (await room.http.get("/livez")).status_code == 200
+        assert await room.status("/ws?space=lab", token="t-alice") == 503
+        room.gateway.readiness.phase = "running"
+    assert room.gateway.readiness.reason == "stopping"
+
+
+@on_loop
+async def test_a_start_that_fails_leaves_no_port_behind(tmp_path: Path) -> None:
+    file = settings(tmp_path)
+    first = Gateway(load(file, environ={}))
+    await first.start()
+    try:
+        second = Gateway(load(file, environ={}))
+        with pytest.raises(UsageError, match="another process writes the journal"):
+            await second.start()
+        with pytest.raises(httpx.ConnectError):
+            async with httpx.AsyncClient(trust_env=False) as client:
+                await client.get(f"{second.url}/livez")
+    finally:
+        await first.stop()
