@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import platform
 import re
+import time
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from moot.adapter.measures import ADAPTER_METRICS
 from moot.errors import UsageError
-from moot.metrics import BYTES, CONTENT_TYPE, SECONDS, Counter, Gauge, Registry
+from moot.gateway.measures import GATEWAY_METRICS
+from moot.metrics import BYTES, CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build
+from moot.metrics.process import measure_process
 
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
 SAMPLE = re.compile(
@@ -112,6 +118,8 @@ def test_a_gauge_can_be_read_when_it_is_asked_for() -> None:
         (math.nan, "NaN"),
         (1e21, "1e+21"),
         (0.1, "0.1"),
+        (True, "1"),
+        (False, "0"),
         (2**60, str(2**60)),
     ],
 )
@@ -175,6 +183,45 @@ def test_misuse_is_refused() -> None:
     for bounds in ((), (1.0, 1.0), (2.0, 1.0), (1.0, math.inf)):
         with pytest.raises(UsageError, match="have to rise"):
             registry.histogram("y", "Y.", bounds=bounds)
+
+
+def test_a_description_is_registered_as_it_says_and_not_otherwise() -> None:
+    described = Description("x_seconds", "histogram", "X.", ("space",), (0.5, 1.0))
+    registry = Registry()
+    described.histogram(registry, space="lab").observe(0.7)
+    assert 'x_seconds_bucket{space="lab",le="1.0"} 1' in registry.exposition()
+    with pytest.raises(UsageError, match="is described as a histogram"):
+        described.gauge(registry, space="lab")
+    with pytest.raises(UsageError, match="with the labels"):
+        described.histogram(registry)
+
+
+def test_every_metric_that_we_describe_follows_the_conventions() -> None:
+    """Base units, a suffix that says the unit or `_total`, few labels, and a help that is a sentence."""
+    for each in {*GATEWAY_METRICS, *ADAPTER_METRICS}:
+        assert re.fullmatch(r"(moot|process)_[a-z_]+", each.name)
+        assert each.name.endswith("_total") == (each.type == "counter"), each.name
+        assert each.type != "histogram" or each.name.endswith(("_seconds", "_bytes")), each.name
+        assert not re.search(r"_(ms|milliseconds|minutes|kb|mb)(_|$)", each.name)
+        assert each.help.endswith((".", ").")), each.help
+        assert set(each.labels) <= {"space", "code", "outcome", "source", "version", "python", "compiled"}
+
+
+def test_the_process_tells_of_itself() -> None:
+    registry = Registry()
+    measure_process(registry)
+    measure_build(registry, version="1.2", is_compiled=True)
+    found = {
+        sample.name: sample
+        for family in text_string_to_metric_families(registry.exposition())
+        for sample in family.samples
+    }
+    assert found["process_cpu_seconds_total"].value > 0
+    assert 1.6e9 < found["process_start_time_seconds"].value <= time.time()
+    assert found["process_resident_memory_bytes"].value > 1 << 20
+    assert 0 < found["process_open_fds"].value < found["process_max_fds"].value
+    labels = {"version": "1.2", "python": platform.python_version(), "compiled": "true"}
+    assert (found["moot_build_info"].labels, found["moot_build_info"].value) == (labels, 1)
 
 
 def test_counting_is_an_attribute_and_nothing_more() -> None:

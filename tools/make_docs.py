@@ -6,7 +6,7 @@ import argparse
 import inspect
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import msgspec
 
 from moot import errors
 from moot.adapter.endpoint_loading import _XProtocolEntry
+from moot.adapter.measures import ADAPTER_METRICS
 from moot.adapter.settings import (
     AdapterLimits,
     AuditSettings,
@@ -31,7 +32,9 @@ from moot.cli.adapter import main as adapter_command
 from moot.cli.devserver import main as devserver_command
 from moot.config.gateway import GatewayConfig, HttpConfig, JournalConfig, LogConfig, SmtpConfig
 from moot.conformance import report
+from moot.gateway.measures import GATEWAY_METRICS
 from moot.gateway.pages import openapi
+from moot.metrics import Description
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX
 from moot.protocol.dialects.mcpx import Legacy
@@ -266,6 +269,25 @@ def decisions_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def metrics_page() -> str:
+    parts = [
+        "# Metrics",
+        f"{_NOTE} `/metrics` gives them in Prometheus' text format; times are in seconds, sizes in bytes. "
+        "How to scrape them: [deploy a gateway](../how-to/deploy-a-gateway.md#metrics).",
+        _metrics_table("Gateway", GATEWAY_METRICS),
+        _metrics_table("XProtocol adapter", ADAPTER_METRICS),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _metrics_table(title: str, described: Iterable[Description]) -> str:
+    lines = [f"## {title}", "", "| metric | type | labels | what it tells |", "|---|---|---|---|"]
+    for each in described:
+        labels = ", ".join(f"`{label}`" for label in each.labels) or "–"
+        lines.append(f"| `{each.name}` | {each.type} | {labels} | {each.help} |")
+    return "\n".join(lines)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/conformance.md": lambda: report.page(shown()),
     "docs/reference/kinds.md": kinds_page,
@@ -275,6 +297,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/commands.md": commands_page,
     "docs/reference/gateway.md": gateway_page,
     "docs/reference/http.md": http_page,
+    "docs/reference/metrics.md": metrics_page,
     "docs/reference/adapter.md": adapter_page,
     "docs/reference/adapter-commands.md": adapter_commands_page,
     "docs/reference/sdk.md": lambda: sdk_page(_NOTE),

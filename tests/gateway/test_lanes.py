@@ -308,10 +308,10 @@ async def test_figures_count_both_ways(tmp_path: Path) -> None:
         for number in range(10):
             assert takes_the_lane(one, bob, chat("bob", f"c-{number}"))
         shown = one.gateway.metrics()
-        assert 'moot_received_total{space="lab"} 12\n' in shown
-        assert 'moot_plain_total{space="lab"} 11\n' in shown
+        assert 'moot_envelopes_received_total{space="lab"} 12\n' in shown
+        assert 'moot_envelopes_fast_path_total{space="lab"} 11\n' in shown
         # Both hear every chat; alice her own presence, and both of them bob's.
-        assert 'moot_delivered_total{space="lab"} 27\n' in shown
+        assert 'moot_messages_delivered_total{space="lab"} 27\n' in shown
 
 
 @pytest.mark.parametrize(("environ", "short"), [({}, 3), ({"MOOT_PURE_PYTHON": "1"}, 0)])
@@ -325,4 +325,4 @@ async def test_pure_python_can_be_had_by_a_variable(
         await bob.fence()
         assert [each["id"] for each in bob.heard if each["kind"] == "chat"] == [f"c-{n}" for n in range(4)]
         shown = (await gateway.http.get("/metrics")).text
-        assert f'moot_plain_total{{space="lab"}} {short}\n' in shown
+        assert f'moot_envelopes_fast_path_total{{space="lab"}} {short}\n' in shown

@@ -3,16 +3,54 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
+from importlib.util import find_spec
 from typing import Final
 
-from moot.metrics import Counter, Histogram, Registry
+from moot import __version__
+from moot.metrics import BUILD_INFO, Counter, Description, Histogram, Registry, measure_build
+from moot.metrics.process import PROCESS_METRICS, measure_process
 
-_EVENTS: Final = "moot_adapter_events_total"
-_EVENTS_HELP: Final = "Events that came, by what became of them"
-_CALLS: Final = "moot_adapter_calls_total"
-_CALLS_HELP: Final = "Requests that were carried out, by source and outcome"
-_SECONDS: Final = "moot_adapter_call_seconds"
-_SECONDS_HELP: Final = "From a request's checks to its answer, without the relay"
+EVENTS: Final = Description(
+    "moot_adapter_events_total", "counter", "Events that came, by what became of them.", ("outcome",)
+)
+CALLS: Final = Description(
+    "moot_adapter_calls_total",
+    "counter",
+    "Requests that were carried out, by source and outcome.",
+    ("source", "outcome"),
+)
+CALL_SECONDS: Final = Description(
+    "moot_adapter_call_seconds",
+    "histogram",
+    "From a request's checks to its answer, without the relay.",
+    ("source",),
+)
+CALLS_IN_PROGRESS: Final = Description("moot_adapter_calls_in_progress", "gauge", "Calls in progress.")
+SUBSCRIPTIONS: Final = Description("moot_adapter_subscriptions", "gauge", "Resources followed.")
+CONTRACTS: Final = Description("moot_adapter_contracts", "gauge", "Contracts published.")
+RELAY_CONNECTED: Final = Description("moot_adapter_relay_connected", "gauge", "1 while a relay is connected.")
+SOURCES: Final = Description("moot_adapter_sources", "gauge", "MCP servers configured.")
+SOURCES_UP: Final = Description("moot_adapter_sources_up", "gauge", "MCP servers that answer.")
+SEEN_EVENTS: Final = Description("moot_adapter_seen_events", "gauge", "Ids of events remembered.")
+AUDIT_WRITABLE: Final = Description(
+    "moot_adapter_audit_writable", "gauge", "1 while the audit log can be written."
+)
+
+ADAPTER_METRICS: Final = (
+    BUILD_INFO,
+    EVENTS,
+    CALLS,
+    CALL_SECONDS,
+    CALLS_IN_PROGRESS,
+    SUBSCRIPTIONS,
+    CONTRACTS,
+    RELAY_CONNECTED,
+    SOURCES,
+    SOURCES_UP,
+    SEEN_EVENTS,
+    AUDIT_WRITABLE,
+    *PROCESS_METRICS,
+)
 
 
 class Measures:
@@ -20,6 +58,9 @@ class Measures:
 
     def __init__(self) -> None:
         self.registry = Registry()
+        is_compiled = find_spec("moot.protocol._plain") is not None
+        measure_build(self.registry, version=__version__, is_compiled=is_compiled)
+        measure_process(self.registry)
         self.events: Tally[str] = Tally()
         self.calls: Tally[str] = Tally()
         self._events: dict[str, Counter] = {}
@@ -30,7 +71,7 @@ class Measures:
         """An event that was no call: an answer, dropped, or refused with a code."""
         counter = self._events.get(outcome)
         if counter is None:
-            counter = self._events[outcome] = self.registry.counter(_EVENTS, _EVENTS_HELP, outcome=outcome)
+            counter = self._events[outcome] = EVENTS.counter(self.registry, outcome=outcome)
         counter.value += 1
         self.events[outcome] += 1
 
@@ -38,15 +79,13 @@ class Measures:
         """A request that was carried out; source empty: one of the protocol's own."""
         counter = self._calls.get((source, outcome))
         if counter is None:
-            counter = self.registry.counter(_CALLS, _CALLS_HELP, source=source, outcome=outcome)
+            counter = CALLS.counter(self.registry, source=source, outcome=outcome)
             self._calls[(source, outcome)] = counter
         counter.value += 1
         self.calls[outcome] += 1
         histogram = self._seconds.get(source)
         if histogram is None:
-            histogram = self._seconds[source] = self.registry.histogram(
-                _SECONDS, _SECONDS_HELP, source=source
-            )
+            histogram = self._seconds[source] = CALL_SECONDS.histogram(self.registry, source=source)
         histogram.observe(seconds)
 
     def forget(self, source: str) -> None:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from moot import __version__
+from moot.adapter import measures
 from moot.adapter.wellknown import SCHEMAS_PATH
 from moot.protocol.jsontext import encode
 from moot.protocol.operation import Json
@@ -125,15 +126,15 @@ def status_of(adapter: Adapter) -> dict[str, Json]:
 
 def measure(adapter: Adapter) -> None:
     """Gauges that are read when somebody asks."""
-    gauge = adapter.measures.registry.gauge
-    gauge("moot_adapter_calls", "Calls in progress", read=lambda: adapter.inbound.in_progress)
-    gauge("moot_adapter_subscriptions", "Resources followed", read=lambda: len(adapter.subscriptions))
-    gauge("moot_adapter_contracts", "Contracts published", read=lambda: len(adapter.registry.catalog))
-    gauge("moot_adapter_relay_connected", "1: a relay is used", read=lambda: adapter.relays.url is not None)
-    gauge("moot_adapter_sources", "MCP servers configured", read=lambda: len(adapter.sources))
-    gauge("moot_adapter_sources_up", "MCP servers that answer", read=lambda: adapter.wrapping.up)
-    gauge("moot_adapter_seen_events", "Ids remembered", read=lambda: len(adapter.store.seen_ids))
-    gauge("moot_adapter_audit_writable", "1: the audit log is written", read=lambda: adapter.audit.able)
+    registry = adapter.measures.registry
+    measures.CALLS_IN_PROGRESS.gauge(registry).read = lambda: adapter.inbound.in_progress
+    measures.SUBSCRIPTIONS.gauge(registry).read = lambda: len(adapter.subscriptions)
+    measures.CONTRACTS.gauge(registry).read = lambda: len(adapter.registry.catalog)
+    measures.RELAY_CONNECTED.gauge(registry).read = lambda: adapter.relays.url is not None
+    measures.SOURCES.gauge(registry).read = lambda: len(adapter.sources)
+    measures.SOURCES_UP.gauge(registry).read = lambda: adapter.wrapping.up
+    measures.SEEN_EVENTS.gauge(registry).read = lambda: len(adapter.store.seen_ids)
+    measures.AUDIT_WRITABLE.gauge(registry).read = lambda: adapter.audit.able
 
 
 def _source(adapter: Adapter, name: str) -> dict[str, Json]:

@@ -18,13 +18,12 @@ from moot.config.gateway import GatewayConfig
 from moot.config.settings import Configuration
 from moot.errors import UsageError
 from moot.gateway.auth import Browsers, Doors
-from moot.gateway.host import SpaceHost
 from moot.gateway.http import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
+from moot.gateway.measures import GatewayMeasures
 from moot.gateway.opening import Opener
 from moot.gateway.readiness import Readiness
 from moot.gateway.sockets import Reception, SocketSettings
-from moot.metrics import Registry
 from moot.net.http import Door, DoorLimits, http_protocol
 from moot.net.outbox import OutboxLimits
 from moot.net.port import Listener, bound
@@ -49,7 +48,7 @@ class Gateway:
         self.port = self.config.port
         self.doors = Doors()
         self.readiness = Readiness(self.doors)
-        self.registry = Registry()
+        self.measures = GatewayMeasures()
         self._database: Database | None = None
         self._opener: Opener | None = None
         self._listener: Listener | None = None
@@ -118,8 +117,10 @@ class Gateway:
         self._listener = Listener(config)
         await self._listener.listen(listening)
         await opener.open_all()
-        opener.on_created = self._measure_space
-        self._measure(door)
+        opener.on_created = self.measures.watch_space
+        self.measures.watch_connections(door)
+        for host in self.doors.hosts.values():
+            self.measures.watch_space(host)
 
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
@@ -169,29 +170,8 @@ class Gateway:
         return found
 
     def metrics(self) -> str:
-        """Figures as Prometheus reads them; who counts keeps the count, it is copied here when asked for."""
-        counter = self.registry.counter
-        for name, host in self.doors.hosts.items():
-            counter("moot_received_total", "envelopes received", space=name).value = host.received
-            counter(
-                "moot_plain_total", "envelopes that took the short way", space=name
-            ).value = host.lanes.heard
-            counter("moot_delivered_total", "messages sent", space=name).value = host.delivered
-            for code, count in host.refusals.items():
-                refused = counter("moot_refused_total", "messages refused, by code", space=name, code=code)
-                refused.value = count
-        return self.registry.exposition()
-
-    def _measure(self, door: Door) -> None:
-        self.registry.gauge("moot_connections", "open TCP connections", read=lambda: door.connections)
-        for host in self.doors.hosts.values():
-            self._measure_space(host)
-
-    def _measure_space(self, host: SpaceHost) -> None:
-        gauge = self.registry.gauge
-        sessions, able = "joined sessions", "whether the journal can be written"
-        gauge("moot_sessions", sessions, read=lambda: len(host.space.state.roster.sessions), space=host.name)
-        gauge("moot_journal_able", able, read=lambda: float(host.journal.able), space=host.name)
+        """Figures as Prometheus reads them."""
+        return self.measures.exposition()
 
 
 def _socket_settings(config: GatewayConfig) -> SocketSettings:

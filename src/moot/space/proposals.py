@@ -11,6 +11,7 @@ Settled proposals stay known for a while, so that a late approval is told what h
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +20,8 @@ from moot.protocol.operation import Json
 from moot.space.config import Name
 
 Outcome = Literal["open", "fulfilled", "withdrawn", "expired"]
+Settled = Literal["fulfilled", "withdrawn", "expired"]
+Decision = Literal["fulfilled", "rejected", "withdrawn", "expired"]
 
 
 class Proposal(msgspec.Struct):
@@ -30,6 +33,8 @@ class Proposal(msgspec.Struct):
     fingerprint: str
     expires: float
     approvals_needed: int = 0
+    # 0: not known, of a snapshot from before this was kept.
+    proposed_at: float = 0.0
     state: Outcome = "open"
     settled_by: str | None = None  # the envelope that settled it
     approved_by: list[Name] = msgspec.field(default_factory=list)
@@ -45,6 +50,8 @@ class Ledger:
     def __init__(self, settled: int) -> None:
         self.proposals: dict[str, Proposal] = {}
         self.most_settled = settled
+        # Told of every decision: the first rejection of a proposal, and what settles it.
+        self.on_decided: Callable[[Proposal, Decision], None] | None = None
         self._settled: deque[str] = deque()
         self._open: dict[Name, dict[str, Proposal]] = {}
 
@@ -65,8 +72,18 @@ class Ledger:
         if proposal.state == "open":
             self._open.setdefault(proposal.proposer, {})[proposal.id] = proposal
 
-    def settle(self, proposal: Proposal, state: Outcome, by: str | None) -> list[str]:
+    def reject(self, proposal: Proposal, by: Name) -> None:
+        """Note who said no, once each, to a proposal that is open."""
+        if proposal.state != "open" or by in proposal.rejected_by:
+            return
+        proposal.rejected_by.append(by)
+        if self.on_decided is not None and len(proposal.rejected_by) == 1:
+            self.on_decided(proposal, "rejected")
+
+    def settle(self, proposal: Proposal, state: Settled, by: str | None) -> list[str]:
         """Close an open proposal; returns the ids of settled ones that are now forgotten."""
+        if self.on_decided is not None:
+            self.on_decided(proposal, state)
         proposal.state = state
         proposal.settled_by = by
         del self._open[proposal.proposer][proposal.id]

@@ -15,7 +15,7 @@ from moot.protocol.payloads import Notice
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Answer, Deliver, Effect, Mint
 from moot.space.grants import Grant, Grants
-from moot.space.proposals import Ledger, Outcome, Proposal
+from moot.space.proposals import Ledger, Proposal, Settled
 from moot.space.roster import Member, Options, Roster, Session
 from moot.space.streams import Stream, Streams
 from moot.space.throttle import Pace
@@ -270,7 +270,7 @@ class State:
             elif name in record.owed:
                 self.paid(id, record, name)
 
-    def settle_proposal(self, proposal: Proposal, state: Outcome, by: str | None) -> None:
+    def settle_proposal(self, proposal: Proposal, state: Settled, by: str | None) -> None:
         """Close a proposal. Its id stays taken for as long as the ledger remembers it (D-07)."""
         for id in self.ledger.settle(proposal, state, by):
             self.window.unpin(id)

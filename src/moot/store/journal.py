@@ -70,6 +70,9 @@ class Journal:
     pending: list[bytes]
     able: bool  # False from the fault of a write or fsync until all that was kept is on disk
     on_health: Callable[[bool], None] | None = None
+    # Told how many seconds each write took, and each fsync that went well.
+    on_written: Callable[[float], None] | None = None
+    on_synced: Callable[[float], None] | None = None
 
     @property
     def durable(self) -> int:
@@ -257,10 +260,13 @@ class _Written(Journal):
                 writer.begin_segment()
                 self._synced_size = 0
             after = self.pending[len(batch) : len(batch) + 1]
+            began = time.perf_counter()
             lines = writer.write(batch, number_in(bytes(after[0])) if after else self.next_number)
         except OSError as fault:
             self._fail(fault)
             return
+        if self.on_written is not None:
+            self.on_written(time.perf_counter() - began)
         del self.pending[: len(batch)]
         last = writer.head.number - 1
         self._unsynced.append((last, lines))
@@ -311,6 +317,8 @@ class _Written(Journal):
             self._fail(synced.fault)
         else:
             self._synced_size = synced.size
+            if self.on_synced is not None:
+                self.on_synced(synced.seconds)
             self._advance(synced.last)
             if self._state == "trying" and synced.last >= self._recover_until:
                 self._state = "well"

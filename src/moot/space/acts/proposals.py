@@ -105,6 +105,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 fingerprint(envelope.raw),
                 expires,
                 approvals_needed=needed,
+                proposed_at=now,
             )
         )
         state.window.pin(envelope.id)
@@ -126,8 +127,7 @@ def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
 def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
-            if proposal.state == "open" and session.member.name not in proposal.rejected_by:
-                proposal.rejected_by.append(session.member.name)
+            state.ledger.reject(proposal, session.member.name)
         return []
 
     return Act(execute)

@@ -9,10 +9,12 @@ words (a code, a space), never for what peers write.
 from __future__ import annotations
 
 import math
+import platform
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
 
 from moot.errors import UsageError
 
@@ -27,18 +29,20 @@ _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 
 Labels = tuple[tuple[str, str], ...]
+MetricType = Literal["counter", "gauge", "histogram"]
 
 
 class Counter:
-    """Only ever grows: `counter.value += 1`."""
+    """Only ever grows: `counter.value += 1`, or a function to `read` what somebody else counts."""
 
-    __slots__ = ("value",)
+    __slots__ = ("read", "value")
 
     def __init__(self) -> None:
         self.value: float = 0
+        self.read: Callable[[], float] | None = None
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        yield _sample(name, labels, self.value)
+        yield _sample(name, labels, self.value if self.read is None else self.read())
 
 
 class Gauge:
@@ -163,6 +167,44 @@ class Registry:
         return metric  # type: ignore[return-value]  # a family holds one type
 
 
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One family of metrics: declared once, registered from here, and printed in the reference."""
+
+    name: str
+    type: MetricType
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = SECONDS
+
+    def counter(self, registry: Registry, **labels: str) -> Counter:
+        self._check("counter", labels)
+        return registry.counter(self.name, self.help, **labels)
+
+    def gauge(self, registry: Registry, **labels: str) -> Gauge:
+        self._check("gauge", labels)
+        return registry.gauge(self.name, self.help, read=None, **labels)
+
+    def histogram(self, registry: Registry, **labels: str) -> Histogram:
+        self._check("histogram", labels)
+        return registry.histogram(self.name, self.help, bounds=self.bounds, **labels)
+
+    def _check(self, type: MetricType, labels: Mapping[str, str]) -> None:
+        if type != self.type or labels.keys() != set(self.labels):
+            raise UsageError(f"{self.name}: is described as a {self.type} with the labels {self.labels}")
+
+
+BUILD_INFO: Final = Description(
+    "moot_build_info", "gauge", "Always 1; the labels say what runs.", ("version", "python", "compiled")
+)
+
+
+def measure_build(registry: Registry, *, version: str, is_compiled: bool) -> None:
+    """Tell what runs: our version, Python's, and whether the compiled fast path is in use."""
+    compiled = "true" if is_compiled else "false"
+    BUILD_INFO.gauge(registry, version=version, python=platform.python_version(), compiled=compiled).value = 1
+
+
 def _check_names(name: str, labels: Mapping[str, str]) -> None:
     if _NAME.fullmatch(name) is None:
         raise UsageError(f"{name!r} is no name for a metric")
@@ -181,7 +223,8 @@ def _sample(name: str, labels: Labels, value: float) -> str:
 def _number(value: float) -> str:
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    return "NaN" if math.isnan(value) else repr(value)
+    # A gauge may be read from a yes or no, whose repr no scraper reads.
+    return "NaN" if math.isnan(value) else repr(int(value) if value is True or value is False else value)
 
 
 def _escaped(text: str, *, quotes: bool = False) -> str:

@@ -1,0 +1,51 @@
+"""Figures of the process itself, by the names that every Prometheus client gives them.
+
+Memory and open files are told where `/proc` is, which is Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Final
+
+from moot.metrics import Description, Registry
+
+STARTED_AT: Final = time.time()
+_PROC: Final = Path("/proc/self")
+
+START_TIME: Final = Description(
+    "process_start_time_seconds", "gauge", "Start of the process, in seconds since 1970."
+)
+CPU: Final = Description("process_cpu_seconds_total", "counter", "CPU time used, user and system.")
+MEMORY: Final = Description("process_resident_memory_bytes", "gauge", "Resident memory (Linux).")
+OPEN_FILES: Final = Description("process_open_fds", "gauge", "Open file descriptors (Linux).")
+MAX_FILES: Final = Description("process_max_fds", "gauge", "Most file descriptors that may be open.")
+
+PROCESS_METRICS: Final = (START_TIME, CPU, MEMORY, OPEN_FILES, MAX_FILES)
+
+
+def measure_process(registry: Registry) -> None:
+    """Have these figures read whenever somebody asks for them."""
+    START_TIME.gauge(registry).value = STARTED_AT
+    CPU.counter(registry).read = time.process_time
+    MAX_FILES.gauge(registry).read = _max_files
+    if (_PROC / "statm").exists():
+        MEMORY.gauge(registry).read = _resident_bytes
+        OPEN_FILES.gauge(registry).read = _open_files
+
+
+def _resident_bytes() -> float:
+    return int((_PROC / "statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def _open_files() -> float:
+    # One of them is the listing's own.
+    return len(os.listdir(_PROC / "fd")) - 1
+
+
+def _max_files() -> float:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return float("inf") if most == resource.RLIM_INFINITY else most
