@@ -15,10 +15,11 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 
+_IN_A_BROWSER = ("/tests/console/", "/tests/deploy/")
 # Tests that do the same a thousand times, or wait for a browser: measuring coverage makes them up to five
 # times as slow and finds nothing that their neighbours do not.
 _UNMEASURED = (
-    "/tests/console/",
+    *_IN_A_BROWSER,
     "/tests/gateway/test_lanes_differ",
     "/tests/gateway/test_load",
     "/tests/participant/test_checking",
@@ -39,7 +40,7 @@ _UNMEASURED = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests in a browser come last: Playwright's loop stays in their thread, and no other runs there."""
-    items.sort(key=lambda item: "/tests/console/" in str(item.path))
+    items.sort(key=lambda item: any(part in str(item.path) for part in _IN_A_BROWSER))
     for item in items:
         if any(part in str(item.path) for part in _UNMEASURED):
             item.add_marker("no_cover")

@@ -7,7 +7,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from moot.adapter.measures import ADAPTER_METRICS
 from moot.errors import UsageError
 from moot.xprotocol.contracts import read_contract
 from tests.adapter.worlds import NAMESPACE, TOOLS, desk, empty_world, world
@@ -83,6 +85,9 @@ async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tm
         await here.adapter.announced()
         health = await client.get(here.adapter.address + "/health")
         assert health.json()["status"] == "ok"
+        for probe, said in (("/livez", "ok"), ("/readyz", "ready")):
+            answer = await client.get(here.adapter.address + probe, headers={"Host": "10.1.2.3:80"})
+            assert (answer.status_code, answer.json()) == (200, {"status": said})
         await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
         stranger = await here.somebody("carol")
         await stranger.ask(f"{NAMESPACE}.read_note", {"name": "one"})
@@ -90,14 +95,23 @@ async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tm
         text = (await client.get(here.adapter.address + "/metrics")).text
         assert 'moot_adapter_calls_total{outcome="ok",source="desk"} 1' in text
         assert 'moot_adapter_events_total{outcome="AUTHORIZATION_INSUFFICIENT"} 1' in text
-        assert "moot_adapter_sources_up 1" in text
-        assert "moot_adapter_relay_connected 1" in text
+        assert "\nmoot_adapter_sources_up 1\n" in text
+        assert "\nmoot_adapter_relay_connected 1\n" in text
+        described = {(each.name, each.type, each.help) for each in ADAPTER_METRICS}
+        for family in text_string_to_metric_families(text):
+            name = family.name + ("_total" if family.type == "counter" else "")
+            assert (name, family.type, family.documentation) in described
+            described.discard((name, family.type, family.documentation))
+        assert not described
         assert here.alice.key not in text
         await here.adapter.audit.written()
         here.adapter.audit.able = False
         degraded = (await client.get(here.adapter.address + "/health")).json()
         assert degraded["status"] == "degraded"
         assert "audit" in degraded["problems"][0]
+        assert (await client.get(here.adapter.address + "/livez")).status_code == 200
+        ready = await client.get(here.adapter.address + "/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "degraded")
 
 
 @pytest.mark.requirement("XP-3.1-43")

@@ -19,6 +19,7 @@ __all__ = ["_no_traceback_in_the_log", "browser", "loop", "watched"]
 class Behind(NamedTuple):
     """What is known in front of the proxy, and the gateway behind it."""
 
+    proxy: Proxy
     url: str
     authority: Path
     gateway: Running
@@ -39,6 +40,6 @@ def behind(request: pytest.FixtureRequest, tmp_path: Path, loop: Loop) -> Iterat
     )
     try:
         with proxied(proxy, tmp_path, host=host, port=port, gateway_port=gateway.port) as authority:
-            yield Behind(f"https://{host}:{port}/moot", authority.file, gateway)
+            yield Behind(proxy, f"https://{host}:{port}/moot", authority.file, gateway)
     finally:
         gateway.stop()

@@ -172,7 +172,8 @@ def test_the_proxy_keeps_figures_to_itself_and_other_names_out(behind: Behind) -
         too_large = client.post(
             f"{behind.url}/participants/human/messages?space=lab", headers=token, content=b"x" * (3 << 20)
         )
-        assert too_large.status_code == 413
+        # The gateway answers before all of it has come; to Caddy that may look like a broken connection.
+        assert too_large.status_code in ((413,) if behind.proxy == "nginx" else (413, 502))
 
 
 def test_a_certificate_of_nobody_known_is_refused_before_a_token_is_sent(behind: Behind, loop: Loop) -> None:

@@ -67,23 +67,19 @@ async def test_a_name_that_is_not_ours_is_not_answered(stage: Stage, host: str) 
 
 
 @pytest.mark.parametrize("host", OTHER_ADDRESSES)
-def test_an_address_that_is_not_ours_reads_health_and_figures_and_nothing_else(
+async def test_an_address_that_is_not_ours_reads_health_and_figures_and_nothing_else(
     stage: Stage, host: str
 ) -> None:
     """Monitoring asks by address; a page cannot, as rebinding takes a name."""
-
-    async def check() -> None:
-        named = {"Host": host.replace("PORT", str(stage.room.port))}
-        assert await http_statuses(stage.room, named) == {200, 421}
-        for where in ("/health", "/metrics"):
-            assert (await stage.room.http.get(where, headers=named)).status_code == 200
-            page = named | {"Origin": "https://evil.example"}
-            assert (await stage.room.http.get(where, headers=page)).status_code == 403
-        for where in ("/", "/status", "/openapi.json", "/spaces"):
-            assert (await stage.room.http.get(where, headers=named)).status_code == 421
-        assert await upgrade_status(stage.room, named) == 421
-
-    stage.run(check())
+    named = {"Host": host.replace("PORT", str(stage.room.port))}
+    assert await http_statuses(stage.room, named) == {200, 421}
+    for where in ("/health", "/metrics"):
+        assert (await stage.room.http.get(where, headers=named)).status_code == 200
+        page = named | {"Origin": "https://evil.example"}
+        assert (await stage.room.http.get(where, headers=page)).status_code == 403
+    for where in ("/", "/status", "/openapi.json", "/spaces"):
+        assert (await stage.room.http.get(where, headers=named)).status_code == 421
+    assert await upgrade_status(stage.room, named) == 421
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:PORT", "[::1]:PORT"])

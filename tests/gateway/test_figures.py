@@ -20,7 +20,6 @@ from tests.gateway.lab import (
     gateway_settings,
     healthy,
     lab,
-    on_loop,
     participants,
     space_settings,
     write_config,
@@ -52,7 +51,6 @@ async def value(room: Room, name: str, **labels: str) -> float:
     return values[0]
 
 
-@on_loop
 async def test_everything_that_is_described_is_exposed_and_nothing_else(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE) as room:
         agent = await room.join("agent")
@@ -69,7 +67,6 @@ async def test_everything_that_is_described_is_exposed_and_nothing_else(tmp_path
         assert await value(room, "moot_build_info", **build) == 1
 
 
-@on_loop
 async def test_proposals_are_counted_while_open_and_timed_when_decided(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE, rules={"limits": {"proposal_seconds": 1_000}}) as room:
         host = room.gateway.doors.hosts["lab"]
@@ -106,7 +103,6 @@ async def test_proposals_are_counted_while_open_and_timed_when_decided(tmp_path:
         assert await value(room, "moot_open_proposals", space="lab") == 0
 
 
-@on_loop
 async def test_what_was_decided_before_a_restart_is_not_counted_again_and_what_was_open_keeps_its_time(
     tmp_path: Path,
 ) -> None:
@@ -130,7 +126,6 @@ async def test_what_was_decided_before_a_restart_is_not_counted_again_and_what_w
         assert round(await value(room, "moot_proposal_decision_seconds_sum", **labels), 3) == 100
 
 
-@on_loop
 async def test_the_journal_is_timed_by_write_and_by_fsync(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE) as room:
         before = await value(room, "moot_journal_write_seconds_count", space="lab")
@@ -142,7 +137,6 @@ async def test_the_journal_is_timed_by_write_and_by_fsync(tmp_path: Path) -> Non
         assert await value(room, "moot_journal_writable", space="lab") == 1
 
 
-@on_loop
 async def test_a_journal_that_cannot_be_written_is_zero(tmp_path: Path) -> None:
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}))
     async with served(file) as gateway:
@@ -153,7 +147,6 @@ async def test_a_journal_that_cannot_be_written_is_zero(tmp_path: Path) -> None:
         assert await value(gateway, "moot_journal_writable", space="lab") == 0
 
 
-@on_loop
 async def test_refusals_are_counted_by_code_and_connections_by_what_became_of_them(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE, connections_per_address=3) as room:
         agent = await room.join("agent")

@@ -262,6 +262,8 @@ async def test_every_reference_of_the_document_leads_somewhere(stage: Stage) -> 
                 "/console/{path}",
                 "/status",
                 "/health",
+                "/livez",
+                "/readyz",
                 "/metrics",
                 "/openapi.json",
             )

@@ -18,7 +18,6 @@ from tests.gateway.lab import (
     gateway_settings,
     healthy,
     lab,
-    on_loop,
     participants,
     space_settings,
     write_config,
@@ -33,7 +32,6 @@ def settings(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("host", [None, "10.1.2.3:8080", "[fd00::1]:8080", "pod-7.moot.svc", "evil.example"])
-@on_loop
 async def test_probes_are_answered_whatever_the_host_and_say_nothing_but_a_status(
     tmp_path: Path, host: str | None
 ) -> None:
@@ -49,7 +47,6 @@ async def test_probes_are_answered_whatever_the_host_and_say_nothing_but_a_statu
             assert (await room.http.post(where, headers=named)).status_code == 405
 
 
-@on_loop
 async def test_a_journal_that_cannot_be_written_is_not_ready_but_alive(tmp_path: Path) -> None:
     async with served(settings(tmp_path)) as gateway:
         segment = max((tmp_path / "data" / "spaces" / "lab" / "journal").glob("*.jsonl"))
@@ -66,7 +63,6 @@ async def test_a_journal_that_cannot_be_written_is_not_ready_but_alive(tmp_path:
         assert (await gateway.http.get("/readyz")).status_code == 200
 
 
-@on_loop
 async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +100,6 @@ async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
         await gateway.stop()
 
 
-@on_loop
 async def test_while_it_stops_it_is_not_ready_and_lets_nobody_in(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE) as room:
         # Said by hand: a gateway that really stops takes no more connections to ask over.
@@ -117,7 +112,6 @@ async def test_while_it_stops_it_is_not_ready_and_lets_nobody_in(tmp_path: Path)
     assert room.gateway.readiness.reason == "stopping"
 
 
-@on_loop
 async def test_a_start_that_fails_leaves_no_port_behind(tmp_path: Path) -> None:
     file = settings(tmp_path)
     first = Gateway(load(file, environ={}))

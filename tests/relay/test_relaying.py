@@ -168,6 +168,14 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
             relay.url.replace("ws", "http") + "/health", headers={}, within=5, most=999
         )
         assert (status, orjson.loads(body)["events"], orjson.loads(body)["connections"]) == (200, 1, 1)
+        base = relay.url.replace("ws", "http")
+        for probe, said in (("/livez", "ok"), ("/readyz", "ready")):
+            status, body = await fetch(base + probe, headers={}, within=5, most=999)
+            assert (status, orjson.loads(body)) == (200, {"status": said})
+        relay._is_stopping = True
+        status, body = await fetch(base + "/readyz", headers={}, within=5, most=999)
+        assert (status, orjson.loads(body)["status"]) == (503, "stopping")
+        relay._is_stopping = False
         status, _ = await fetch(relay.url.replace("ws", "http") + "/other", headers={}, within=5, most=999)
         assert status == 404
 

@@ -238,6 +238,9 @@ async def dial(
         if fault.response is not None:
             raise TurnedAway(int(fault.response.status), fault.raw_body or b"") from None
         raise Unreachable(f"{_shown(url)} is no WebSocket server: {fault}") from None
+    except ssl.SSLCertVerificationError as fault:
+        line.give_up()
+        raise Unreachable(f"{_shown(url)} cannot be reached: {untrusted(fault)}") from fault
     except (OSError, WSError, EOFError) as fault:
         # TimeoutError is an OSError; ssl's errors are too.
         line.give_up()
@@ -266,6 +269,14 @@ def websocket_url(url: str, path: str, query: Mapping[str, str]) -> str:
     before = parts.path.rstrip("/").removesuffix(path)
     asked = f"?{urlencode(query)}" if query else ""
     return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{before}{path}{asked}"
+
+
+def untrusted(fault: ssl.SSLCertVerificationError) -> str:
+    """Why a certificate was not believed, and what to do if it is right."""
+    return (
+        f"its certificate is not trusted ({fault.verify_message}). If a private authority issued it, name"
+        " that authority's certificate: SSL_CERT_FILE=ca.pem"
+    )
 
 
 def may_return(code: int) -> bool:

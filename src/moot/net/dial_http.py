@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from moot.errors import Unreachable
+from moot.net.dial import untrusted
 
 _SECURE = ("https", "wss")
 
@@ -33,7 +34,14 @@ class _Answer:
         self.done = True
 
 
-async def fetch(url: str, *, headers: Mapping[str, str], within: float, most: int) -> tuple[int, bytes]:
+async def fetch(
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    within: float,
+    most: int,
+    tls: ssl.SSLContext | None = None,
+) -> tuple[int, bytes]:
     """Status and body of a GET; raises Unreachable when there is no answer, or none of that size."""
     parts = urlsplit(url)
     secure = parts.scheme in _SECURE
@@ -43,7 +51,7 @@ async def fetch(url: str, *, headers: Mapping[str, str], within: float, most: in
     try:
         async with asyncio.timeout(within):
             reader, writer = await asyncio.open_connection(
-                parts.hostname, port, ssl=ssl.create_default_context() if secure else None
+                parts.hostname, port, ssl=(tls or ssl.create_default_context()) if secure else None
             )
             try:
                 writer.write(_request(parts.netloc, f"{parts.path or '/'}?{parts.query}", headers))
@@ -55,6 +63,8 @@ async def fetch(url: str, *, headers: Mapping[str, str], within: float, most: in
             finally:
                 # Not a goodbye in good order: the other side may be the one that hangs.
                 writer.transport.abort()
+    except ssl.SSLCertVerificationError as fault:
+        raise Unreachable(f"no answer from {parts.netloc}: {untrusted(fault)}") from fault
     except (OSError, httptools.HttpParserError) as fault:
         why = str(fault) or f"nothing within {within:g} s"
         raise Unreachable(f"no answer from {parts.netloc}: {why}") from fault

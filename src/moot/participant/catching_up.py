@@ -48,6 +48,7 @@ async def past(door: Door, me: str, since: float, limits: ParticipantLimits) -> 
             headers={"Authorization": f"Bearer {door.token}"},
             within=limits.confirm_seconds,
             most=limits.catch_up_bytes,
+            tls=door.tls,
         )
         if status != 200:
             log.debug("nothing is remembered", extra={"status": status})

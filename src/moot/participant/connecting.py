@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,15 +34,18 @@ async def connect(
     reconnect: bool = True,
     passive: bool = False,
     echo: Echo = True,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[JoinedSpace]:
     """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
 
-    `url` is the gateway's, http or ws; `space` may be left out where there is only one. `participant` wishes
-    for a runtime id other than our name (D-19). A connection that breaks comes back by itself, unless
-    `reconnect` is false or the gateway says not to. `passive` listens and speaks, but answers nothing by
-    itself: for a second connection beside the one that does. Without `echo` nothing of our own comes back
-    (D-02): half the traffic of a member that only answers, but nothing can be confirmed any more; with
-    "unanswered" all but plain requests comes back, which spares a member that asks one wake-up a call.
+    `url` is the gateway's, http(s) or ws(s), with the path that a proxy gave it; `space` may be left out
+    where there is only one. `participant` wishes for a runtime id other than our name (D-19). A connection
+    that breaks comes back by itself, unless `reconnect` is false or the gateway says not to. `passive`
+    listens and speaks, but answers nothing by itself: for a second connection beside the one that does.
+    Without `echo` nothing of our own comes back (D-02): half the traffic of a member that only answers, but
+    nothing can be confirmed any more; with "unanswered" all but plain requests comes back, which spares a
+    member that asks one wake-up a call. `tls` says whom to believe behind https; by default the system's
+    authorities, or those of SSL_CERT_FILE.
     Entering raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave it in one
     task.
     """
@@ -52,7 +56,7 @@ async def connect(
     if memory is not None:
         obeying.memory = memory
     joined = JoinedSpace(
-        Door(url, space, token, dialect, participant, echo),
+        Door(url, space, token, dialect, participant, echo, tls),
         limits,
         controls=obeying,
         reconnect=reconnect,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -44,6 +45,7 @@ class Door:
     dialect: DialectName
     participant: str | None
     echo: Echo = True
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def address(self) -> str:
         """MEW connects with `?space=`, the older dialects with `?topic=`; frames are asked for there."""
@@ -163,7 +165,11 @@ class Link:
         self._to("dialling")
         try:
             line = await dial(
-                self._door.address(), self, headers=self._door.headers(), limits=self._limits.dial
+                self._door.address(),
+                self,
+                headers=self._door.headers(),
+                limits=self._limits.dial,
+                tls=self._door.tls,
             )
         except TurnedAway as fault:
             return Unreachable(str(fault)) if fault.may_return else _not_admitted(fault)

@@ -182,7 +182,7 @@ class Syncer:
         except (OSError, UsageError) as error:
             fault = error
             self._is_held = True
-        self.outcomes.append(Synced(last, size, fault, monotonic() - self._began))
+        self.outcomes.append(Synced(last, size, fault, self._clock() - self._began))
         self._is_busy = False
         if self.tell or fault is not None:
             # The loop may have been closed by now: nobody is left to be told.

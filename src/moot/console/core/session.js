@@ -8,6 +8,7 @@ import { News } from "./news.js";
 import { Voice } from "./speaking.js";
 import { State } from "./state.js";
 
+// Where this tab keeps tokens; behind a proxy, two gateways may share one origin and differ in their path.
 const KEPT = "moot.tokens";
 const LOOKING_MILLISECONDS = 15_000;
 
@@ -51,6 +52,7 @@ export class Session {
   /** @param {URL} base where the gateway is */
   constructor(base) {
     this.base = base;
+    this._kept = base.pathname === "/" ? KEPT : `${KEPT} ${base.pathname}`;
     this.news = new News();
     /** @type {Door[]} */
     this.doors = [];
@@ -99,16 +101,16 @@ export class Session {
     for (const door of found) if (this.places.get(door.space)?.door.token !== given) this._drop(door.space);
     this.remembers = remember;
     if (remember) this._keep();
-    else sessionStorage.removeItem(KEPT);
+    else sessionStorage.removeItem(this._kept);
     this.news.changed("doors");
     return found;
   }
 
   /** Sign in again with what this tab kept; returns whether anything opened. */
   async restore() {
-    const kept = read();
+    const kept = read(this._kept);
     for (const token of kept) await this.signIn(token, true).catch(() => []);
-    if (kept.length > 0 && this.doors.length === 0) sessionStorage.removeItem(KEPT);
+    if (kept.length > 0 && this.doors.length === 0) sessionStorage.removeItem(this._kept);
     return this.doors.length > 0;
   }
 
@@ -131,7 +133,7 @@ export class Session {
 
   /** Leave every space and forget every token. */
   signOut() {
-    sessionStorage.removeItem(KEPT);
+    sessionStorage.removeItem(this._kept);
     for (const name of [...this.places.keys()]) this._drop(name);
     this.doors = [];
     this.current = null;
@@ -148,7 +150,7 @@ export class Session {
 
   _keep() {
     const tokens = [...new Set(this.doors.map((door) => door.token))];
-    sessionStorage.setItem(KEPT, JSON.stringify(tokens));
+    sessionStorage.setItem(this._kept, JSON.stringify(tokens));
   }
 }
 
@@ -161,10 +163,10 @@ async function safely(answer) {
   }
 }
 
-/** @returns {string[]} */
-function read() {
+/** @param {string} key @returns {string[]} */
+function read(key) {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
+    const kept = JSON.parse(sessionStorage.getItem(key) ?? "[]");
     return Array.isArray(kept) ? kept.filter((each) => typeof each === "string") : [];
   } catch {
     return [];

@@ -1,0 +1,122 @@
+"""What people deploy with: what the files start exists, and what they promise is there."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moot.cli import main as moot_command
+from moot.cli.adapter import main as adapter_command
+from moot.config import check
+from moot.config.gateway import GatewayConfig
+from tests.console.stage import PATIENCE, Loop, Running, spaces
+
+ROOT = Path(__file__).parents[2]
+UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
+HEALTH_CHECK = ROOT / "deploy" / "docker" / "healthcheck.py"
+
+
+def unit(path: Path) -> dict[str, dict[str, str]]:
+    reader = configparser.ConfigParser(strict=False, interpolation=None)
+    reader.optionxform = str  # type: ignore[assignment,method-assign]  # as ConfigParser's own manual has it
+    reader.read_string(path.read_text("utf-8"))
+    return {name: dict(section) for name, section in reader.items()}
+
+
+def dockerfile() -> dict[str, str]:
+    """The last instruction of each name."""
+    text = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text("utf-8"))
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {name: rest for name, _, rest in (line.partition(" ") for line in lines)}
+
+
+def understands(command: Any, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> bool:
+    """Whether a command knows all these options: it does not complain before it shows its help."""
+    with pytest.raises(SystemExit) as ended:
+        command([*arguments, "--help"])
+    return ended.value.code == 0 and "usage:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_starts_a_command_that_there_is_and_is_hardened(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = unit(path)["Service"]
+    program, *arguments = shlex.split(service["ExecStart"])
+    commands = {"moot": moot_command, "xprotocol-adapter": adapter_command}
+    assert understands(commands[Path(program).name], arguments, capsys)
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert (service["NoNewPrivileges"], service["UMask"]) == ("yes", "0077")
+    assert service["EnvironmentFile"].startswith("-"), "secrets are optional"
+    if "@" not in path.name:
+        assert (service["ProtectSystem"], service["ProtectHome"]) == ("strict", "yes")
+        assert service["CapabilityBoundingSet"] == ""
+        assert service.get("DynamicUser") == "yes" or service["User"] != "root"
+
+
+def test_the_image_runs_without_root_and_starts_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    said = dockerfile()
+    assert said["USER"] == "10001:10001"
+    assert yaml.safe_load(said["VOLUME"]) == ["/var/lib/moot"]
+    assert yaml.safe_load(said["ENTRYPOINT"]) == ["moot"]
+    arguments = yaml.safe_load(said["CMD"])
+    assert arguments[arguments.index("--data") + 1] == "/var/lib/moot"
+    assert understands(moot_command, arguments, capsys)
+    assert int(said["EXPOSE"]) == GatewayConfig().port
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    for source in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
+        for name in source.split():
+            assert (ROOT / name).exists(), name
+            assert f"!{name.removesuffix('/healthcheck.py')}\n" in (ROOT / ".dockerignore").read_text("utf-8")
+
+
+def test_compose_keeps_the_container_small_and_its_configuration_is_one(tmp_path: Path) -> None:
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))["services"]["moot"]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    mounted = dict(volume.split(":")[:2] for volume in service["volumes"])
+    config = ROOT / "deploy" / "moot.yaml"
+    assert mounted[f"./{config.relative_to(ROOT)}"] == "/etc/moot/moot.yaml"
+    assert mounted["data"] == "/var/lib/moot"
+    lines = check(config, environ={}, data=tmp_path, host="0.0.0.0", port=None)  # noqa: S104
+    assert any(line.startswith("space lab") for line in lines)
+    assert not list(tmp_path.iterdir())
+    health = re.search(r"CMD (\[.*\])", dockerfile()["HEALTHCHECK"])
+    assert health is not None
+    assert service["healthcheck"]["test"] == ["CMD", *yaml.safe_load(health[1])]
+
+
+def test_the_health_check_asks_the_gateway_whether_it_is_ready(tmp_path: Path, loop: Loop) -> None:
+    gateway = Running(tmp_path, loop, spaces())
+    try:
+        assert ask(gateway.port) == (0, '{"status":"ready"}\n')
+        gateway.gateway.readiness.phase = "starting"
+        code, said = ask(gateway.port)
+        assert (code, '"status":"starting"' in said) == (1, True)
+    finally:
+        gateway.stop()
+    code, said = ask(gateway.port)
+    assert (code, said.startswith(f"no answer on port {gateway.port}")) == (1, True)
+
+
+def ask(port: int) -> tuple[int, str]:
+    done = subprocess.run(  # noqa: S603  # our own line
+        [sys.executable, "-I", str(HEALTH_CHECK)],
+        env={"MOOT_GATEWAY__PORT": str(port)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
