@@ -72,6 +72,10 @@ def test_the_image_runs_without_root_and_starts_what_there_is(capsys: pytest.Cap
     assert understands(moot_command, arguments, capsys)
     assert int(said["EXPOSE"]) == GatewayConfig().port
     text = (ROOT / "Dockerfile").read_text("utf-8")
+    compiled = re.search(r'python -c "(.+)"', text)
+    assert compiled is not None
+    # Holds here as well: a renamed module would break the build of the image.
+    subprocess.run([sys.executable, "-c", compiled[1]], check=True, timeout=PATIENCE)  # noqa: S603
     for source in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         for name in source.split():
             assert (ROOT / name).exists(), name
