@@ -6,17 +6,16 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
 from tests.authority import Authority
+from tests.waiting import HANG_SECONDS, until_seen
 
 Proxy = Literal["nginx", "caddy"]
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-START_SECONDS: Final = 30.0
 
 # nginx' own folders are root's; here everything is in one of the test's.
 _NGINX: Final = """
@@ -72,7 +71,7 @@ def proxied(proxy: Proxy, folder: Path, *, host: str, port: int, gateway_port: i
         yield authority
     finally:
         process.terminate()
-        process.wait(START_SECONDS)
+        process.wait(HANG_SECONDS)
 
 
 def _nginx(folder: Path, certificate: Path, key: Path, host: str, port: int, gateway_port: int) -> list[str]:
@@ -106,12 +105,9 @@ def _caddy(folder: Path, certificate: Path, key: Path, host: str, port: int, gat
 
 
 def _wait_for_port(host: str, port: int, process: subprocess.Popen[bytes], output: Path) -> None:
-    last = time.monotonic() + START_SECONDS
-    while time.monotonic() < last:
+    def listens() -> bool:
         assert process.poll() is None, output.read_text("utf-8", "replace")
         with socket.socket() as probe:
-            probe.settimeout(1)
-            if probe.connect_ex((host, port)) == 0:
-                return
-        time.sleep(0.02)
-    raise AssertionError(f"nothing listens on {host}:{port}: {output.read_text('utf-8', 'replace')}")
+            return probe.connect_ex((host, port)) == 0
+
+    until_seen(listens, lambda: output.read_text("utf-8", "replace"))

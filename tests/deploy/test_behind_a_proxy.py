@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import ssl
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import httpx
@@ -19,8 +19,9 @@ from mcp import ClientSession, StdioServerParameters
 from moot.errors import Unreachable
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 from tests.console.conftest import Watched, sign_in
-from tests.console.stage import PATIENCE, Driven, Loop, gathered, offer_tools
+from tests.console.stage import Driven, Loop, gathered, offer_tools
 from tests.deploy.conftest import Behind
+from tests.waiting import HANG_SECONDS, until_seen
 
 
 def tls(behind: Behind) -> ssl.SSLContext:
@@ -31,7 +32,7 @@ def moot(behind: Behind, name: str, *arguments: str, trusts: bool = True) -> sub
     """A command as somebody in front of the proxy types it."""
     command, environ = as_typed(behind, name, *arguments, trusts=trusts)
     return subprocess.run(  # noqa: S603  # our own line
-        command, env=environ, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+        command, env=environ, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
     )
 
 
@@ -113,12 +114,13 @@ def test_commands_send_and_tail_and_an_unknown_authority_is_told_plainly(behind:
     tail = subprocess.Popen(  # noqa: S603  # our own line
         command, env=environ, stdout=subprocess.PIPE, text=True
     )
+    # A tail that hears nothing must not be waited for for ever.
+    watch = threading.Timer(HANG_SECONDS, tail.kill)
+    watch.start()
     try:
         assert tail.stdout is not None
         # Tailing has begun when its own coming is known.
-        joined = moot(behind, "human", "members", "--json")
-        while '"watcher"' not in joined.stdout:
-            joined = moot(behind, "human", "members", "--json")
+        until_seen(lambda: '"watcher"' in moot(behind, "human", "members", "--json").stdout)
         sent = moot(behind, "human", "send", "can you hear me")
         assert sent.returncode == 0, sent.stderr
         for line in tail.stdout:
@@ -127,8 +129,9 @@ def test_commands_send_and_tail_and_an_unknown_authority_is_told_plainly(behind:
         else:
             raise AssertionError("the tail ended without it")
     finally:
+        watch.cancel()
         tail.terminate()
-        tail.wait(PATIENCE)
+        tail.wait(HANG_SECONDS)
         assert tail.stdout is not None
         tail.stdout.close()
     refused = moot(behind, "human", "send", "hello", trusts=False)
@@ -144,18 +147,17 @@ def test_an_mcp_client_takes_part(behind: Behind, loop: Loop) -> None:
     async def talk() -> list[str]:
         server = StdioServerParameters(command=command[0], args=command[1:], env=environ)
         async with (
-            asyncio.timeout(2 * PATIENCE),
             stdio_client(server) as (reading, writing),
             ClientSession(reading, writing) as client,
         ):
             await client.initialize()
             return [tool.name for tool in (await client.list_tools()).tools]
 
-    assert loop.run(talk(), 3 * PATIENCE)
+    assert loop.run(talk())
 
 
 def test_the_proxy_keeps_figures_to_itself_and_other_names_out(behind: Behind) -> None:
-    with httpx.Client(verify=tls(behind), trust_env=False, timeout=PATIENCE) as client:
+    with httpx.Client(verify=tls(behind), trust_env=False, timeout=HANG_SECONDS) as client:
         assert client.get(f"{behind.url}/metrics").status_code == 404
         assert client.get(f"{behind.url}/readyz").json() == {"status": "ready"}
         redirect = client.get(behind.url)

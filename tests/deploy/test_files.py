@@ -17,7 +17,8 @@ from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
 from moot.config import check
 from moot.config.gateway import GatewayConfig
-from tests.console.stage import PATIENCE, Loop, Running, spaces
+from tests.console.stage import Loop, Running, spaces
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
@@ -75,7 +76,7 @@ def test_the_image_runs_without_root_and_starts_what_there_is(capsys: pytest.Cap
     compiled = re.search(r'python -c "(.+)"', text)
     assert compiled is not None
     # Holds here as well: a renamed module would break the build of the image.
-    subprocess.run([sys.executable, "-c", compiled[1]], check=True, timeout=PATIENCE)  # noqa: S603
+    subprocess.run([sys.executable, "-c", compiled[1]], check=True, timeout=HANG_SECONDS)  # noqa: S603
     for source in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         for name in source.split():
             assert (ROOT / name).exists(), name
@@ -119,7 +120,7 @@ def ask(port: int) -> tuple[int, str]:
         env={"MOOT_GATEWAY__PORT": str(port)},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.stderr == ""

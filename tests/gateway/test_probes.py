@@ -13,7 +13,6 @@ from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.gateway.opening import Opener
 from tests.gateway.lab import (
-    PATIENCE,
     Room,
     gateway_settings,
     healthy,
@@ -23,6 +22,7 @@ from tests.gateway.lab import (
     write_config,
 )
 from tests.gateway.served import served
+from tests.waiting import HANG_SECONDS
 
 PEOPLE = participants(alice=["*"])
 
@@ -77,7 +77,7 @@ async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
     monkeypatch.setattr(Opener, "open_all", held)
     gateway = Gateway(load(settings(tmp_path), environ={}))
     starting = asyncio.create_task(gateway.start())
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_SECONDS):
         await is_open.wait()
     room = Room(gateway.url)
     try:
@@ -89,7 +89,7 @@ async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert await room.status("/ws?space=lab", token="t-alice") == 503
         may_open.set()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await starting
         assert (await room.http.get("/readyz")).json() == {"status": "ready"}
         await room.join("alice")

@@ -343,6 +343,7 @@ def test_there_is_no_way_to_leave_the_checks_out() -> None:
         "limits",
         "controls",
         "echo",
+        "tls",
         "memory",
         "reconnect",
         "passive",
