@@ -16,7 +16,7 @@ RUN apt-get update \
 WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY src ./src
-# Optional parts, such as "[search]"; none by default.
+# Optional parts, such as "[xprotocol]"; none by default.
 ARG EXTRAS=""
 # No pip in the image: it is the build stage's own that installs.
 RUN python -m venv --without-pip /opt/moot \

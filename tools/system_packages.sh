@@ -13,7 +13,8 @@ has_sign() {
       done
       return 1
       ;;
-    *) command -v "$1" >/dev/null 2>&1 ;;
+    # Daemons are where only root's PATH leads.
+    *) command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] ;;
   esac
 }
 
