@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.config is not None and chosen.mcp_command:
         parser.error("--config and --mcp-command exclude each other: put the server into the file")
     try:
-        check_installed("xprotocol", "xprotocol-devserver")
+        check_installed("xprotocol")
         return _run(chosen)
     except MootError as fault:
         for line in str(fault).split("\n"):

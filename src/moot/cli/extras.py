@@ -16,11 +16,11 @@ EXTRAS: Final = {
 }
 
 
-def check_installed(extra: str, command: str) -> None:
-    """Raise UsageError with the line to type unless everything that `command` needs of `extra` is there."""
+def check_installed(extra: str) -> None:
+    """Raise UsageError with the line to type unless everything that `extra` brings is there."""
     missing = [module for module in EXTRAS[extra] if find_spec(module) is None]
     if missing:
         raise UsageError(
-            f"{command} needs the extra {extra!r}, which is not installed ({', '.join(missing)} missing). "
+            f"this command needs the extra {extra!r}, and {', '.join(missing)} of it cannot be found. "
             f"Install it: pip install 'moot[{extra}]'"
         )

@@ -65,7 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
     from moot.cli.extras import check_installed
     from moot.net import event_loop
 
-    check_installed("xprotocol", "moot relay")
+    check_installed("xprotocol")
     event_loop.run(_serve(chosen))
     return 0
 

@@ -83,7 +83,7 @@ def _action(actions: Any, name: str, run: Any, help: str) -> Any:
 def _run(action: Callable[[argparse.Namespace], int], chosen: argparse.Namespace) -> int:
     from moot.cli.extras import check_installed
 
-    check_installed("xprotocol", "moot store")
+    check_installed("xprotocol")
     return action(chosen)
 
 

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module.add_command(commands)
     chosen = parser.parse_args(arguments)
     try:
-        check_installed("xprotocol", "xprotocol-adapter")
+        check_installed("xprotocol")
         code: int = chosen.run(chosen)
     except MootError as fault:
         return _told(chosen, fault)
