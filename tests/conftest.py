@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.ports import held_port
+
 pytest_plugins = ["tests.async_tests"]
 
 # Machines are shared: how long an example takes says nothing about the code.
@@ -44,6 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(part in str(item.path) for part in _UNMEASURED):
             item.add_marker("no_cover")
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port on loopback that nobody else is given while the test runs."""
+    with held_port() as held:
+        yield held
 
 
 @pytest.fixture(autouse=True)

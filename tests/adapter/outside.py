@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,6 @@ def source(url: str, name: str = "weather-service", **more: Any) -> XProtocolSou
     """By key and relay."""
     options: dict[str, Any] = {"name": name, "key": BOB.key.text, "relay": url} | more
     return XProtocolSource(**options)
-
-
-@contextmanager
-def held_port() -> Iterator[int]:
-    """A port that nobody else is given meanwhile: bound and not listened on, so that we can still take it."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
 
 
 @dataclass

@@ -24,7 +24,8 @@ from moot.errors import UsageError
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from tests.adapter.commands import PROGRAM
 from tests.adapter.far_endpoint import FORECAST, FarEndpoint, far_endpoint
-from tests.adapter.outside import Outside, held_port, opened, outside, source
+from tests.adapter.outside import Outside, opened, outside, source
+from tests.ports import held_port
 from tests.relay.talk import relay_in
 from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import ALICE, BOB

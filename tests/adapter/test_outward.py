@@ -29,9 +29,10 @@ from moot.xprotocol.events import ANNOUNCE, DirectedEvent
 from moot.xprotocol.grants import grant
 from moot.xprotocol.revocation import revoke
 from tests.adapter.far_endpoint import ALL, CURRENT, FORECAST, QUICK, STATIONS, far_endpoint
-from tests.adapter.outside import held_port, opened, outside, source
+from tests.adapter.outside import opened, outside, source
 from tests.endpoint.hostile import hostile_relay
 from tests.endpoint.pages import HOST, Pages, certified, leading, serving_pages, tls_before
+from tests.ports import held_port
 from tests.relay.talk import relay_in
 from tests.waiting import bounded, until
 from tests.xprotocol.people import ALICE, BOB, EVE

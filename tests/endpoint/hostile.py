@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from websockets.asyncio.server import serve
 
 from moot.relay.server import RelayServer
 from tests.endpoint.proxy import Proxy
+from tests.ports import held_port
 from tests.relay.talk import relay_in
 
 
@@ -20,8 +20,7 @@ async def hostile_relay(folder: Path) -> AsyncIterator[tuple[RelayServer, Proxy]
     proxy = Proxy()
     async with serve(proxy.handle, "127.0.0.1", 0, max_size=None, close_timeout=1) as server:
         proxy.url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-        proxy.upstream = f"ws://127.0.0.1:{port}"
-        async with relay_in(folder, port=port, urls=(proxy.url, proxy.upstream)) as relay:
-            yield relay, proxy
+        with held_port() as port:
+            proxy.upstream = f"ws://127.0.0.1:{port}"
+            async with relay_in(folder, port=port, urls=(proxy.url, proxy.upstream)) as relay:
+                yield relay, proxy

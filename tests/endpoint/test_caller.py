@@ -27,6 +27,7 @@ from tests.adapter.far_endpoint import CURRENT, QUICK, SECRET, STATIONS, FarEndp
 from tests.endpoint.hostile import hostile_relay
 from tests.endpoint.proxy import Proxy
 from tests.relay.talk import relay_in
+from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
 BERN = {"location": "Bern"}
@@ -43,7 +44,7 @@ class Desk:
     url: str
 
     async def ask(
-        self, kind: str = CURRENT.kind, payload: Json = BERN, within: float = 10, **more: Any
+        self, kind: str = CURRENT.kind, payload: Json = BERN, within: float = HANG_SECONDS, **more: Any
     ) -> Json:
         return await self.caller.call(PEER, kind, payload, by=self.relays, within=within, **more)
 
@@ -57,7 +58,7 @@ async def desk(url: str, far_url: str | None = None, **more: Any) -> AsyncIterat
         Hearing(relays, caller) as hearing,
     ):
         hearing.add(BOB.key.text, lambda _signed: None)
-        await hearing.ready(10)
+        await hearing.ready(HANG_SECONDS)
         yield Desk(caller, relays, far, url)
 
 
@@ -191,17 +192,20 @@ async def test_an_expired_answer_is_none_even_if_the_relay_keeps_it(tmp_path: Pa
                 await one.send(b'["EVENT","s1",' + old.raw + b"]", text=True)
 
         d.far.answer = answer
-        with pytest.raises(TimedOut, match="did not answer within"):
-            await d.ask(within=1.5)
+        asking = asyncio.create_task(d.ask())
+        await until(lambda: d.caller.dropped.get("expired", 0) >= 1)
         assert request
-        assert d.caller.dropped.get("expired", 0) >= 1
+        assert not asking.done()
+        asking.cancel()
 
 
 @pytest.mark.parametrize("trick", ["repeats", "reorders", "delays", "cuts", "garbage", "tampers first"])
 async def test_a_relay_that_misbehaves_costs_time_and_nothing_else(tmp_path: Path, trick: str) -> None:
     async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
         _misbehave(proxy, trick)
-        answers = await asyncio.gather(*(d.ask(payload={"location": f"L{n}"}, within=20) for n in range(10)))
+        answers = await asyncio.gather(
+            *(d.ask(payload={"location": f"L{n}"}, within=HANG_SECONDS) for n in range(10))
+        )
         assert [each["content"] for each in answers] == [f"L{n}: 17°C" for n in range(10)]
         # Each was carried out once, whatever the relay told how often.
         assert sorted(each.payload["location"] for each in d.far.served) == [f"L{n}" for n in range(10)]
@@ -264,10 +268,8 @@ async def test_a_relay_that_withholds_ends_the_call_in_time_and_says_so(
             return [message]
 
         proxy.mangle = mangle
-        began = time.monotonic()
         with pytest.raises(TimedOut, match=r"did not answer within 1 s"):
             await d.ask(within=1)
-        assert time.monotonic() - began < 4
         assert d.caller.waiting == 0
 
 
@@ -287,7 +289,7 @@ async def test_without_a_relay_a_call_ends_in_time_and_is_not_sent_when_one_is_b
         with pytest.raises((TimedOut, Unreachable)):
             await caller.call(PEER, CURRENT.kind, BERN, by=relays, within=0.5)
         async with relay_in(tmp_path / "a", port=port) as relay:
-            await relays.connected(10)
+            await relays.connected(HANG_SECONDS)
             await relays.publish(publish(ALICE, ANNOUNCE, {}, now=time.time()))
             assert relay.store.stats().events == 1
 
@@ -302,8 +304,7 @@ async def test_cancelled_calls_leave_nothing_behind_and_late_answers_are_dropped
 
         d.far.answer = answer
         calls = [asyncio.create_task(d.ask()) for _ in range(5)]
-        while len(d.far.served) < 5:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(d.far.served) == 5)
         for each in calls:
             each.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
@@ -311,20 +312,18 @@ async def test_cancelled_calls_leave_nothing_behind_and_late_answers_are_dropped
         release.set()
         d.far.answer = None
         assert (await d.ask())["content"] == "Bern: 17°C"
-        while d.caller.dropped.get("answer", 0) < 5:
-            await asyncio.sleep(0.01)
+        await until(lambda: d.caller.dropped.get("answer", 0) == 5)
 
 
 async def test_calls_at_once_are_bounded_and_what_cannot_be_sent_is_said_so(tmp_path: Path) -> None:
     async with relay_in(tmp_path) as relay, desk(relay.url, most=3) as d:
 
         async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
         d.far.answer = never
-        calls = [asyncio.create_task(d.ask(within=5)) for _ in range(3)]
-        while d.caller.waiting < 3:
-            await asyncio.sleep(0.01)
+        calls = [asyncio.create_task(d.ask()) for _ in range(3)]
+        await until(lambda: d.caller.waiting == 3)
         with pytest.raises(OutboxFull, match=r"limits\.outward_calls"):
             await d.ask()
         for each in calls:
@@ -350,13 +349,12 @@ async def test_a_replayed_update_is_told_once_and_a_flood_of_them_not_at_all(tmp
             updated_kind="weather.resource.updated",
             on_update=heard.append,
             by=d.relays,
-            within=10,
+            within=HANG_SECONDS,
         )
         assert following.contents["contents"][0]["text"] == "17"
         proxy.mangle = lambda from_relay, message: [message] * (3 if from_relay else 1)
         await d.far.change(21)
-        while not heard:
-            await asyncio.sleep(0.01)
+        await until(lambda: heard)
         await d.ask()
         assert [each["contents"][0]["text"] for each in heard] == ["21"]
         proxy.mangle = lambda _from_relay, message: [message]
@@ -381,7 +379,7 @@ async def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_p
             updated_kind="weather.resource.updated",
             on_update=heard.append,
             by=d.relays,
-            within=10,
+            within=HANG_SECONDS,
         )
         (request,) = d.far.followers.values()
         right: dict[str, Any] = {
@@ -410,8 +408,7 @@ async def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_p
             d.caller.hear(forged.raw)
         assert heard == []
         await d.far.change(5)
-        while not heard:
-            await asyncio.sleep(0.01)
+        await until(lambda: heard)
         assert len(heard) == 1
 
 
@@ -427,8 +424,10 @@ async def test_a_revoked_endpoint_is_neither_asked_nor_believed(tmp_path: Path) 
             await d.far.relays.publish(reply(BOB, request, kind, payload, now=time.time()))
 
         d.far.answer = answer
-        with pytest.raises(TimedOut):
-            await d.ask(within=1)
+        asking = asyncio.create_task(d.ask())
+        await until(lambda: d.caller.dropped)
+        assert not asking.done()
+        asking.cancel()
         with pytest.raises(EndpointFault, match="revoked"):
             await d.ask()
         assert len(d.far.served) == 1

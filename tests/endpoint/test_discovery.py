@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -35,6 +34,7 @@ from moot.endpoint.resolving import (
 from moot.errors import MootError, Unreachable, UsageError
 from moot.xprotocol.announcing import discovery_document
 from tests.endpoint.pages import HOST, Pages, certified, head, leading, name_server, serving_pages
+from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB
 
 WELL_KNOWN = "/.well-known/xprotocol-endpoint"
@@ -58,7 +58,7 @@ async def host(folder: Path) -> AsyncIterator[tuple[Pages, Reach, str]]:
     """A host with its page over TLS; its name leads to loopback, which is allowed here."""
     tls, trusted = certified(folder)
     async with serving_pages(tls) as pages:
-        reach = Reach(allow_private=True, ca_file=trusted, resolve=leading("127.0.0.1"), seconds=5)
+        reach = Reach(allow_private=True, ca_file=trusted, resolve=leading("127.0.0.1"), seconds=HANG_SECONDS)
         pages.at[WELL_KNOWN] = document(pages.port)
         yield pages, reach, f"xp://{HOST}:{pages.port}"
 
@@ -83,7 +83,7 @@ async def test_a_host_leads_to_its_key_its_relay_and_its_catalogue(tmp_path: Pat
 async def test_a_dns_record_that_agrees_adds_its_relay_and_one_that_does_not_ends_it(tmp_path: Path) -> None:
     """xp1, Discovery: a real name server says it; the keys must agree."""
     async with host(tmp_path) as (_pages, reach, name), name_server() as names:
-        lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=5)
+        lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=HANG_SECONDS)
         record = Record(BOB.key.text, BOB.enc_key.text, "wss://first.example")
         names.texts[f"_xprotocol.{HOST}"] = ["v=spf1 -all", record_text(record)]
         found = await discover(name, reach, lookup)
@@ -103,9 +103,11 @@ async def test_a_dns_record_that_agrees_adds_its_relay_and_one_that_does_not_end
 
 async def test_a_name_server_that_knows_nothing_or_fails_leaves_the_document_alone(tmp_path: Path) -> None:
     async with host(tmp_path) as (_pages, reach, name), name_server() as names:
-        lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=1)
+        lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=HANG_SECONDS)
         found = await discover(name, reach, lookup)
         assert (found.key, found.has_record, found.notes) == (BOB.key.text, False, ())
+        # A server that fails is asked again until time is up.
+        lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=1)
         names.rcode = dns.rcode.SERVFAIL
         found = await discover(name, reach, lookup)
         assert found.key == BOB.key.text
@@ -187,8 +189,9 @@ async def test_what_a_host_may_send_instead_ends_with_a_reason_and_in_time(
 ) -> None:
     async with host(tmp_path) as (pages, reach, name):
         pages.at[WELL_KNOWN] = page
+        seconds = 1.0 if words.startswith("within") else HANG_SECONDS
         with pytest.raises(kind, match=words):
-            await discover(name, replace(reach, seconds=1.0), no_lookup)
+            await discover(name, replace(reach, seconds=seconds), no_lookup)
 
 
 async def test_a_certificate_of_somebody_else_is_none(tmp_path: Path) -> None:
@@ -197,7 +200,9 @@ async def test_a_certificate_of_somebody_else_is_none(tmp_path: Path) -> None:
     async with serving_pages(tls) as pages:
         pages.at[WELL_KNOWN] = document()
         for authority in (trusted, tmp_path / "other.example.pem", None):
-            reach = Reach(allow_private=True, ca_file=authority, resolve=leading("127.0.0.1"), seconds=5)
+            reach = Reach(
+                allow_private=True, ca_file=authority, resolve=leading("127.0.0.1"), seconds=HANG_SECONDS
+            )
             with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
                 await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
         assert pages.asked == []
@@ -241,7 +246,7 @@ def test_only_addresses_of_the_open_internet_are_public_however_they_are_written
 async def test_a_name_that_leads_into_a_private_network_is_not_followed(addresses: list[str]) -> None:
     """One private address among public ones refuses all of them."""
     async with serving_pages() as pages:
-        reach = Reach(resolve=leading(*addresses), seconds=5)
+        reach = Reach(resolve=leading(*addresses), seconds=HANG_SECONDS)
         with pytest.raises(ForbiddenAddress, match="allow_private_addresses"):
             await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
         assert pages.asked == []
@@ -251,17 +256,17 @@ async def test_literal_addresses_and_localhost_are_no_way_around(tmp_path: Path)
     async with serving_pages() as pages:
         for name in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "127.1"):
             with pytest.raises((ForbiddenAddress, Unreachable, UsageError)):
-                await discover(f"xp://{name}:{pages.port}", Reach(seconds=5), no_lookup)
+                await discover(f"xp://{name}:{pages.port}", Reach(seconds=HANG_SECONDS), no_lookup)
         assert pages.asked == []
         # Where it is allowed, this machine itself needs no certificate; nobody else goes without.
         pages.at[WELL_KNOWN] = document(endpoint="ws://127.0.0.1:8765")
-        allowed = Reach(seconds=5, allow_private=True)
+        allowed = Reach(seconds=HANG_SECONDS, allow_private=True)
         found = await discover(f"xp://127.0.0.1:{pages.port}", allowed, no_lookup)
         assert (found.key, found.relays) == (BOB.key.text, ("ws://127.0.0.1:8765",))
+        # Neither side of a handshake that only one of them speaks ever says so: time ends it.
+        soon = replace(allowed, resolve=leading("127.0.0.1"), seconds=0.5)
         with pytest.raises(Unreachable):
-            await discover(
-                f"xp://{HOST}:{pages.port}", replace(allowed, resolve=leading("127.0.0.1")), no_lookup
-            )
+            await discover(f"xp://{HOST}:{pages.port}", soon, no_lookup)
 
 
 async def test_a_name_is_resolved_once_and_connected_to_where_it_led(tmp_path: Path) -> None:
@@ -340,10 +345,8 @@ async def test_a_host_that_takes_the_connection_and_says_nothing_is_left_in_time
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    began = time.monotonic()
     with pytest.raises(Unreachable, match=r"within 0\.5 s"):
         await discover(f"xp://127.0.0.1:{port}", Reach(seconds=0.5, allow_private=True), no_lookup)
-    assert time.monotonic() - began < 3
     server.close()
 
 

@@ -17,13 +17,13 @@ from moot.participant import JoinedSpace, ParticipantLimits, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.gateway.lab import Client, Lab, lab, participants
-from tests.waiting import bounded
+from tests.waiting import HANG_SECONDS, bounded, until
 
-# What a member of a test needs at most; a wait that takes longer has gone wrong.
+# Quick in what has to pass by in many tests; whatever waits for somebody else has all the time it needs.
 QUICK = ParticipantLimits(
-    request_seconds=10,
-    confirm_seconds=5,
-    answer_seconds=5,
+    request_seconds=HANG_SECONDS,
+    confirm_seconds=HANG_SECONDS,
+    answer_seconds=HANG_SECONDS,
     host_grace_seconds=0.2,
     backoff_first_seconds=0.02,
 )
@@ -99,6 +99,25 @@ class Heard:
                     return found[count - 1]
                 self._news.clear()
                 await self._news.wait()
+
+
+@asynccontextmanager
+async def away(member: JoinedSpace) -> AsyncIterator[None]:
+    """The connection of a member is lost, and it does not try to come back before the block ends."""
+    over = asyncio.Event()
+    rest = member.link._rest
+
+    async def stay_away(seconds: float) -> None:
+        await over.wait()
+
+    member.link._rest = stay_away  # type: ignore[method-assign]
+    member._voice.line._drop()
+    await until(lambda: member.state == "reconnecting")
+    try:
+        yield
+    finally:
+        member.link._rest = rest  # type: ignore[method-assign]
+        over.set()
 
 
 async def settled(space: JoinedSpace) -> None:

@@ -234,13 +234,16 @@ async def test_a_task_that_is_cancelled_from_outside_stays_cancelled(tmp_path: P
         alice, bob = await party.join("alice"), await party.join("bob")
         heard = Heard(bob)
 
+        inside = asyncio.Event()
+
         async def think() -> None:
             async with alice.reasoning("Long"):
-                await asyncio.sleep(60)
+                inside.set()
+                await asyncio.Event().wait()
 
         task = asyncio.create_task(think())
         await heard.wait("reasoning/start")
-        await asyncio.sleep(0.01)
+        await inside.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

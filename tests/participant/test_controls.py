@@ -143,7 +143,7 @@ async def test_a_status_tells_how_full_the_memory_is(tmp_path: Path) -> None:
         for n in range(4):
             await human.chat(f"message {n}")
         await settled(human)
-        async with asyncio.timeout(1):
+        async with bounded():
             status = await human.request_status("agent")
         memory = agent.memory
         assert memory is not None

@@ -16,7 +16,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
 from tests.gateway.served import started
-from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering
+from tests.participant.gathering import PROPOSER, QUICK, Heard, away, gathering
 from tests.participant.rogue import rogue
 from tests.waiting import HANG_SECONDS, bounded, until
 
@@ -57,7 +57,8 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
 
 
 async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, backoff_first_seconds=5.0)
+    # Comes back after an hour: closing does not wait for that.
+    limits = msgspec.structs.replace(QUICK, backoff_first_seconds=7_200.0, backoff_most_seconds=7_200.0)
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice = await party.join("alice", limits=limits)
         await party.join("bob")
@@ -81,16 +82,16 @@ async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path
 
 
 async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, backoff_first_seconds=0.5)
     async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
-        alice = await party.join("alice", limits=limits)
-        async with connect(party.url, "lab", "t-bob", limits=QUICK):
-            await alice.roster.wait_for("bob", within=HANG_SECONDS)
-            events: list[str] = []
-            alice.roster.on_change(lambda event: events.append(event.event))
-            alice._voice.line._drop()
-            await until(lambda: alice.state == "reconnecting")
-        carol = await party.join("carol")
+        alice, bob = await party.join("alice"), await party.join("bob")
+        await alice.roster.wait_for("bob", within=HANG_SECONDS)
+        events: list[str] = []
+        alice.roster.on_change(lambda event: events.append(event.event))
+        async with away(alice):
+            await bob.close()
+            carol = await party.join("carol")
+            # The gateway has noticed both: that one left, and that this one is there.
+            await until(lambda: set(carol.roster) == set())
         await back(alice)
         assert set(alice.roster) == {"carol"}
         assert events == ["refreshed"]
@@ -100,8 +101,8 @@ async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
 async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp_path: Path) -> None:
     """A blip on the host's side does not fail the calls that it works on."""
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice = await party.join("alice", limits=msgspec.structs.replace(QUICK, host_grace_seconds=5))
-        bob = await party.join("bob", limits=msgspec.structs.replace(QUICK, backoff_first_seconds=0.3))
+        patient = msgspec.structs.replace(QUICK, host_grace_seconds=HANG_SECONDS)
+        alice, bob = await party.join("alice", limits=patient), await party.join("bob")
         go = asyncio.Event()
 
         async def handler(request: Request) -> dict[str, Json]:
@@ -111,9 +112,11 @@ async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp
         bob.host(handler)
         call = asyncio.create_task(alice.request("bob", "x/slow"))
         await until(lambda: bob._host.running == 1)
-        bob._voice.line._drop()
-        await until(lambda: bob.state == "reconnecting")
-        go.set()
+        async with away(bob):
+            go.set()
+            # The handler has returned when others had their turn: its answer waits for a connection.
+            await until(lambda: "bob" not in alice.roster)
+            assert not call.done()
         assert await call == {"answered": True}
         assert bob.counts.reconnects == 1
 
@@ -121,8 +124,7 @@ async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp
 async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice = await party.join("alice")
-        limits = msgspec.structs.replace(QUICK, backoff_first_seconds=1.0, held_answer_seconds=0.05)
-        bob = await party.join("bob", limits=limits)
+        bob = await party.join("bob", limits=msgspec.structs.replace(QUICK, held_answer_seconds=0.05))
         go = asyncio.Event()
 
         async def handler(request: Request) -> dict[str, Json]:
@@ -132,11 +134,10 @@ async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> No
         bob.host(handler)
         call = asyncio.create_task(alice.request("bob", "x/slow"))
         await until(lambda: bob._host.running == 1)
-        bob._voice.line._drop()
-        await until(lambda: bob.state == "reconnecting")
-        go.set()
-        await until(lambda: bob._host.running == 0)
-        call.cancel()
+        async with away(bob):
+            go.set()
+            await until(lambda: bob._host.running == 0)
+            call.cancel()
         await back(bob)
         assert await alice.request("bob", "x/again") == {}
         await bob.close()
@@ -146,7 +147,6 @@ async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> No
 
 async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path: Path) -> None:
     """The gateway's memory is asked; the outcome is the true one (D-40)."""
-    away = msgspec.structs.replace(QUICK, backoff_first_seconds=0.5)
     people: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": []}
     async with gathering(tmp_path, **people) as party:
         human, host = await party.join("human"), await party.join("host")
@@ -156,18 +156,17 @@ async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path:
             return f"wrote {path}"
 
         for dialect in ("mew", "mcpx"):
-            agent = await party.join("agent", limits=away, dialect=dialect)
+            agent = await party.join("agent", dialect=dialect)
             fulfilled = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
             await until(lambda: len(human.proposals.open()) == 1)
             rejected = asyncio.create_task(agent.call("host", "write", {"path": "b"}))
             await until(lambda: len(human.proposals.open()) == 2)
             kept = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "c"}})
             await until(lambda: len(human.proposals.open()) == 3)
-            agent._voice.line._drop()
-            await until(lambda agent=agent: agent.state == "reconnecting")  # type: ignore[misc]
-            first, second, third = human.proposals.open()
-            await human.fulfil(first)
-            await human.reject(second, "unsafe")
+            async with away(agent):
+                first, second, third = human.proposals.open()
+                await human.fulfil(first)
+                await human.reject(second, "unsafe")
             await back(agent)
             outcome = await fulfilled
             assert (outcome.text, outcome.by) == ("wrote a", "human")

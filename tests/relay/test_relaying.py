@@ -11,7 +11,7 @@ from moot.net.dial_http import fetch
 from moot.xprotocol.composing import publish
 from moot.xprotocol.events import DELEGATE, GRANT
 from tests.relay.talk import announce, event, relay_in, talking
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
 BOBS = {"recipients": [BOB.key.text]}
@@ -165,18 +165,20 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
             await alice.publish(sent.raw)
         assert watched == [sent.raw]
         status, body = await fetch(
-            relay.url.replace("ws", "http") + "/health", headers={}, within=5, most=999
+            relay.url.replace("ws", "http") + "/health", headers={}, within=HANG_SECONDS, most=999
         )
         assert (status, orjson.loads(body)["events"], orjson.loads(body)["connections"]) == (200, 1, 1)
         base = relay.url.replace("ws", "http")
         for probe, said in (("/livez", "ok"), ("/readyz", "ready")):
-            status, body = await fetch(base + probe, headers={}, within=5, most=999)
+            status, body = await fetch(base + probe, headers={}, within=HANG_SECONDS, most=999)
             assert (status, orjson.loads(body)) == (200, {"status": said})
         relay._is_stopping = True
-        status, body = await fetch(base + "/readyz", headers={}, within=5, most=999)
+        status, body = await fetch(base + "/readyz", headers={}, within=HANG_SECONDS, most=999)
         assert (status, orjson.loads(body)["status"]) == (503, "stopping")
         relay._is_stopping = False
-        status, _ = await fetch(relay.url.replace("ws", "http") + "/other", headers={}, within=5, most=999)
+        status, _ = await fetch(
+            relay.url.replace("ws", "http") + "/other", headers={}, within=HANG_SECONDS, most=999
+        )
         assert status == 404
 
 
