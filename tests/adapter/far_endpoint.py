@@ -30,7 +30,7 @@ from moot.xprotocol.receipt import Accepted, Faulty, Hooks, Receiver, Terms
 from moot.xprotocol.replay import ReplayCache
 
 QUICK = RelaysSettings(
-    reconnect_interval_seconds=0.1, ok_seconds=3.0, retry_seconds=0.1, dial=DialLimits(message_bytes=2 << 20)
+    reconnect_interval_seconds=0.1, retry_seconds=0.1, dial=DialLimits(message_bytes=2 << 20)
 )
 NAMESPACE = "weather"
 READ = "weather.read"

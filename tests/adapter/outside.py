@@ -19,6 +19,7 @@ from moot.relay.server import RelayServer
 from moot.xprotocol.contracts import Contract
 from tests.adapter.far_endpoint import QUICK, FarEndpoint, far_endpoint
 from tests.relay.talk import relay_in
+from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB
 
 
@@ -68,7 +69,7 @@ async def outside(folder: Path, *contracts: Contract, **more: Any) -> AsyncItera
         opened(relay.url, source(relay.url, **more), store=folder / "store") as outward,
     ):
         changes: list[Change] = []
-        await outward.settled(15)
+        await outward.settled(HANG_SECONDS)
         outward.backend.watch(changes.append)
         yield Outside(relay, far, outward, changes)
 

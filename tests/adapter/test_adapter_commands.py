@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import signal
-import socket
 import stat
 import sys
 import urllib.request
@@ -39,13 +38,6 @@ def config(folder: Path, *desks: Desk, **sections: Any) -> Path:
         "discovery": {"well_known_port": 0},
     }
     return written(folder, document | sections)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # Help and mistakes
@@ -258,9 +250,8 @@ def test_start_refuses_a_file_with_a_problem_and_says_all_of_it(tmp_path: Path) 
 
 
 @pytest.mark.requirement("XP-A-3", "XP-3.1-38", "XP-3.1-39", "XP-3.1-40")
-async def test_port_is_where_mcp_clients_connect_when_the_transport_is_sse(tmp_path: Path) -> None:
+async def test_port_is_where_mcp_clients_connect_when_the_transport_is_sse(tmp_path: Path, port: int) -> None:
     """D-72: it stands for sse_port; with stdio no port is opened."""
-    port = free_port()
     endpoints = [{"name": "far", "endpoint": "xp://far.invalid"}]
     file = config(tmp_path, mcp_server={"transport": "sse", "sse_port": 1}, xprotocol_sources=endpoints)
     async with started("--config", file, "--port", str(port)):
@@ -384,9 +375,8 @@ def test_log_lines_have_the_level_the_form_and_the_place_that_were_configured(
 
 
 @pytest.mark.requirement("XP-3.1-42")
-async def test_a_host_names_the_key_whose_chain_is_walked(shell: Shell, tmp_path: Path) -> None:
+async def test_a_host_names_the_key_whose_chain_is_walked(shell: Shell, tmp_path: Path, port: int) -> None:
     async with relay_in(tmp_path / "relay") as relay:
-        port = free_port()
         file = config(
             tmp_path, desk(tmp_path), relay={"urls": [relay.url]}, discovery={"well_known_port": port}
         )

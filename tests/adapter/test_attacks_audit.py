@@ -42,6 +42,7 @@ async def test_a_line_that_a_full_disk_cut_off_is_neither_left_torn_nor_written_
                 await here.alice.send(each)
             for each in events[1:]:
                 await here.alice.answer(each)
+            # It tries again after a second: once at least while there is no room, and it may well be never.
             await asyncio.sleep(1.2)
             unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)

@@ -19,7 +19,7 @@ import pytest
 from moot.adapter.control import ask
 from moot.errors import MootError, UsageError
 from tests.adapter.worlds import NAMESPACE, desk, world
-from tests.waiting import bounded
+from tests.waiting import until_told
 
 # A user who is nobody here.
 NOBODY = 65_534
@@ -158,10 +158,10 @@ async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> N
             await ask(control, "status")
         for one in silent:
             one.close()
-        async with bounded():
-            while True:
-                try:
-                    assert (await ask(control, "status"))["key"] == here.adapter.key
-                    break
-                except MootError:
-                    await asyncio.sleep(0.05)
+
+        async def key_told() -> str:
+            with contextlib.suppress(MootError):
+                return str((await ask(control, "status"))["key"])
+            return ""
+
+        assert await until_told(key_told) == here.adapter.key

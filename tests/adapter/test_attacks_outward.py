@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import socket
 from contextlib import suppress
@@ -24,6 +25,7 @@ from tests.adapter.far_endpoint import ALL, far_endpoint
 from tests.adapter.outside import Outside, opened, outside, source
 from tests.endpoint.hostile import hostile_relay
 from tests.relay.talk import relay_in
+from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, signed_by
 
 PLACES = (
@@ -61,7 +63,7 @@ async def test_no_spelling_of_a_private_address_is_ever_connected_to(tmp_path: P
         assert loaded.settings is not None
         assert refused >= 5
         async with Adapter(loaded.settings, environ={}) as adapter:
-            await adapter.outward.settled(30)
+            await adapter.outward.settled(HANG_SECONDS)
             for each in adapter.outward.health():
                 assert each["state"] != "up", each
                 assert each.get("fault") or each.get("trouble") or each.get("reason"), each
@@ -104,7 +106,7 @@ async def test_a_relay_between_that_repeats_reorders_and_forges_mixes_up_no_answ
         far_endpoint(relay.url, BOB, caller=ALICE) as far,
         opened(proxy.url, source(proxy.url)) as outward,
     ):
-        await outward.settled(15)
+        await outward.settled(HANG_SECONDS)
         proxy.mangle = mangled
         here = Outside(relay, far, outward, [])
         before = len(far.served)
@@ -160,6 +162,8 @@ async def test_answers_of_others_and_to_others_are_none(
                 assert caught.value.code == -32603
                 assert "forged" not in str(caught.value)
             out.far.answer = None
+            (place,) = out.outward.sources
+            place.settings = dataclasses.replace(place.settings, call_timeout_seconds=HANG_SECONDS)
             fine = await out.call("weather_current_get", location="Bern")
             assert fine["content"][0]["text"] == "Bern: 17°C"
             assert out.outward.caller.waiting == 0
@@ -174,7 +178,7 @@ async def test_following_all_that_can_be_followed_leaves_room_for_calls(tmp_path
         far_endpoint(relay.url, BOB, *ALL, caller=ALICE) as far,
         opened(relay.url, source(relay.url), limits=limits) as outward,
     ):
-        await outward.settled(15)
+        await outward.settled(HANG_SECONDS)
         here = Outside(relay, far, outward, [])
         for n in range(20):
             await outward.backend.subscribe(f"weather://stations/s{n}")

@@ -12,6 +12,7 @@ from moot.errors import UsageError
 from moot.protocol.operation import Json
 from tests.adapter.test_attacks_upstream import SPACE, beside, called
 from tests.adapter.worlds import NAMESPACE, READ, desk, tool, world
+from tests.waiting import until
 
 KIND, WRITE = f"{NAMESPACE}.read_note", f"{NAMESPACE}.write_note"
 ONE: dict[str, Json] = {"name": "one"}
@@ -19,7 +20,7 @@ ONE: dict[str, Json] = {"name": "one"}
 
 async def test_a_denied_tool_is_gone_at_once_even_if_its_server_will_not_list(tmp_path: Path) -> None:
     """A server that stops answering tools/list must not keep alive what the operator has taken away."""
-    async with world(tmp_path, **beside(tmp_path), limits={"upstream_call_seconds": 3}) as here:
+    async with world(tmp_path, **beside(tmp_path), limits={"upstream_call_seconds": 10}) as here:
         kind = f"{SPACE}.run_twice"
         assert (await here.alice.ask(kind, {})).code is None
         (tmp_path / "liar" / "list.hangs").touch()
@@ -46,8 +47,12 @@ async def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path)
     async with world(tmp_path, notes, limits=limits) as here:
         bob = await here.somebody("bob")
 
+        reloads = 0
+
         async def reloading() -> None:
+            nonlocal reloads
             for n in range(20):
+                reloads = n
                 here.document["mcp_sources"] = [notes.source, other.source] if n % 2 else [notes.source]
                 here.document["limits"] |= {"calls": 300 + n}
                 if n % 3:
@@ -57,7 +62,7 @@ async def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path)
                 await here.adapter.reload(here.settings())
 
         async def calling(n: int) -> str | None:
-            await asyncio.sleep(n * 0.02)
+            await until(lambda: reloads * 2 >= n)
             return (await here.alice.ask(WRITE, {"name": f"{n}", "text": "x"})).code
 
         codes, _ = await asyncio.gather(asyncio.gather(*map(calling, range(40))), reloading())

@@ -7,9 +7,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from moot.adapter import resource_subscriptions
+from moot.adapter.resource_subscriptions import UPDATE_SECONDS
 from moot.xprotocol.grants import grant
 from tests.adapter.test_inbound_refusals import proofs
-from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, world
+from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, move_clock, world
 from tests.waiting import until
 
 SUBSCRIBE = f"{NAMESPACE}.resource.subscribe"
@@ -34,13 +38,16 @@ async def test_followers_of_what_is_no_longer_exposed_hear_nothing_more(tmp_path
         await until(lambda: here.adapter.registry.route(SUBSCRIBE) is None)
         heard = len(here.alice.heard)
         notes.note("one", "not for anybody any more")
+        # Long after its server would have told of it; on a slow machine it hears even less.
         await asyncio.sleep(0.5)
         assert (await here.alice.ask(SUBSCRIBE, ONE)).code == "NOT_FOUND"
         assert len(here.alice.heard) == heard + 1
         assert len(here.adapter.subscriptions) == 0
 
 
-async def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(tmp_path: Path) -> None:
+async def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A right from the configuration, and one that came as a proof with an end."""
     notes = desk(tmp_path)
     async with world(tmp_path, notes) as here:
@@ -50,9 +57,9 @@ async def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(tmp_
         await here.adapter.reload(here.settings())
         assert len(here.adapter.subscriptions) == 0
         # And a right that came as a proof ends when the proof does.
-        given = grant(here.adapter.identity, bob.key, [READ], ends=int(time.time() + 2), now=time.time())
+        given = grant(here.adapter.identity, bob.key, [READ], ends=int(time.time() + 600), now=time.time())
         assert (await bob.ask(SUBSCRIBE, {**ONE, "proofs": proofs(given)})).code is None
-        await asyncio.sleep(2.1)
+        move_clock(monkeypatch, resource_subscriptions, 601)
         heard = len(bob.heard)
         notes.note("one", "after the end")
         await until(lambda: len(here.adapter.subscriptions) == 0)
@@ -112,15 +119,14 @@ async def test_a_resource_that_changes_all_the_time_is_told_a_few_times_a_second
     notes = desk(tmp_path)
     async with world(tmp_path, notes) as here:
         assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
-        end = time.monotonic() + 1.5
-        count = 0
-        while time.monotonic() < end:
-            count += 1
+        begun = time.monotonic()
+        for count in range(1, 301):
             notes.note("one", f"words {count}")
             await asyncio.sleep(0.005)
         # Ten a second at most, whatever the server says; and the last one is not missed.
         await here.alice.until(
             lambda heard: next((each for each in heard if f"words {count}" in str(each.payload)), None)
         )
-        assert len(here.alice.heard) <= 2 + 1 + 20
-        assert here.adapter.subscriptions.updates <= 23
+        most = 3 + (time.monotonic() - begun) / UPDATE_SECONDS
+        assert here.adapter.subscriptions.updates <= most
+        assert len(here.alice.heard) <= most

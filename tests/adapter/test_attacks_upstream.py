@@ -19,7 +19,7 @@ from moot.adapter.sources import MAX_LISTED
 from moot.protocol.operation import Json
 from tests.adapter.servers.liar import MARK, SHAPES
 from tests.adapter.worlds import NAMESPACE, desk, named, tool, world
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import ALICE
 
 LIAR = Path(__file__).parent / "servers" / "liar.py"
@@ -80,7 +80,7 @@ async def test_floods_and_strange_answers_cost_their_own_call_at_most(
     """A flood on either stream, answers for others, answers twice, answers that are no JSON."""
     with caplog.at_level(logging.DEBUG):
         notes = desk(tmp_path)
-        limits: dict[str, Json] = {"upstream_call_seconds": 4}
+        limits: dict[str, Json] = {"upstream_call_seconds": 10}
         async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
             wanted = ("run_stdout", "run_stderr", "run_twice", "run_others")
             both = await asyncio.gather(
@@ -104,7 +104,7 @@ async def test_floods_and_strange_answers_cost_their_own_call_at_most(
 async def test_a_server_that_ends_in_the_middle_of_calls_is_not_asked_them_again(tmp_path: Path) -> None:
     """Whether a call was carried out is unknown, so it is never repeated: that is the caller's to decide."""
     notes = desk(tmp_path)
-    limits: dict[str, Json] = {"upstream_call_seconds": 3}
+    limits: dict[str, Json] = {"upstream_call_seconds": HANG_SECONDS}
     async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
         for name in ("run_exit", "run_half_a_line", "run_close_stdout"):
             gone, fine = await asyncio.gather(
@@ -132,14 +132,15 @@ async def test_a_tool_that_changes_or_goes_under_a_call_is_called_as_it_was_allo
         bob = await here.somebody("bob")
         here.document["access"][bob.key] = [f"{NAMESPACE}.read"]
         await here.adapter.reload(here.settings())
-        slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.6})
+        slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "it is gone"})
         await here.alice.send(slow)
         await until(lambda: here.adapter.inbound.in_progress == 1)
         # The tool that runs is gone, and another one asks for more than before.
         notes.list_tools([tool("read_note", schema=named("name", "why"))])
         await until(lambda: here.adapter.registry.route(f"{NAMESPACE}.run_slow") is None)
+        notes.let_go("it is gone")
         assert (await here.alice.answer(slow)).payload["content"] == "done"
-        assert (await here.alice.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})).code == "NOT_FOUND"
+        assert (await here.alice.ask(f"{NAMESPACE}.run_slow", {"until": "one"})).code == "NOT_FOUND"
         assert (await bob.ask(KIND, ONE)).code == "SCHEMA_VIOLATION"
         # A read that becomes a write asks for another right at once.
         notes.list_tools([tool("write_note", schema=named("name", "text"))])
@@ -205,7 +206,7 @@ async def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> No
         many = [{"name": f"get_{n}", "inputSchema": {"type": "object"}} for n in range(30_000)]
         (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": many}))
         refreshing = asyncio.create_task(here.alice.ask("xp.schema.refresh", {"source": "liar"}))
-        await asyncio.sleep(0.05)
+        await until(lambda: here.adapter.inbound.in_progress)
         assert (await here.alice.ask(KIND, ONE)).code is None
         assert (await refreshing).code is None
         assert (await here.alice.ask(KIND, ONE)).code is None

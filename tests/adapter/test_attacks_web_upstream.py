@@ -53,7 +53,7 @@ async def site(says: Says) -> AsyncIterator[Site]:
 
 
 async def nothing() -> AsyncIterator[bytes]:
-    await asyncio.sleep(30)
+    await asyncio.Event().wait()
     yield b""
 
 

@@ -30,7 +30,7 @@ from tests.adapter.commands import PROGRAM
 from tests.bridge.test_face_conformance import INSPECTOR, NODE, run
 from tests.mcp.upstreams import NODE as SERVERS
 from tests.ports import held_port
-from tests.waiting import HANG_SECONDS, bounded
+from tests.waiting import HANG_SECONDS, bounded, until_told
 
 SECRET = "what only the two ends may read, 7f3c"
 
@@ -57,17 +57,15 @@ async def process(*argv: str | Path, log: Path) -> AsyncIterator[asyncio.subproc
 async def answers(url: str, log: Path) -> None:
     """Wait until something answers there."""
     async with httpx.AsyncClient(timeout=HANG_SECONDS) as web:
-        try:
-            async with bounded():
-                while True:
-                    try:
-                        await web.get(url)
-                    except httpx.TransportError:
-                        await asyncio.sleep(0.05)
-                    else:
-                        return
-        except TimeoutError:
-            pytest.fail(f"nothing at {url}: {log.read_text()[-3000:]}")
+
+        async def somebody_answers() -> bool:
+            try:
+                await web.get(url)
+            except httpx.TransportError:
+                return False
+            return True
+
+        await until_told(somebody_answers, lambda: f"nothing at {url}: {log.read_text()[-3000:]}")
 
 
 @dataclass

@@ -13,7 +13,7 @@ from moot.xprotocol.events import SignedDirected, decode
 from moot.xprotocol.faults import read_error
 from moot.xprotocol.sealing import open_payload
 from tests.adapter.worlds import NAMESPACE, desk, world
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import EVE
 
 
@@ -161,14 +161,15 @@ async def test_an_answer_too_large_for_an_event_is_a_fault_that_says_so(tmp_path
 async def test_a_server_that_hangs_is_unavailable_after_the_named_time_and_others_do_not_wait(
     tmp_path: Path,
 ) -> None:
-    limits = {"upstream_call_seconds": 0.5, "announce_debounce_seconds": 0.05}
-    async with world(tmp_path, desk(tmp_path), limits=limits) as here:
-        stuck = here.alice.event(f"{NAMESPACE}.run_hang", {})
-        await here.alice.send(stuck)
+    async with world(tmp_path, desk(tmp_path), limits={"stop_seconds": 0.2}) as here:
+        await here.alice.send(here.alice.event(f"{NAMESPACE}.run_hang", {}))
+        await until(lambda: here.adapter.inbound.in_progress == 1)
         quick = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
         assert quick.payload["content"] == "first words"
-        answer = await here.alice.answer(stuck)
-        assert answer.code == "ENDPOINT_UNAVAILABLE"
+        assert here.adapter.inbound.in_progress == 1
+        here.document["limits"] |= {"upstream_call_seconds": 0.5}
+        await here.adapter.reload(here.settings())
+        assert (await here.alice.ask(f"{NAMESPACE}.run_hang", {})).code == "ENDPOINT_UNAVAILABLE"
 
 
 async def test_a_server_that_dies_is_started_again_and_its_contracts_stay(tmp_path: Path) -> None:
@@ -189,30 +190,36 @@ async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Pa
         carol, bob = await here.somebody("carol"), await here.somebody("bob")
         here.document["access"] |= {each.key: [f"{NAMESPACE}.*"] for each in (carol, bob)}
         await here.adapter.reload(here.settings())
-        held = [here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 2}) for _ in range(2)]
+        held = [here.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"}) for _ in range(2)]
         for each in held:
             await here.alice.send(each)
         await until(lambda: here.adapter.inbound.in_progress == 2)
-        third = await here.alice.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})
+        third = await here.alice.ask(f"{NAMESPACE}.run_slow", {"until": "one"})
         assert third.code == "RATE_LIMITED"
         assert "calls_per_sender" in third.payload["message"]
-        await carol.send(carol.event(f"{NAMESPACE}.run_slow", {"seconds": 2}))
+        await carol.send(carol.event(f"{NAMESPACE}.run_slow", {"until": "never"}))
         await until(lambda: here.adapter.inbound.in_progress == 3)
-        fourth = await bob.ask(f"{NAMESPACE}.run_slow", {"seconds": 0})
+        fourth = await bob.ask(f"{NAMESPACE}.run_slow", {"until": "one"})
         assert fourth.code == "ENDPOINT_UNAVAILABLE"
         assert "limits.calls" in fourth.payload["message"]
         assert fourth.payload["retry_after"] == 1.0
 
 
 async def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path), limits={"stop_seconds": 2}) as here:
-        finished = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.1})
-        cut_off = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 30})
-        await here.alice.send(cut_off)
+    notes = desk(tmp_path)
+    async with world(tmp_path, notes, limits={"stop_seconds": HANG_SECONDS}) as here:
+        finished = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "the end"})
         await here.alice.send(finished)
-        await until(lambda: here.adapter.inbound.in_progress == 2)
-        await here.adapter.inbound.close()
+        await until(lambda: here.adapter.inbound.in_progress == 1)
+        closing = asyncio.create_task(here.adapter.inbound.close())
+        notes.let_go("the end")
+        await closing
         assert (await here.alice.answer(finished)).payload["content"] == "done"
+    async with world(tmp_path / "other", desk(tmp_path / "other"), limits={"stop_seconds": 0.2}) as here:
+        cut_off = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"})
+        await here.alice.send(cut_off)
+        await until(lambda: here.adapter.inbound.in_progress == 1)
+        await here.adapter.inbound.close()
         told = await here.alice.answer(cut_off)
         assert told.code == "ENDPOINT_UNAVAILABLE"
         assert "may have been carried out" in told.payload["message"]

@@ -53,11 +53,12 @@ async def test_an_answer_waits_for_a_relay_that_is_away(tmp_path: Path) -> None:
         here.running(),
     ):
         await here.adapter.announced()
-        slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 0.5})
+        slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "it is away"})
         await here.alice.send(slow)
         await until(lambda: here.adapter.inbound.in_progress == 1)
         await relay.stop()
         await until(lambda: here.adapter.relays.url is None)
+        notes.let_go("it is away")
         await relay.store.close()
         async with relay_in(tmp_path / "relay", port=port):
             answer = await here.alice.answer(slow)
@@ -92,7 +93,8 @@ async def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(
         sent = [here.alice.event(KIND, ONE) for _ in range(30)]
         for each in sent:
             await here.alice.send(each)
-        await asyncio.sleep(0.2)
+        # A forgery or a double was among those that came through.
+        await until(lambda: here.adapter.measures.events["dropped"])
         # From here on it is honest again: whatever it kept back comes, late.
         proxy.mangle = lambda _from_relay, message: [message]
         await proxy.cut()
@@ -110,12 +112,18 @@ async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_
         here.running(),
     ):
         await here.adapter.announced()
-        proxy.mangle = lambda from_relay, message: (
-            [] if from_relay and message.startswith(b'["EVENT"') else [message]
-        )
+        withheld: list[bytes] = []
+
+        def withhold(from_relay: bool, message: bytes) -> list[bytes]:
+            if not from_relay or not message.startswith(b'["EVENT"'):
+                return [message]
+            withheld.append(message)
+            return []
+
+        proxy.mangle = withhold
         lost = here.alice.event(KIND, ONE)
         await here.alice.send(lost)
-        await asyncio.sleep(0.1)
+        await until(lambda: withheld)
         assert notes.requests() == []
         proxy.mangle = lambda _from_relay, message: [message]
         await proxy.cut()
@@ -128,7 +136,7 @@ async def test_a_process_killed_in_the_middle_of_a_call_does_not_run_it_again(tm
     notes = desk(tmp_path)
     async with empty_world(tmp_path, notes) as here:
         async with here.running():
-            slow = here.alice.event(f"{NAMESPACE}.run_slow", {"seconds": 30})
+            slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"})
             quick = here.alice.event(KIND, ONE)
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True

@@ -27,7 +27,7 @@ from tests.adapter.far_endpoint import FORECAST, FarEndpoint, far_endpoint
 from tests.adapter.outside import Outside, opened, outside, source
 from tests.ports import held_port
 from tests.relay.talk import relay_in
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import HANG_SECONDS, until, until_told
 from tests.xprotocol.people import ALICE, BOB
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,9 +145,11 @@ async def test_a_client_hears_of_new_tools_and_of_changed_resources(tmp_path: Pa
         far.contracts.remove(FORECAST)
         await far.announce()
         await until(lambda: "ToolListChangedNotification" in heard)
-        with anyio.fail_after(HANG_SECONDS):
-            while len((await one.list_tools()).tools) != 2:
-                await anyio.sleep(0.05)
+
+        async def shows_two() -> bool:
+            return len((await one.list_tools()).tools) == 2
+
+        await until_told(shows_two)
 
 
 @asynccontextmanager

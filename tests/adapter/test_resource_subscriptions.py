@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from moot.adapter import resource_subscriptions
 from moot.xprotocol.revocation import revoke
-from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, world
+from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, move_clock, world
 from tests.waiting import until
 
 SUBSCRIBE, UPDATED = f"{NAMESPACE}.resource.subscribe", f"{NAMESPACE}.resource.updated"
@@ -79,7 +79,9 @@ async def test_what_is_not_offered_cannot_be_read_whatever_its_name(tmp_path: Pa
         assert len(here.adapter.subscriptions) == 0
 
 
-async def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_right(tmp_path: Path) -> None:
+async def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notes = desk(tmp_path)
     async with world(tmp_path, notes) as here:
         count = here.adapter.subscriptions
@@ -101,9 +103,9 @@ async def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_rig
         assert len(count) == 0
         # The server is told that nobody follows any more.
         await until(lambda: len(notes.requests("resources/unsubscribe")) == 1)
-        await here.alice.ask(SUBSCRIBE, ONE, ttl=1)
+        await here.alice.ask(SUBSCRIBE, ONE, ttl=600)
         assert len(count) == 1
-        await asyncio.sleep(1.1)
+        move_clock(monkeypatch, resource_subscriptions, 601)
         count.check_rights()
         assert len(count) == 0
 

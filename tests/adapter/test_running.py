@@ -109,7 +109,7 @@ async def test_a_new_source_is_added_and_another_goes_while_a_call_of_a_third_is
     goes = desk(tmp_path, "goes", "com.acme.goes")
     comes = desk(tmp_path, "comes", "com.acme.comes")
     async with world(tmp_path, stays, goes) as here:
-        slow = here.alice.event("com.acme.stays.run_slow", {"seconds": 1})
+        slow = here.alice.event("com.acme.stays.run_slow", {"until": "reloaded"})
         await here.alice.send(slow)
         await until(lambda: here.adapter.inbound.in_progress == 1)
         here.document["mcp_sources"] = [stays.source, comes.source]
@@ -122,6 +122,7 @@ async def test_a_new_source_is_added_and_another_goes_while_a_call_of_a_third_is
         )
         assert (await here.alice.ask("com.acme.comes.read_note", ONE)).code is None
         assert (await here.alice.ask("com.acme.goes.read_note", ONE)).code == "NOT_FOUND"
+        stays.let_go("reloaded")
         assert (await here.alice.answer(slow)).payload["content"] == "done"
         assert here.adapter.sources["stays"].starts == 1
 

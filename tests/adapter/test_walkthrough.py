@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,8 +15,10 @@ import pytest
 
 from moot.adapter.loading import load_settings
 from moot.adapter.running import Adapter
+from tests.ports import held_port
 from tests.relay.talk import relay_in
 from tests.test_docs import blocks_of, text_of
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ROOT / ".node" / "node_modules"
@@ -25,14 +27,6 @@ TOOLS = (Path(sys.executable).parent, MODULES / ".bin", MODULES / f"node-linux-{
 PAGE = "docs/how-to/run-an-adapter.md"
 # Commands that stay; each has a terminal of its own, and is waited for.
 STAYING = ("moot relay", "xprotocol-adapter start")
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def script_of(page: str) -> str:
@@ -50,15 +44,14 @@ def script_of(page: str) -> str:
             if config
             else f"grep listening terminal-{number}.log"
         )
-        lines.append(f"for _ in $(seq 300); do {ready} > /dev/null 2>&1 && break; sleep 0.1; done")
+        lines.append(f"for _ in $(seq 1200); do {ready} > /dev/null 2>&1 && break; sleep 0.1; done")
         lines.append(f"{ready} > /dev/null")
     return "\n".join(lines)
 
 
-def followed(page: str, folder: Path) -> str:
+def followed(page: str, folder: Path, ports: Sequence[int]) -> str:
     """What the page's commands print, on ports that are free here."""
     script = script_of(page)
-    ports = free_ports(3)
     for stated, taken in zip((8765, 8766, 8767), ports, strict=True):
         script = script.replace(f"127.0.0.1:{stated}", f"127.0.0.1:{taken}")
     # Where the page relies on defaults.
@@ -77,7 +70,7 @@ def followed(page: str, folder: Path) -> str:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=5 * HANG_SECONDS,
         check=False,
     )
     logs = "".join(file.read_text() for file in folder.glob("terminal-*.log"))
@@ -87,7 +80,8 @@ def followed(page: str, folder: Path) -> str:
 
 @pytest.mark.requirement("XP-9-1", "XP-9-2", "XP-9-3")
 def test_day_1_day_2_and_week_1_go_as_the_page_says(tmp_path: Path) -> None:
-    said = followed(PAGE, tmp_path)
+    with held_port() as relay, held_port() as pages, held_port() as clients:
+        said = followed(PAGE, tmp_path, (relay, pages, clients))
     assert "com.acme.clock.get_current_time" in said
     # Day 2: an MCP client of others got the time through two adapters and a relay.
     called = said.partition("== 7")[2].partition("== 8")[0]

@@ -15,8 +15,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pytest
 import yaml
 
 from moot.adapter.loading import load_settings
@@ -97,7 +99,13 @@ class Desk:
         self.list_tools(TOOLS)
 
     def note(self, name: str, words: str) -> None:
-        (self.folder / "notes" / name).write_text(words)
+        whole = self.folder / ".note"
+        whole.write_text(words)
+        whole.replace(self.folder / "notes" / name)
+
+    def let_go(self, name: str) -> None:
+        """`run_slow` with this `until` goes on."""
+        (self.folder / name).touch()
 
     def list_tools(self, tools: list[dict[str, Json]]) -> None:
         whole = self.folder / ".tools.json"
@@ -107,7 +115,8 @@ class Desk:
     def requests(self, method: str = "tools/call") -> list[Json]:
         """What the server was asked: the params of each."""
         log = self.folder / "requests.jsonl"
-        lines = log.read_text().splitlines() if log.exists() else []
+        # Without the line that is being written.
+        lines = log.read_text().split("\n")[:-1] if log.exists() else []
         return [entry["params"] for entry in map(json.loads, lines) if entry["method"] == method]
 
     @property
@@ -332,6 +341,11 @@ async def world(tmp_path: Path, *desks: Desk, **document: Json) -> AsyncIterator
     """The same with the adapter running; sections of `document` are merged into the usual ones."""
     async with empty_world(tmp_path, *desks, **document) as here, here.running():
         yield here
+
+
+def move_clock(monkeypatch: pytest.MonkeyPatch, module: ModuleType, seconds: float) -> None:
+    """For one module it is so much later."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: time.time() + seconds))
 
 
 def merged(base: dict[str, Json], over: dict[str, Json]) -> dict[str, Json]:

@@ -135,9 +135,10 @@ async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others
 async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room:
         files = await room.join("files")
-        released = asyncio.Event()
+        asked, released = asyncio.Event(), asyncio.Event()
 
         async def slow(request: Request) -> dict[str, Any]:
+            asked.set()
             await released.wait()
             if request.method == "tools/list":
                 return {"tools": [{"name": "slow", "inputSchema": {"type": "object"}}]}
@@ -151,7 +152,7 @@ async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) ->
                 assert [tool.name for tool in (await client.list_tools()).tools] == [*OWN, "slow"]
 
             group.start_soon(ask)
-            await asyncio.sleep(0.05)
+            await asked.wait()
             released.set()
 
 

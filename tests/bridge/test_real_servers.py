@@ -163,7 +163,7 @@ async def test_five_servers_of_both_eras_in_one_space(tmp_path: Path) -> None:
     async with bridged_room(tmp_path, dict.fromkeys(ERAS, HOST)) as space:
         await join_all(space, folder)
         alice = await space.join("alice")
-        seen = await alice.ask_all("tools/list", within=2.0)
+        seen = await alice.ask_all("tools/list", within=HANG_SECONDS)
         assert sorted(seen) == sorted(ERAS)
         expected: dict[str, Calls] = {
             "everything": EVERYTHING,

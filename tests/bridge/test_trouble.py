@@ -6,6 +6,7 @@ The caller gets an error that says what happened, the member stays, and others g
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -19,9 +20,10 @@ from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.bridge.rooms import BridgedRoom, bridged_room, call
 from tests.mcp.upstreams import QUICK, gone, script, text_of, value_of
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import HANG_SECONDS, until, until_told
 
 HASTY = replace(QUICK, call_seconds=0.3, health_seconds=0.3)
+LATE = "did not answer tools/call within 0.3 s"
 
 
 async def _others_talk(space: BridgedRoom, meanwhile: Awaitable[Any]) -> Any:
@@ -47,28 +49,35 @@ async def _others_talk(space: BridgedRoom, meanwhile: Awaitable[Any]) -> Any:
 async def _stays(alice: JoinedSpace) -> None:
     """The member never left, and its server is back."""
     assert "host" in alice.roster
-    assert text_of(await call(alice, "sleep", {"seconds": 0})) == "slept"
+
+    async def answers() -> bool:
+        # Where calls have a third of a second, a busy machine may need several.
+        with contextlib.suppress(McpError):
+            return text_of(await call(alice, "sleep", {"seconds": 0})) == "slept"
+        return False
+
+    await until_told(answers)
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "says"),
     [
-        ("hang", {}, "did not answer tools/call within 0.3 s"),
-        ("freeze", {}, "did not answer tools/call within 0.3 s"),
+        ("hang", {}, LATE),
+        ("freeze", {}, LATE),
         ("die", {"code": 4}, "ended with exit code 4 before it answered"),
         ("garbage", {}, "cannot be read"),
         ("deep", {}, "nested deeper"),
         ("nothing", {}, "neither a result object nor an error"),
-        ("flood_lines", {}, "did not answer tools/call within 0.3 s"),
-        ("flood_one_line", {}, "did not answer tools/call within 0.3 s"),
-        ("flood", {}, "did not answer tools/call within 0.3 s"),
+        ("flood_lines", {}, LATE),
+        ("flood_one_line", {}, LATE),
+        ("flood", {}, LATE),
     ],
 )
 async def test_the_caller_is_told_and_nobody_else_notices(
     tmp_path: Path, tool: str, arguments: dict[str, Any], says: str
 ) -> None:
     async with bridged_room(tmp_path) as space:
-        await space.bridge(script("odd"), limits=HASTY)
+        await space.bridge(script("odd"), limits=HASTY if says == LATE else QUICK)
         alice, _ = await space.join("alice"), await space.join("bob")
         left: list[Envelope] = []
         alice.on("system/presence")(left.append)

@@ -22,7 +22,7 @@ from tests.mcp.http_shop import Open, open_shop
 from tests.mcp.shop import QUESTION
 from tests.mcp.test_downstream_clients import at, text_of
 from tests.mcp.test_downstream_http import stateless
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, until
 
 # Nothing is decided within this by itself, so that every way beyond waiting is taken.
 HASTY = FaceLimits(decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5, task_poll_seconds=0.05)
@@ -132,7 +132,7 @@ async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> Non
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         heard.append((progress, message))
 
-    limits = FaceLimits(decision_seconds=30, progress_seconds=0.02)
+    limits = FaceLimits(decision_seconds=HANG_SECONDS, progress_seconds=0.02)
     async with open_shop(limits) as shop, at(shop, "http", mode) as one:
         async with anyio.create_task_group() as group:
 
@@ -141,9 +141,7 @@ async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> Non
 
             group.start_soon(call)
             await shop.shop.until(lambda: shop.shop.decisions)
-            with anyio.fail_after(HANG_SECONDS):
-                while len(heard) < 3:
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(heard) >= 3)
             shop.shop.decisions[0].reject()
         amounts = [done for done, _ in heard]
         assert amounts == sorted(set(amounts))
@@ -221,9 +219,7 @@ async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
         await listening.begin(request.params["notifications"])
         telling = asyncio.create_task(listening.tell())
         shop.shop.decisions[0].approve()
-        with anyio.fail_after(HANG_SECONDS):
-            while len(heard) < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(heard) >= 2)
         telling.cancel()
         await listening.end()
         (acknowledged, about), (method, task) = heard

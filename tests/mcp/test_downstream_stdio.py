@@ -317,6 +317,7 @@ async def test_a_client_that_does_not_read_does_not_fill_our_memory() -> None:
         except BlockingIOError:
             # We stopped reading because it does not; that is as good as giving up.
             pass
+        # Time enough for all of them, if it took them; a slow machine takes fewer.
         await asyncio.sleep(0.1)
         assert client.face.counts.requests < 200
 

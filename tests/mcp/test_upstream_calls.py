@@ -150,6 +150,7 @@ async def test_an_answer_counts_only_from_the_one_who_was_asked_and_for_that_cal
 async def test_a_question_that_nobody_answers_is_cancelled_in_time() -> None:
     async with up(script("odd"), limits=replace(QUICK, input_seconds=0.1)) as server:
         first = await call(server, "ask_name", owner="alice")
+        # Timers of one loop run in their order, however late.
         await asyncio.sleep(0.2)
         also = {"inputResponses": {}, "requestState": first["requestState"]}
         with pytest.raises(McpError):

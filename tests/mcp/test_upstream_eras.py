@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -22,7 +21,7 @@ from moot.mcp.eras import (
 )
 from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, open_upstream
 from tests.mcp.upstreams import NODE, PATIENT, QUICK, Heard, call, script, served, text_of, up, value_of
-from tests.waiting import bounded
+from tests.waiting import until_told
 
 # Finding out
 
@@ -68,7 +67,7 @@ async def test_a_version_that_nobody_knows_is_refused_with_the_ones_that_are_kno
 
 
 async def test_a_server_that_never_greets_is_given_up_in_time() -> None:
-    deaf = (sys.executable, "-c", "import time; time.sleep(60)")
+    deaf = (sys.executable, "-c", "import time; time.sleep(3600)")
     limits = replace(QUICK, start_seconds=0.3, probe_seconds=0.1)
     async with open_upstream(StdioServer(command=Command(argv=deaf)), limits=limits) as server:
         with pytest.raises(StartFailed, match="did not answer its greeting within 0 s"):
@@ -102,12 +101,14 @@ async def test_a_server_whose_versions_nobody_here_speaks_is_not_used(versions: 
 
 async def _streams(server: Upstream, count: int) -> JsonObject:
     """Wait until the server has so many open streams; what it was told so far."""
-    async with bounded():
-        while True:
-            told: JsonObject = value_of(await call(server, "told"))
-            if told["streams"] == count:
-                return told
-            await asyncio.sleep(0.05)
+
+    async def told() -> JsonObject | None:
+        said: JsonObject = value_of(await call(server, "told"))
+        return said if said["streams"] == count else None
+
+    found = await until_told(told)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("how", ["result", "cancel"])
@@ -273,10 +274,7 @@ async def test_an_address_where_nobody_listens_is_told_as_such() -> None:
 
 
 @pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
-async def test_a_handshake_server_over_http(transport: str, path: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+async def test_a_handshake_server_over_http(transport: str, path: str, port: int) -> None:
     process = await asyncio.create_subprocess_exec(
         str(NODE / "mcp-server-everything"),
         transport,

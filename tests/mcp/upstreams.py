@@ -15,7 +15,7 @@ from typing import Any
 from moot.mcp.children import ChildLimits, Command
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import Events, Greeting, Server, StdioServer, Upstream, UpstreamLimits, open_upstream
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 SERVERS = Path(__file__).parent / "servers"
 NODE = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
@@ -23,13 +23,13 @@ NODE = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
 QUICK = UpstreamLimits(
     child=ChildLimits(exit_seconds=0.5, terminate_seconds=0.5),
     probe_seconds=0.5,
-    health_seconds=5.0,
+    health_seconds=HANG_SECONDS,
     backoff_seconds=0.02,
 )
 
 
 # Importing the SDK takes a second or two on a busy machine.
-PATIENT = replace(QUICK, probe_seconds=30.0, health_seconds=10.0)
+PATIENT = replace(QUICK, probe_seconds=HANG_SECONDS)
 
 
 @dataclass(slots=True)

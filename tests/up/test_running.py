@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -200,18 +199,28 @@ def test_the_command_itself_shows_changes_and_stops(
     steady = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
     written(tmp_path, lab(YOU, steady))
 
+    told = ""
+
+    def is_told(words: str) -> bool:
+        nonlocal told
+        told += capsys.readouterr().out
+        return words in told
+
     def stop_soon() -> None:
         run = tmp_path / ".moot/run/up.json"
-        until_seen(lambda: run.exists() and "lab/steady" in run.read_text())
-        os.kill(os.getpid(), signal.SIGHUP)
-        time.sleep(0.6)
-        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            until_seen(lambda: run.exists() and "lab/steady" in run.read_text())
+            until_seen(lambda: is_told("steady: running, pid "))
+            os.kill(os.getpid(), signal.SIGHUP)
+            until_seen(lambda: is_told("note: reloaded\n"))
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     stopping = threading.Thread(target=stop_soon)
     stopping.start()
     code = main(["up", str(tmp_path), "--port", "0"])
     stopping.join()
-    told = capsys.readouterr().out
+    told += capsys.readouterr().out
     assert code == 0
     assert "moot gateway listening on http://127.0.0.1:" in told
     assert "steady: running, pid " in told

@@ -63,7 +63,9 @@ def call(name: str, arguments: Json) -> Json:
         case "get_nonsense":
             return {"nothing": "of a result"}
         case "run_slow":
-            time.sleep(float(arguments["seconds"]))
+            # Until the test lets it go on, which it may never do.
+            while not (FOLDER / arguments["until"]).exists():
+                time.sleep(0.01)
             return text("done")
     if any(tool["name"] == name for tool in tools()):
         return text(json.dumps(arguments, sort_keys=True))
@@ -148,7 +150,9 @@ def watch() -> None:
     while True:
         now: dict[str, Json] = {"tools": (FOLDER / "tools.json").stat().st_mtime_ns}
         for file in (FOLDER / "notes").iterdir():
-            now[f"note:///{file.name}"] = file.stat().st_mtime_ns
+            # A new file each time: two changes may bear the same time.
+            stat = file.stat()
+            now[f"note:///{file.name}"] = (stat.st_mtime_ns, stat.st_ino)
         for name in now if before else ():
             if now[name] == before.get(name):
                 continue
