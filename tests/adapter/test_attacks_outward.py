@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import socket
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -163,7 +163,7 @@ async def test_answers_of_others_and_to_others_are_none(
                 assert "forged" not in str(caught.value)
             out.far.answer = None
             (place,) = out.outward.sources
-            place.settings = dataclasses.replace(place.settings, call_timeout_seconds=HANG_SECONDS)
+            place.settings = msgspec.structs.replace(place.settings, call_timeout_seconds=HANG_SECONDS)
             fine = await out.call("weather_current_get", location="Bern")
             assert fine["content"][0]["text"] == "Bern: 17°C"
             assert out.outward.caller.waiting == 0

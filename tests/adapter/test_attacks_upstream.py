@@ -19,7 +19,7 @@ from moot.adapter.sources import MAX_LISTED
 from moot.protocol.operation import Json
 from tests.adapter.servers.liar import MARK, SHAPES
 from tests.adapter.worlds import NAMESPACE, desk, named, tool, world
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import HANG_SECONDS, until, until_told
 from tests.xprotocol.people import ALICE
 
 LIAR = Path(__file__).parent / "servers" / "liar.py"
@@ -101,26 +101,30 @@ async def test_floods_and_strange_answers_cost_their_own_call_at_most(
     assert MARK not in (tmp_path / "keys" / "adapter.data" / "audit.jsonl").read_text()
 
 
-async def test_a_server_that_ends_in_the_middle_of_calls_is_not_asked_them_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    # The last one stays and says nothing more, so only time tells.
+    [("run_exit", HANG_SECONDS), ("run_half_a_line", HANG_SECONDS), ("run_close_stdout", 1)],
+)
+async def test_a_server_that_ends_in_the_middle_of_calls_is_not_asked_them_again(
+    tmp_path: Path, name: str, seconds: float
+) -> None:
     """Whether a call was carried out is unknown, so it is never repeated: that is the caller's to decide."""
     notes = desk(tmp_path)
-    limits: dict[str, Json] = {"upstream_call_seconds": HANG_SECONDS}
+    limits: dict[str, Json] = {"upstream_call_seconds": seconds}
     async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
-        for name in ("run_exit", "run_half_a_line", "run_close_stdout"):
-            gone, fine = await asyncio.gather(
-                here.alice.ask(f"{SPACE}.{name}", {}), here.alice.ask(KIND, ONE)
-            )
-            assert gone.code == "ENDPOINT_UNAVAILABLE", name
-            assert fine.code is None
-            # It is started again, and answers the next one.
-            again = await here.alice.ask(f"{SPACE}.run_twice", {})
-            assert again.payload.get("content") == "first", name
-        assert [name for name in called(tmp_path) if name != "run_twice"] == [
-            "run_exit",
-            "run_half_a_line",
-            "run_close_stdout",
-        ]
-        assert len(notes.requests()) == 3
+
+        async def is_answered(kind: str, payload: Json) -> bool:
+            # Within a second a busy machine may not do it, and may be asked again.
+            return (await here.alice.ask(kind, payload)).payload.get("content") in ("first", "first words")
+
+        gone, _ = await asyncio.gather(
+            here.alice.ask(f"{SPACE}.{name}", {}), until_told(lambda: is_answered(KIND, ONE))
+        )
+        assert gone.code == "ENDPOINT_UNAVAILABLE"
+        # It is started again, and answers the next one.
+        await until_told(lambda: is_answered(f"{SPACE}.run_twice", {}))
+        assert [each for each in called(tmp_path) if each != "run_twice"] == [name]
 
 
 async def test_a_tool_that_changes_or_goes_under_a_call_is_called_as_it_was_allowed(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from moot.adapter.outward_source import FETCH_SECONDS, FETCHES_BURST, escaped
@@ -438,7 +438,7 @@ async def test_a_relay_that_goes_and_comes_back_is_used_again(tmp_path: Path) ->
             served = len(far.served)
             (place,) = outward.sources
             patient = place.settings
-            place.settings = dataclasses.replace(patient, call_timeout_seconds=0.5)
+            place.settings = msgspec.structs.replace(patient, call_timeout_seconds=0.5)
             with pytest.raises(McpError, match="XProtocol endpoint unavailable"):
                 await outward.backend.perform(call)
             place.settings = patient
