@@ -206,7 +206,7 @@ is what the kernel says of the server's process, all threads, on a core of its o
 Of one message to one receiver in a flood, the sockets take what the bare relay takes, two fifths. The journal
 takes a third: a record, its hash, a write, an fsync in its own thread. Looking the message over, deciding on
 it and remembering it take the rest. These are chats, which take the short way
-([0056](decisions/0056-a-short-way-for-what-is-plainly-said.md)); with `MOOT_PURE_PYTHON=1` a message costs
+([0056](decisions/0056-compiled-fast-path.md)); with `MOOT_PURE_PYTHON=1` a message costs
 about twice as much. Near a hundred receivers that matters little: it is read, decided and journaled once.
 
 {printed}"""
