@@ -54,7 +54,8 @@ def test_a_unit_starts_a_command_that_there_is_and_is_hardened(
     program, *arguments = shlex.split(service["ExecStart"])
     commands = {"moot": moot_command, "xprotocol-adapter": adapter_command}
     assert understands(commands[Path(program).name], arguments, capsys)
-    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert service["ExecReload"] == "/bin/sh -c 'kill -HUP $MAINPID'"
+    assert int(unit(path)["Unit"]["StartLimitBurst"]) < 60 / int(service["RestartSec"]), "it gives up"
     assert (service["NoNewPrivileges"], service["UMask"]) == ("yes", "0077")
     assert service["EnvironmentFile"].startswith("-"), "secrets are optional"
     if "@" not in path.name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from prometheus_client import Metric
@@ -24,7 +24,7 @@ from tests.gateway.lab import (
     write_config,
 )
 from tests.gateway.served import served
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, until_told
 
 PEOPLE = participants(
     alice=["*"], agent=["mcp/proposal", "mcp/withdraw", "chat"], files=["mcp/response", "chat"]
@@ -135,6 +135,23 @@ async def test_the_journal_is_timed_by_write_and_by_fsync(tmp_path: Path) -> Non
         assert await value(room, "moot_journal_sync_seconds_count", space="lab") > 0
         assert 0 < await value(room, "moot_journal_sync_seconds_sum", space="lab") < HANG_SECONDS
         assert await value(room, "moot_journal_writable", space="lab") == 1
+
+
+async def test_an_fsync_is_counted_though_nobody_waited_for_it(tmp_path: Path) -> None:
+    async with lab(tmp_path, PEOPLE) as room:
+        agent = await room.join("agent")
+
+        async def count() -> float:
+            return await value(room, "moot_journal_sync_seconds_count", space="lab")
+
+        await until_told(lambda: _more_than(count, 0))
+        before = await count()
+        assert await agent.refused("chat", {"text": "hello"}) is None
+        await until_told(lambda: _more_than(count, before))
+
+
+async def _more_than(count: Callable[[], Awaitable[float]], before: float) -> bool:
+    return await count() > before
 
 
 async def test_a_journal_that_cannot_be_written_is_zero(tmp_path: Path) -> None:

@@ -120,6 +120,8 @@ class GatewayMeasures:
     def exposition(self) -> str:
         """All of it, as Prometheus reads it."""
         for host in self._hosts:
+            # What an fsync came to is looked at when there is something else to do; now there is.
+            host.journal.look()
             for code, count in host.refusals.items():
                 REFUSALS.counter(self.registry, space=host.name, code=code).value = count
         return self.registry.exposition()

@@ -5,7 +5,7 @@ How it works. `append` puts a record into a list and asks the loop to call `_wri
 a power cut: it waits until an fsync, in a thread (`Syncer`), has covered it. An fsync starts `sync_seconds`
 after the first such write, after `sync_records` if none began so recently, or at once when somebody waits
 (`when_durable`). One runs at a time, so records that arrive meanwhile share the next one. Where nobody waits,
-what an fsync came to is looked at when there is something else to do (`_look`).
+what an fsync came to is looked at when there is something else to do (`look`).
 
     well ──write or fsync fails──▶ failed ──retry_seconds──▶ trying ──all kept records on disk──▶ well
       └──more waits for fsync than KEEP_BYTES──────────────────▶┘ └──fails again──▶ failed
@@ -111,6 +111,9 @@ class Journal:
         """Call back on the loop, in the order of numbers, once this record and all before are on disk."""
         raise NotImplementedError
 
+    def look(self) -> None:
+        """Take note of what fsyncs came to meanwhile."""
+
     def covered(self, number: int) -> None:
         """A snapshot covers all records up to this one: what `retain_segments` does not keep may go."""
 
@@ -159,7 +162,7 @@ class _Written(Journal):
             self._loop, f"journal {self._space} removing", writer.folder, settings.retain_segments
         )
         self._syncer = Syncer(
-            self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self._look
+            self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self.look
         )
         self._state: Literal["well", "failed", "trying", "closed"] = "well"
         # Not written yet: the last records up to next_number.
@@ -180,7 +183,7 @@ class _Written(Journal):
 
     @property
     def durable(self) -> int:
-        self._look()
+        self.look()
         return self.recorded
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
@@ -236,7 +239,7 @@ class _Written(Journal):
     def _write(self) -> None:
         # First, while this call still counts as scheduled: or looking would ask for another one.
         if self._syncer.outcomes:
-            self._look()
+            self.look()
         self._scheduled = False
         state, writer = self._state, self._writer
         if not self.pending or state == "failed" or state == "closed":
@@ -304,8 +307,7 @@ class _Written(Journal):
         elif last - self.recorded >= self._crowd:
             self._syncer.crowd(last)
 
-    def _look(self) -> None:
-        """At what fsyncs came to meanwhile."""
+    def look(self) -> None:
         while (synced := self._syncer.take()) is not None:
             self._synced(synced)
 
@@ -392,7 +394,7 @@ class _Written(Journal):
         self._retry_due = not self._syncer.hold()
         if self._retry_due:
             return
-        self._look()
+        self.look()
         self._try()
         try:
             if self._sync_broken:
