@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from moot import __version__
 from moot.gateway.lanes import COMPILED
 from moot.gateway.measures import GATEWAY_METRICS
+from moot.store.journal import TIMED_WRITES
 from tests.gateway.lab import (
     CALL,
     Room,
@@ -129,8 +130,9 @@ async def test_what_was_decided_before_a_restart_is_not_counted_again_and_what_w
 async def test_the_journal_is_timed_by_write_and_by_fsync(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE) as room:
         before = await value(room, "moot_journal_write_seconds_count", space="lab")
-        # HTTP 200 is said when it is on disk.
-        assert (await room.post("alice", {"kind": "chat"})).status_code == 200
+        for _ in range(TIMED_WRITES):
+            # HTTP 200 is said when it is on disk, so that each of them was written by itself.
+            assert (await room.post("alice", {"kind": "chat"})).status_code == 200
         assert await value(room, "moot_journal_write_seconds_count", space="lab") > before
         assert await value(room, "moot_journal_sync_seconds_count", space="lab") > 0
         assert 0 < await value(room, "moot_journal_sync_seconds_sum", space="lab") < HANG_SECONDS

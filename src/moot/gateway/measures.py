@@ -1,8 +1,8 @@
 """What the gateway counts and times, for `/metrics`: every family is described here, once.
 
 Labels are spaces, codes and outcomes, never participants. Who counts keeps the count, and it is read when
-somebody asks. Only times are put into histograms as they come: of writes and fsyncs, one a tick at most
-however many records it brought, and of decisions.
+somebody asks. Only times are put into histograms as they come: of some writes, of
+fsyncs and of decisions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from moot.metrics import BUILD_INFO, Description, Histogram, Registry, measure_b
 from moot.metrics.process import PROCESS_METRICS, measure_process
 from moot.net.http import Door
 from moot.space.proposals import Decision, Proposal
+from moot.store.journal import TIMED_WRITES
 
 # A rule decides within a second, a person within minutes, or tomorrow.
 _DECISION_SECONDS: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0)
@@ -63,7 +64,7 @@ JOURNAL_WRITABLE: Final = Description(
 JOURNAL_WRITE: Final = Description(
     "moot_journal_write_seconds",
     "histogram",
-    "Duration of writing what one tick of the loop brought.",
+    f"Duration of writing what one tick of the loop brought; one write in {TIMED_WRITES} is timed.",
     ("space",),
     _WRITE_SECONDS,
 )
