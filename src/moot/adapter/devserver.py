@@ -163,7 +163,13 @@ class DevServer:
 
     async def _start(self) -> None:
         settings, enter = self.settings, self._stack.enter_async_context
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as fault:
+            raise UsageError(
+                f"the data folder {settings.data} cannot be made: {fault.strerror}."
+                " Name a folder that you can write with --data DIR"
+            ) from None
         client_key = keyfile.load_or_create(settings.data / "client.key").key.text
         # Before a port is taken: a mistake in the file is said at once.
         adapter_settings(settings, f"ws://{HOST}:{RELAY_PORT}", client_key)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
 from moot import __version__
-from moot.errors import MootError
+from moot.cli.program import Parser, run_program
 
 _ABOUT = """\
 A shared workspace where people, agents and MCP tools meet. Everyone in a space sees every message;
@@ -28,26 +27,16 @@ _GROUPS: Final = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 is success, 1 a failure that was explained, 2 a mistake in the call."""
-    parser = argparse.ArgumentParser(
-        prog="moot", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    return run_program("moot", _parser, arguments)
+
+
+def _parser(words: Sequence[str]) -> Parser:
+    parser = Parser(prog="moot", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"moot {__version__} (mew/v0.4, mcpx/v0.1)")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for group in _groups(sys.argv[1:] if arguments is None else arguments):
+    for group in _groups(words):
         group.add_commands(commands)
-    chosen = parser.parse_args(arguments)
-    try:
-        code: int = chosen.run(chosen)
-    except MootError as fault:
-        print(f"moot: {fault}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # The reader (head, less) has had enough.
-        sys.stderr.close()
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    return code
+    return parser
 
 
 def _groups(words: Sequence[str]) -> list[Any]:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.program import RefuseToken
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def add_commands(commands: Any) -> None:
     add("--gateway", required=True, metavar="URL", help="where the space is, such as http://localhost:8080")
     add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
     add("--token-file", required=True, type=Path, metavar="FILE", help="holds the token of the member")
+    add("--token", action=RefuseToken)
     add("--base-url", required=True, metavar="URL", help="the endpoint, up to and with /v1")
     add("--model", required=True, metavar="NAME", help="which of its models")
     add("--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: no key)")

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.program import RefuseToken
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def add_commands(commands: Any) -> None:
     add("--gateway", required=True, metavar="URL", help="where the space is, such as http://localhost:8080")
     add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
     add("--token-file", required=True, type=Path, metavar="FILE", help="holds the token of the member")
+    add("--token", action=RefuseToken)
     add("--dialect", choices=("mew", "mcpx", "m3p"), default="mew", help="what to speak (default: mew)")
     add("--url", help="an MCP server that runs already; instead of a command")
     add("--transport", choices=("auto", "http", "sse"), default="auto", help="with --url (default: auto)")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from moot.cli.program import RefuseToken
 from moot.cli.terminal import printable
 from moot.conformance.manifest import load_manifest
 from moot.conformance.pure import PureDriver
@@ -35,6 +36,7 @@ def add_commands(commands: Any) -> None:
     add = parser.add_argument
     add("url", nargs="?", metavar="URL", help="a gateway that runs, such as http://localhost:8080")
     add("--token-file", type=Path, metavar="FILE", help="with a URL: the file that holds the token")
+    add("--token", action=RefuseToken)
     add("--space", metavar="NAME", help="with a URL: the space (default: the one the gateway chooses)")
     add("--only", metavar="ID", help="only vectors that show this row, or rows that start with it")
     add("--json", action="store_true", help="one JSON object a vector, one a line")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot import __version__
 from moot.cli.extras import check_installed
-from moot.errors import MootError, UsageError
+from moot.cli.program import Parser, run_program
+from moot.errors import UsageError
 
 if TYPE_CHECKING:
     from moot.adapter.devserver import DevServer, DevSettings
@@ -44,25 +45,11 @@ _LOOK_SECONDS: Final = 0.5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until told to stop; 0 is success, 1 a failure that was explained, 2 a mistake in the call."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
-    if len(chosen.mcp_command) != len(chosen.namespace):
-        parser.error("every --mcp-command needs its --namespace, such as com.demo.filesystem")
-    if chosen.config is not None and chosen.mcp_command:
-        parser.error("--config and --mcp-command exclude each other: put the server into the file")
-    try:
-        check_installed("xprotocol")
-        return _run(chosen)
-    except MootError as fault:
-        for line in str(fault).split("\n"):
-            print(f"xprotocol-devserver: {line}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return run_program("xprotocol-devserver", _parser, arguments)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(_: Sequence[str]) -> Parser:
+    parser = Parser(
         prog="xprotocol-devserver",
         description=_ABOUT,
         epilog=_EXAMPLES,
@@ -111,7 +98,17 @@ def _parser() -> argparse.ArgumentParser:
         choices=("debug", "info", "warning", "error"),
         help="of the log on stderr (default warning)",
     )
+    parser.set_defaults(run=lambda chosen: _checked(parser, chosen))
     return parser
+
+
+def _checked(parser: Parser, chosen: argparse.Namespace) -> int:
+    if len(chosen.mcp_command) != len(chosen.namespace):
+        parser.error("every --mcp-command needs its --namespace, such as com.demo.filesystem")
+    if chosen.config is not None and chosen.mcp_command:
+        parser.error("--config and --mcp-command exclude each other: put the server into the file")
+    check_installed("xprotocol")
+    return _run(chosen)
 
 
 def _run(chosen: argparse.Namespace) -> int:

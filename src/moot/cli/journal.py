@@ -135,6 +135,10 @@ def _folders(chosen: argparse.Namespace) -> dict[str, Path]:
     """The journals of the data folder by the names of their spaces."""
     found = {path.parent.name: path for path in sorted(chosen.data.glob("spaces/*/journal"))}
     if not found:
+        # Nothing there, or nothing that we may see: the latter is said by this.
+        for folder in (chosen.data, chosen.data / "spaces"):
+            if folder.is_dir():
+                os.listdir(folder)
         raise UsageError(
             f"no journal in {chosen.data}: name the gateway's data folder with --data DIR "
             "(a gateway with `journal: off` writes none)"

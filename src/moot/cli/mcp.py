@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.program import RefuseToken
 from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def add_commands(commands: Any) -> None:
     add("--gateway", metavar="URL", help="the gateway, as http(s):// or ws(s)://")
     add("--space", metavar="NAME", help="the space (default: the only one there)")
     add("--token-file", type=Path, metavar="FILE", help="holds this member's token")
+    add("--token", action=RefuseToken)
     add("--as", dest="member", metavar="NAME", help="be this member of the space in the current folder")
     add("--http", metavar="HOST:PORT", help="serve HTTP at /mcp (old clients: /sse) instead of stdio")
     add("--http-token-file", type=Path, metavar="FILE", help="clients must send this as a bearer token")

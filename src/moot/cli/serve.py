@@ -56,18 +56,18 @@ async def serve(chosen: argparse.Namespace) -> None:
         print(f"note: {note}", flush=True)
     gateway = Gateway(configuration)
     await gateway.start()
-    for admin, file in configuration.admin_token_files.items():
-        print(f"token of administrator {admin}: {file}", flush=True)
-    for name, settings in configuration.spaces.items():
-        for participant, file in settings.token_files.items():
-            print(f"token of {participant} in {name}: {file}", flush=True)
-    print(f"moot gateway listening on {gateway.url}", flush=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(gateway, chosen))
     try:
+        for admin, file in configuration.admin_token_files.items():
+            print(f"token of administrator {admin}: {file}", flush=True)
+        for name, settings in configuration.spaces.items():
+            for participant, file in settings.token_files.items():
+                print(f"token of {participant} in {name}: {file}", flush=True)
+        print(f"moot gateway listening on {gateway.url}", flush=True)
         await stop.wait()
     finally:
         await gateway.stop()

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,7 +83,11 @@ class TokenSource:
                 _make(file, self.data)
             return self._hashed(_read(file, path), path)
         except OSError as fault:
-            raise UsageError(f"{path}: the token file {file}: {fault.strerror}") from None
+            raise UsageError(
+                f"{path}: the token file {file} cannot be made or read: {fault.strerror}."
+                f" The data folder {self.data} has to be one that you can write:"
+                " correct its permissions, or name another one with --data DIR"
+            ) from None
 
     def _hashed(self, token: str, path: str) -> str:
         if _SENDABLE.fullmatch(token) is None:
@@ -119,7 +124,10 @@ def _read(file: Path, path: str) -> str:
         raise UsageError(f"{path}: the token file {file} is a symbolic link; put the file itself there")
     folder = file.parent.stat()
     if folder.st_mode & _WRITABLE_BY_OTHERS and not folder.st_mode & stat.S_ISVTX:
-        raise UsageError(f"{path}: others may write into {file.parent}; run chmod 700 on it")
+        raise UsageError(
+            f"{path}: the folder {file.parent} can be written by its group or by everybody, who could replace"
+            f" the token: run `chmod go-w {shlex.quote(str(file.parent))}`"
+        )
     with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
         found = os.fstat(opened.fileno())
         if not stat.S_ISREG(found.st_mode):

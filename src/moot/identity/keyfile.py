@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -184,7 +185,10 @@ def _check_folder(folder: Path) -> None:
     found = folder.stat()
     # A sticky folder such as /tmp lets others add files, but not replace ours.
     if found.st_mode & _WRITABLE_BY_OTHERS and not found.st_mode & stat.S_ISVTX:
-        raise KeyFileError(f"others may write into {folder} and so replace the key; run chmod 700 on it")
+        raise KeyFileError(
+            f"the folder {folder} can be written by its group or by everybody, who could replace the key:"
+            f" run `chmod go-w {shlex.quote(str(folder))}`, or choose another folder"
+        )
     if found.st_uid not in (os.geteuid(), 0):
         raise KeyFileError(f"the folder {folder} belongs to another user, who could replace the key")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -40,11 +41,22 @@ def bound(host: str, port: int, *, host_name: str = "", port_name: str = "") -> 
         listening.close()
         named = f" with {port_name}" if port_name else ""
         raise UsageError(
-            f"cannot listen on {host} port {port}: {fault.strerror}. Another program may hold it: "
-            f"choose another{named}, or 0 for any"
+            f"cannot listen on {host} port {port}: {fault.strerror}. {_advice(fault, named)}"
         ) from fault
     listening.setblocking(False)
     return listening
+
+
+def _advice(fault: OSError, named: str) -> str:
+    match fault.errno:
+        case errno.EADDRINUSE:
+            return f"Another program uses it: choose another port{named}, or 0 for any that is free"
+        case errno.EADDRNOTAVAIL:
+            return "This machine has no such address. Try 127.0.0.1"
+        case errno.EACCES:
+            return f"Ports below 1024 are for the superuser: choose another{named}, such as 8080"
+        case _:
+            return f"Try another port{named}, or 0 for any that is free"
 
 
 class Listener(uvicorn.Server):

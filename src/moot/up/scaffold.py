@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -62,8 +63,13 @@ def template_named(name: str) -> Template:
     for template in templates():
         if template.name == name:
             return template
-    names = ", ".join(template.name for template in templates())
-    raise UsageError(f"no template is called {name}: there is {names}")
+    names = [template.name for template in templates()]
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    raise UsageError(
+        f"no template is called {name}.{hint} There are {', '.join(names)}; a folder is named behind"
+        f" the template, as in `moot init {close[0] if close else DEFAULT} DIR`"
+    )
 
 
 def space_name(folder: Path) -> str:
@@ -88,7 +94,10 @@ def make(template: Template, folder: Path, values: Values) -> list[Path]:
             (folder / path).write_text(text, "utf-8")
         _ignore(folder)
     except OSError as fault:
-        raise UsageError(f"{folder} cannot be written: {fault.strerror or fault}") from None
+        raise UsageError(
+            f"{folder} cannot be written: {fault.strerror or fault}. Name a folder that you can write:"
+            f" moot init {template.name} DIR"
+        ) from None
     return list(files)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
 from moot import __version__
 from moot.cli.extras import check_installed
+from moot.cli.program import Parser, complain, run_program
 from moot.errors import MootError, UsageError
 
 _ABOUT = """\
@@ -49,27 +49,23 @@ class Misused(UsageError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 is success, 1 a failure that was explained, 2 a mistake in the call."""
-    parser = argparse.ArgumentParser(
+    return run_program("xprotocol-adapter", _parser, arguments, explain=_told, check=_check)
+
+
+def _check() -> None:
+    check_installed("xprotocol")
+
+
+def _parser(words: Sequence[str]) -> Parser:
+    parser = Parser(
         prog="xprotocol-adapter", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     version = f"xprotocol-adapter {__version__} (XProtocol MCP Adapter 0.1 draft, profile xp1)"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in _modules(sys.argv[1:] if arguments is None else arguments):
+    for module in _modules(words):
         module.add_command(commands)
-    chosen = parser.parse_args(arguments)
-    try:
-        check_installed("xprotocol")
-        code: int = chosen.run(chosen)
-    except MootError as fault:
-        return _told(chosen, fault)
-    except BrokenPipeError:
-        # The reader (head, less) has had enough.
-        sys.stderr.close()
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    return code
+    return parser
 
 
 def _told(chosen: argparse.Namespace, fault: MootError) -> int:
@@ -77,7 +73,7 @@ def _told(chosen: argparse.Namespace, fault: MootError) -> int:
     if getattr(chosen, "json", False):
         print(json.dumps({"ok": False, "error": str(fault)}))
     for line in str(fault).split("\n"):
-        print(f"xprotocol-adapter: {line}", file=sys.stderr)
+        complain(f"xprotocol-adapter: {line}")
     return code
 
 

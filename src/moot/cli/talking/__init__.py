@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.program import RefuseToken
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import Operation
 
@@ -65,6 +66,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--gateway", metavar="URL", help="such as http://localhost:8080")
     where.add_argument("--space", metavar="NAME", help="which space, if there are several")
     where.add_argument("--token-file", type=Path, metavar="FILE", help="holds your token")
+    where.add_argument("--token", action=RefuseToken)
     where.add_argument("--as", dest="whom", metavar="NAME", help="a participant of the space in this folder")
     where.add_argument("--config", type=Path, metavar="FILE", help="a moot.yaml or space.yaml elsewhere")
 

@@ -1,0 +1,263 @@
+"""What the three programs share: reading the command line, and saying in one line what went wrong.
+
+Nobody is shown a traceback. A mistake of the caller, a folder without permission, a disk that is full or a
+reader that has gone each end in one line on stderr and an exit code that is not 0:
+
+    1    it failed, and the line says why
+    2    a mistake in the call
+    130  Ctrl-C
+    141  whoever read the output has gone (`| head`); nothing is said, as other programs do it
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+
+from moot.errors import MootError, UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+EXIT_FAILED: Final = 1
+EXIT_INTERRUPTED: Final = 130
+# 128 + SIGPIPE: what a shell shows for a program that wrote into a closed pipe.
+EXIT_READER_GONE: Final = 141
+
+# What to do about an error of the operating system.
+_ADVICE: Final = {
+    errno.EACCES: "you have no permission; `ls -ld` shows who has, or name another place",
+    errno.EPERM: "you have no permission; `ls -ld` shows who has, or name another place",
+    errno.EROFS: "name a place on a disk that can be written",
+    errno.ENOSPC: "free some room, or name a place on another disk",
+    errno.EDQUOT: "free some room, or name a place on another disk",
+    errno.ENOTDIR: "a file is in the place of a folder; name another place, or move the file away",
+    errno.EISDIR: "it is a folder; name a file",
+    errno.EMFILE: "raise the limit with `ulimit -n 4096`",
+    errno.ELOOP: "it is a symbolic link that leads nowhere",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+# Without the name of a file these are about what we print: files that we write ourselves are named.
+_OF_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+
+Explain = Callable[[argparse.Namespace, MootError], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads a command line. Options are written out: `--token` must never be taken for `--token-file`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        super().__init__(*arguments, **options)
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        # argparse keeps it to itself when help cannot be written.
+        if message:
+            (file or sys.stderr).write(message)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = action.choices
+        if choices is None or value in choices:
+            return
+        words = [str(choice) for choice in choices]
+        hint = did_you_mean(str(value), words) or f"choose from {', '.join(words)}"
+        raise argparse.ArgumentError(action, f"there is no {str(value)!r}; {hint}")
+
+
+class RefuseToken(argparse.Action):
+    """`--token SECRET`: refused, and not repeated."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+        super().__init__(option_strings, dest, nargs="?", help=argparse.SUPPRESS)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.error(
+            "--token: a token on the command line is seen by all users of this machine (ps) and stays in the"
+            " history of the shell. Put it into a file that only you can read (chmod 600) and name that with"
+            " --token-file FILE; commands that people type also read MOOT_TOKEN_FILE and MOOT_TOKEN."
+            " If this one was a real token, have another one made"
+        )
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str | None:
+    """A question that offers the word that was probably meant; None if none is near."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else None
+
+
+def run_program(
+    name: str,
+    make_parser: Callable[[Sequence[str]], argparse.ArgumentParser],
+    arguments: Sequence[str] | None,
+    *,
+    explain: Explain | None = None,
+    check: Callable[[], None] | None = None,
+) -> int:
+    """Run the command that the arguments name; the exit code.
+
+    `explain` tells of errors in its own way; `check` raises what keeps all commands from running.
+    """
+    _open_missing_streams()
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = _run(name, make_parser, words, explain, check)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except Exception as fault:  # noqa: BLE001  # the last place there is: nothing may pass it
+        code = _told(name, _cause(fault))
+    return _flushed(name, code)
+
+
+def _run(
+    name: str,
+    make_parser: Callable[[Sequence[str]], argparse.ArgumentParser],
+    words: Sequence[str],
+    explain: Explain | None,
+    check: Callable[[], None] | None,
+) -> int:
+    try:
+        chosen = make_parser(words).parse_args(words)
+    except SystemExit as ended:
+        # Help, the version, or a mistake in the call.
+        code = _flushed(name, ended.code if isinstance(ended.code, int) else 0)
+        raise SystemExit(code) from None
+    _check_current_folder()
+    try:
+        if check is not None:
+            check()
+        code = chosen.run(chosen)
+    except (MootError, ExceptionGroup) as fault:
+        cause = _cause(fault)
+        if explain is None or not isinstance(cause, MootError):
+            raise
+        code = explain(chosen, cause)
+    return code
+
+
+def _check_current_folder() -> None:
+    try:
+        os.getcwd()
+    except OSError as fault:
+        raise UsageError(
+            f"the current folder cannot be used ({fault.strerror}): it was probably deleted or moved."
+            " Go to another one with cd and try again"
+        ) from None
+
+
+def _cause(fault: Exception) -> Exception:
+    """What happened, out of the groups that tasks wrap it into; first what can be explained."""
+    if not isinstance(fault, ExceptionGroup):
+        return fault
+    causes = [_cause(each) for each in fault.exceptions]
+    explained = [each for each in causes if isinstance(each, MootError | OSError)]
+    return (explained or causes)[0]
+
+
+def _told(name: str, fault: Exception) -> int:
+    """Say what went wrong; the exit code."""
+    match fault:
+        case MootError():
+            words = str(fault)
+        case BrokenPipeError() if fault.filename is None:
+            _silence(sys.stdout)
+            return EXIT_READER_GONE
+        case OSError():
+            words = os_error_text(fault)
+            if fault.filename is None and fault.errno in _OF_OUTPUT:
+                _silence(sys.stdout)
+        case _ if type(fault).__module__ == "sqlite3":
+            words = f"a database cannot be used: {fault}"
+        case _:
+            words = _bug_text(fault)
+    for line in words.split("\n"):
+        complain(f"{name}: {line}")
+    return EXIT_FAILED
+
+
+def os_error_text(fault: OSError) -> str:
+    """An error of the operating system in a sentence, with what to do about it."""
+    words = [fault.strerror or str(fault) or type(fault).__name__]
+    if fault.filename is not None:
+        words.insert(
+            0, os.fsdecode(fault.filename) if isinstance(fault.filename, bytes) else str(fault.filename)
+        )
+    elif fault.errno in _OF_OUTPUT:
+        words.insert(0, "the output cannot be written")
+    if fault.errno in _ADVICE:
+        words.append(_ADVICE[fault.errno])
+    return ": ".join(words)
+
+
+def _bug_text(fault: Exception) -> str:
+    """A mistake of ours: the traceback goes into a file for whoever mends it."""
+    import tempfile
+    import traceback
+
+    what = f"{type(fault).__name__}: {fault}".rstrip(": ")
+    try:
+        handle, file = tempfile.mkstemp(prefix="moot-crash-", suffix=".txt")
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as opened:
+            traceback.print_exception(fault, file=opened)
+    except OSError:
+        return f"this should not have happened: {what}. Please report it"
+    return f"this should not have happened: {what}. Please report it, with the details in {file}"
+
+
+def complain(line: str) -> None:
+    """A line on stderr, as far as there is somebody to read it."""
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _flushed(name: str, code: int) -> int:
+    """Write what waits to be written, while its failure can still be told; the exit code."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence(sys.stdout)
+        code = code or EXIT_READER_GONE
+    except OSError as fault:
+        _silence(sys.stdout)
+        complain(f"{name}: {os_error_text(fault)}")
+        code = code or EXIT_FAILED
+    except ValueError:
+        # Closed by somebody.
+        pass
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+        return code
+    _silence(sys.stderr)
+    return code
+
+
+def _silence(stream: IO[str]) -> None:
+    """What still waits to be written goes nowhere, so that the end of the interpreter has nothing to say."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _open_missing_streams() -> None:
+    """Streams that the caller closed lead nowhere: otherwise the next file that is opened is one of them."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            with suppress(OSError):
+                handle = os.open(os.devnull, os.O_RDWR)
+                if handle != number:
+                    os.dup2(handle, number)
+                    os.close(handle)
+                setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None and (stream.encoding or "").lower().replace("-", "") != "utf8":
+            # A terminal that cannot show a character gets its number instead.
+            reconfigure(errors="backslashreplace")

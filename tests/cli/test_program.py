@@ -1,0 +1,203 @@
+"""What newcomers meet: folders without permission or that are gone, full disks, closed pipes, typos."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Ended, run
+
+EVERY = [
+    ("moot", "up"),
+    ("moot", "init"),
+    ("moot", "members"),
+    ("moot", "journal", "tail"),
+    ("moot", "mcp"),
+    ("xprotocol-adapter", "status"),
+    ("xprotocol-adapter", "keygen", "--output", "here.key"),
+    ("xprotocol-devserver", "--mcp-command", "true", "--namespace", "com.example.demo"),
+]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    """A folder with a space that has never run."""
+    assert run("moot", "init", "empty", "lab", folder=tmp_path).code == 0
+    return tmp_path / "lab"
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    """A folder that nobody may look into or write to."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o000)
+    yield folder
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_a_current_folder_that_was_deleted_is_said(words: tuple[str, ...], tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    # The shell is there when the folder goes, as a person's is.
+    ended = run(*words, folder=gone, start='rmdir ../gone && exec "$@"')
+    assert ended.code == 1
+    assert ended.err.startswith(f"{words[0]}: the current folder cannot be used")
+    assert "cd" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("moot", "up", "closed"), "Permission denied"),
+        (("moot", "init", "empty", "closed"), "Permission denied"),
+        (("moot", "init", "empty", "closed/lab"), "Permission denied"),
+        (("moot", "serve", "closed/moot.yaml"), "Permission denied"),
+        (("moot", "serve", "lab/moot.yaml", "--port", "0", "--data", "closed"), "--data DIR"),
+        (("moot", "up", "lab", "--port", "0", "--data", "closed/data"), "--data DIR"),
+        (("moot", "journal", "tail", "--data", "closed"), "Permission denied"),
+        (("moot", "journal", "verify", "--data", "closed"), "Permission denied"),
+        (("moot", "store", "stats", "closed"), "Permission denied"),
+        (("moot", "relay", "--port", "0", "--data", "closed/relay"), "Permission denied"),
+        (("moot", "members", "--config", "closed/moot.yaml"), "Permission denied"),
+        (("xprotocol-adapter", "keygen", "--output", "closed/a.key"), "Permission denied"),
+        (
+            ("xprotocol-devserver", "--mcp-command", "true", "--namespace", "com.a", "--data", "closed/data"),
+            "--data DIR",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+@pytest.mark.usefixtures("closed")
+def test_a_folder_without_permission_is_said(words: tuple[str, ...], said: str, lab: Path) -> None:
+    ended = run(*words, folder=lab.parent, powerless=True)
+    assert ended.code == 1
+    assert ended.err.startswith(f"{words[0]}: ")
+    assert said in ended.err
+    assert "closed" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("moot", "serve", "lab/moot.yaml", "--port", "0", "--data", "file"),
+        ("moot", "up", "lab", "--port", "0", "--data", "file"),
+        ("moot", "init", "empty", "file"),
+        ("moot", "relay", "--port", "0", "--data", "file"),
+        ("moot", "journal", "tail", "--data", "file"),
+        ("moot", "store", "stats", "file"),
+        ("xprotocol-adapter", "keygen", "--output", "file/a.key"),
+        ("xprotocol-devserver", "--mcp-command", "true", "--namespace", "com.a", "--data", "file"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_in_the_place_of_a_folder_is_said(words: tuple[str, ...], lab: Path) -> None:
+    (lab.parent / "file").write_text("not a folder")
+    ended = run(*words, folder=lab.parent)
+    assert ended.code == 1
+    assert ended.err.startswith(f"{words[0]}: ")
+    assert "file" in ended.last
+
+
+PRINTING = [
+    ("moot", "--help"),
+    ("moot", "init", "--list"),
+    ("moot", "serve", "moot.yaml", "--check"),
+    ("moot", "serve", "moot.yaml", "--port", "0"),
+    ("moot", "up", "--port", "0"),
+    ("xprotocol-devserver", "--help"),
+]
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_full_disk_behind_the_output_is_said_once(words: tuple[str, ...], lab: Path) -> None:
+    _check_full(run_into_full(words, lab), words)
+
+
+def test_so_it_is_where_nothing_is_buffered(lab: Path) -> None:
+    for words in PRINTING[:2]:
+        _check_full(run_into_full(words, lab, PYTHONUNBUFFERED="1"), words)
+        assert run_into_closed(words, lab, PYTHONUNBUFFERED="1").code == 141
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_reader_that_has_gone_ends_it_quietly(words: tuple[str, ...], lab: Path) -> None:
+    ended = run_into_closed(words, lab)
+    assert ended.code == 141
+    assert f"{words[0]}: " not in ended.err
+
+
+def run_into_full(words: tuple[str, ...], folder: Path, **environ: str) -> Ended:
+    with open("/dev/full", "wb") as full:
+        return run(*words, folder=folder, stdout=full.fileno(), environ=environ)
+
+
+def run_into_closed(words: tuple[str, ...], folder: Path, **environ: str) -> Ended:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        return run(*words, folder=folder, stdout=writing, environ=environ)
+    finally:
+        os.close(writing)
+
+
+def _check_full(ended: Ended, words: tuple[str, ...]) -> None:
+    assert ended.code == 1
+    said = f"{words[0]}: the output cannot be written: No space left on device"
+    assert [line[: len(said)] for line in ended.err.splitlines() if "output" in line] == [said]
+
+
+def test_closed_standard_streams_are_never_a_file_of_ours(lab: Path) -> None:
+    """`>&-`: the next file that is opened would get the number, and what is printed would land in it."""
+    ended = run("moot", "init", "empty", "other", folder=lab, start='exec "$@" <&- >&- 2>&-')
+    assert ended.code == 0
+    assert "next:" not in (lab / "other" / "moot.yaml").read_text()
+
+
+@pytest.mark.parametrize("command", ["members", "send", "join", "tail", "mcp", "bridge", "agent"])
+def test_a_token_on_the_command_line_is_refused_and_not_repeated(command: str, tmp_path: Path) -> None:
+    for words in (["--token", "hush-hush"], ["--token=hush-hush"]):
+        ended = run("moot", command, *words, folder=tmp_path)
+        assert ended.code == 2
+        assert "--token-file FILE" in ended.err
+        assert "MOOT_TOKEN" in ended.err
+        assert "hush-hush" not in ended.err
+
+
+def test_an_option_is_written_out(tmp_path: Path) -> None:
+    """`--token-f` today would be something else tomorrow."""
+    ended = run("moot", "members", "--token-f", "a.token", folder=tmp_path)
+    assert ended.code == 2
+    assert "--token-f" in ended.err
+
+
+def test_a_command_that_is_misspelt_is_offered(tmp_path: Path) -> None:
+    ended = run("moot", "memebrs", folder=tmp_path)
+    assert ended.code == 2
+    assert "did you mean members?" in ended.err
+
+
+def test_a_terminal_without_unicode_gets_numbers(lab: Path) -> None:
+    ended = run("moot", "demo", folder=lab, environ={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert ended.code == 0
+    assert "\\u25c0" in ended.out
+
+
+def test_what_should_not_have_happened_goes_into_a_file(tmp_path: Path) -> None:
+    """A mistake of ours: one line for whoever meets it, the traceback for whoever mends it."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import moot.up.scaffold\ndef fail(): raise KeyError('oops')\nmoot.up.scaffold.templates = fail\n"
+    )
+    environ = {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    ended = run("moot", "init", "--list", folder=tmp_path, environ=environ)
+    assert ended.code == 1
+    assert ended.err.count("\n") == 1
+    (file,) = tmp_path.glob("moot-crash-*.txt")
+    assert ended.err.startswith("moot: this should not have happened: KeyError: 'oops'")
+    assert str(file) in ended.err
+    assert "in fail" in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
