@@ -156,8 +156,14 @@ def test_a_notation_can_be_said_outright(tmp_path: Path) -> None:
         ("participants: {a: {args: x}}", "spaces.lab.participants.a.args: must be a list"),
         ("participants: {a: {args: [[x]]}}", "spaces.lab.participants.a.args[0]: must be text or a number"),
         ("participants: {a: {env: {K: [x]}}}", "spaces.lab.participants.a.env.K: must be text or a number"),
-        ("participants: {a: {command: 1}}", "spaces.lab.participants.a.command: expected `str"),
-        ("participants: {a: {auto_start: 1}}", "spaces.lab.participants.a.auto_start: expected `bool`"),
+        (
+            "participants: {a: {command: 1}}",
+            "participants.a.command: must be text, not a whole number",
+        ),
+        (
+            "participants: {a: {auto_start: 1}}",
+            "a.auto_start: must be true or false, not a whole number",
+        ),
         (
             "participants: {a: {mcp_server: {}}}",
             "spaces.lab.participants.a.mcp_server: has to hold command or url",
@@ -216,7 +222,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, text: str, fault: s
 
 
 def test_a_file_that_is_not_there_or_not_text_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+    with pytest.raises(UsageError, match="there is no such file; `moot init`"):
         load(tmp_path / "moot.yaml", environ=NO_ENVIRONMENT)
     path = written(tmp_path, "")
     path.write_bytes(b"\xff")

@@ -77,7 +77,7 @@ def test_its_rights_and_tokens_can_be_said_or_stand_under_participants(tmp_path:
         ("mcp_servers: {a: {command: x, headers: {}}}", "a.headers: has a meaning only with url"),
         ("mcp_servers: {a: {command: x, transport: carrier}}", "a.transport: must be one of auto, http, sse"),
         ("mcp_servers: {a: {command: x, auto_start: 1}}", "mcp_servers.a.auto_start: must be true or false"),
-        ("mcp_servers: {a: {command: x, pin: maybe}}", "mcp_servers.a.pin: expected `bool`"),
+        ("mcp_servers: {a: {command: x, pin: maybe}}", "mcp_servers.a.pin: must be true or false, not text"),
         ("mcp_servers: {gateway: {command: x}}", "spaces.lab.mcp_servers.gateway: 'gateway' is reserved"),
         ("mcp_servers: [x]", "spaces.lab.mcp_servers: must be a mapping"),
         (

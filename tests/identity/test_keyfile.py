@@ -149,7 +149,7 @@ def test_a_folder_that_others_may_write_into_is_refused(path: Path) -> None:
             lambda: keyfile.rotate(path, 1),
             lambda: keyfile.create(path.with_name("other"), IDENTITY),
         ):
-            with pytest.raises(KeyFileError, match="chmod 700"):
+            with pytest.raises(KeyFileError, match="run `chmod go-w "):
                 act()
     path.parent.chmod(0o1777)
     assert keyfile.load(path) == IDENTITY

@@ -140,10 +140,16 @@ def _load(
 def _document(path: Path) -> Json:
     try:
         text = path.read_text("utf-8")
+    except IsADirectoryError:
+        inside = next((name for name in ("moot.yaml", "space.yaml") if (path / name).is_file()), None)
+        hint = f"; there is {path / inside}" if inside else "; name the moot.yaml or space.yaml"
+        raise UsageError(f"is a folder{hint}") from None
+    except FileNotFoundError:
+        raise UsageError("there is no such file; `moot init` makes a moot.yaml") from None
     except OSError as fault:
         raise UsageError(f"cannot be read: {fault.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError("is not UTF-8 text") from None
+        raise UsageError("is not UTF-8 text; save it as UTF-8") from None
     document = read_yaml(text)
     if document is None:
         raise UsageError("is empty; a moot.yaml has at least one space under spaces:")
@@ -248,6 +254,7 @@ def _spaces(document: Mapping[str, Json], reading: Reading) -> dict[str, SpaceSe
 def _reference_space(document: Mapping[str, Json], reading: Reading) -> dict[str, SpaceSettings]:
     """D-14: the one space of a `space.yaml`. Settings of ours may stand at the top or under `space:`."""
     inner = dict(optional(document.get("space"), "space"))
+    _check_meant(document, inner)
     name = _space_name(checked(inner.pop("id", None) or "default", str, "text", "space.id"), "space.id")
     if "name" in inner:
         inner["title"] = inner.pop("name")
@@ -261,6 +268,21 @@ def _reference_space(document: Mapping[str, Json], reading: Reading) -> dict[str
             raise UsageError(f"space.{key}: stands at the top of the file as well")
         entries[key] = (value, f"space.{'name' if key == 'title' else key}")
     return {name: _read_space(name, entries, "space", reading, Path("tokens"))}
+
+
+def _check_meant(document: Mapping[str, Json], inner: Mapping[str, Json]) -> None:
+    """That this is a space.yaml, and no moot.yaml with a typing error or a part in the wrong place."""
+    if "participants" in document:
+        return
+    if "participants" in inner:
+        raise UsageError("space.participants: participants: stands beside space:, not under it")
+    known = SPACE_KEYS | _AROUND_KEYS
+    for name, value in inner.items():
+        if name not in known and isinstance(value, dict) and known & set(value):
+            raise UsageError(
+                f"space: did you mean spaces? In a moot.yaml, {at('spaces', name)} is a space; with space:,"
+                " the file is a space.yaml, which has its participants: beside it"
+            )
 
 
 def is_space_name(name: str) -> bool:

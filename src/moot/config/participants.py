@@ -15,6 +15,7 @@ from moot.config.sections import (
     checked,
     mapping,
     optional,
+    probably,
     read_plain,
     read_struct,
     strings,
@@ -56,7 +57,9 @@ class Reading:
             if key not in known:
                 if not self.lenient:
                     raise unknown_key(path, key, known)
-                self.notes.append(f"{at(path, key)}: not known here, ignored")
+                meant = probably(key, known)
+                hint = f"; did you mean {meant}?" if meant else ""
+                self.notes.append(f"{at(path, key)}: not known here, ignored{hint}")
         # In a lenient file nothing behind the colon is nothing said.
         return {
             key: value

@@ -6,6 +6,7 @@ No message shows a value, only keys, paths and what may stand there: a value can
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
@@ -20,6 +21,26 @@ Reader = Callable[[Json, str], Any]
 
 # How alike two keys are before one is offered for the other: a letter or two, not another word.
 _ALIKE: Final = 0.75
+_KINDS: Final = {
+    str: "text",
+    list: "a list",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    type(None): "nothing",
+}
+_TYPES: Final = {
+    "str": "text",
+    "array": "a list",
+    "object": "a mapping",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "null": "nothing",
+}
+_RANGES: Final = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
+_WRONG_TYPE: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
+_OUT_OF_RANGE: Final = re.compile(r"Expected `([^`]+)` (<=|>=|<|>) (\S+)")
 # A key is a word or a name; longer ones are cut in messages.
 _KEY_CHARS: Final = 64
 
@@ -33,7 +54,8 @@ def at(path: str, key: str) -> str:
 def mapping(value: Json, path: str) -> Mapping[str, Json]:
     """A mapping whose keys are text."""
     if not isinstance(value, dict):
-        raise UsageError(f"{path or 'the file'}: must be a mapping")
+        what = _KINDS.get(type(value), "something else")
+        raise UsageError(f"{path or 'the file'}: must be a mapping (lines of `name: value`), not {what}")
     for key in value:
         if not isinstance(key, str):
             # YAML 1.1 reads `on`, `no` and `1` as other things than text.
@@ -66,11 +88,17 @@ def strings(value: Json, path: str) -> list[str]:
     ]
 
 
-def unknown_key(path: str, key: str, known: Collection[str]) -> UsageError:
+def unknown_key(path: str, key: str, known: Collection[str], what: str = "key") -> UsageError:
     """What to raise for a key that is not known; offers the one that was probably meant."""
-    close = difflib.get_close_matches(key, known, n=1, cutoff=_ALIKE)
-    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
-    return UsageError(f"{at(path, key)}: unknown key; {hint}")
+    meant = probably(key, known)
+    hint = f"did you mean {meant}?" if meant else f"known are {', '.join(sorted(known))}"
+    return UsageError(f"{at(path, key)}: unknown {what}; {hint}")
+
+
+def probably(key: str, known: Collection[str]) -> str | None:
+    """The known key that was probably meant by another."""
+    close = difflib.get_close_matches(key.casefold(), known, n=1, cutoff=_ALIKE)
+    return close[0] if close else None
 
 
 def check_keys(section: Mapping[str, Json], known: Collection[str], path: str) -> None:
@@ -108,7 +136,17 @@ def read_plain(kind: Any, value: Json, path: str) -> Any:
         return msgspec.convert(value, kind, dec_hook=_other)
     except msgspec.ValidationError as fault:
         words, _, inner = str(fault).partition(" - at `$")
-        raise UsageError(f"{path}{inner.rstrip('`')}: {words[:1].lower()}{words[1:]}") from None
+        raise UsageError(f"{path}{inner.rstrip('`')}: {_in_words(words)}") from None
+
+
+def _in_words(fault: str) -> str:
+    """What msgspec says, for whoever writes YAML and knows no Python."""
+    if found := _WRONG_TYPE.fullmatch(fault):
+        wanted = " or ".join(_TYPES.get(each, each) for each in found[1].split(" | ") if each != "null")
+        return f"must be {wanted}, not {_TYPES.get(found[2], found[2])}"
+    if found := _OUT_OF_RANGE.fullmatch(fault):
+        return f"must be {_TYPES.get(found[1], found[1])}, {_RANGES[found[2]]} {found[3]}"
+    return f"{fault[:1].lower()}{fault[1:]}"
 
 
 def _other(kind: type, value: object) -> object:

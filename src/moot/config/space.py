@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moot.config.sections import Reader, at, checked, mapping, one_of
+from moot.config.sections import Reader, at, checked, mapping, one_of, probably, unknown_key
 from moot.errors import InvalidPattern, InvalidRequest, UsageError
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.operation import Json
@@ -38,7 +38,7 @@ def read_space(name: str, settings: Mapping[str, Json], path: str = "space") -> 
     for key, value in settings.items():
         here = at(path, key)
         if key not in SPACE_KEYS:
-            raise UsageError(f"{here}: unknown key; known are {', '.join(sorted(SPACE_KEYS))}")
+            raise unknown_key(path, key, SPACE_KEYS)
         fields[key] = read_setting(key, value, here)
     return SpaceConfig(name=name, **fields)
 
@@ -79,9 +79,7 @@ def _participants(value: Json, path: str) -> dict[str, ParticipantConfig]:
         entry = {"capabilities": settings} if isinstance(settings, list) else mapping(settings, here)
         for key in entry:
             if key not in _PARTICIPANT_KEYS:
-                raise UsageError(
-                    f"{at(here, key)}: unknown key; known are {', '.join(sorted(_PARTICIPANT_KEYS))}"
-                )
+                raise unknown_key(here, key, _PARTICIPANT_KEYS)
         participants[participant_name(name, here)] = ParticipantConfig(
             capabilities=read_rights(entry.get("capabilities", []), f"{here}.capabilities"),
             exclusive=checked(entry.get("exclusive", False), bool, "true or false", f"{here}.exclusive"),
@@ -113,9 +111,12 @@ def _quorum(value: Json, path: str) -> tuple[Quorum, ...]:
         entry = dict(mapping(rule, here))
         if "kind" in entry:
             raise UsageError(f"{here}.kind: a quorum is about proposed requests; leave the kind out")
-        needed = checked(
-            entry.pop("approvals_needed", None), int, "a number of people", f"{here}.approvals_needed"
-        )
+        if "approvals_needed" not in entry:
+            for key in entry:
+                if probably(key, ("approvals_needed",)):
+                    raise unknown_key(here, key, ("approvals_needed",))
+            raise UsageError(f"{here}.approvals_needed: is missing: how many have to agree")
+        needed = checked(entry.pop("approvals_needed"), int, "a number of people", f"{here}.approvals_needed")
         if needed < 1:
             raise UsageError(f"{here}.approvals_needed: must be at least 1")
         try:
@@ -132,10 +133,8 @@ def _limits(value: Json, path: str) -> Limits:
     for key, number in [*settings.items(), *inner.items()]:
         here = at(path, key)
         if (key not in Limits.__struct_fields__ and key not in inner) or key == "envelope":
-            known = ", ".join(
-                sorted({*Limits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"})
-            )
-            raise UsageError(f"{here}: unknown limit; known are {known}")
+            known = {*Limits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
+            raise unknown_key(path, key, known, "limit")
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
             raise UsageError(f"{here}: must be a number that is not negative")
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from moot.config.gateway import GatewayConfig, is_loopback
 from moot.config.settings import SpaceSettings
 from moot.protocol.patterns import Capability
+from moot.protocol.patterns.spelling import misspelt_words
 from moot.space.config import SpaceConfig
 
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -51,8 +52,26 @@ def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
     for participant, settings in config.participants.items():
         if not settings.capabilities and participant not in space.output_logs:
             yield f"space {name}: {participant} has no capability and can only listen"
-        yield from _inert(f"space {name}: {participant}", settings.capabilities, config)
-    yield from _inert(f"space {name}: guests", config.anonymous or (), config)
+        yield from _doubtful(f"space {name}: {participant}", settings.capabilities, config)
+    yield from _doubtful(f"space {name}: guests", config.anonymous or (), config)
+    yield from _misspelt(f"space {name}: invite_baseline", config.invite_baseline)
+    limited = {grant.participant: grant.capabilities for grant in space.tokens.values() if grant.capabilities}
+    for participant, rights in limited.items():
+        yield from _doubtful(f"space {name}: a token of {participant}", rights, config)
+
+
+def _doubtful(who: str, rights: Sequence[Capability], config: SpaceConfig) -> Iterator[str]:
+    yield from _inert(who, rights, config)
+    yield from _misspelt(who, [right for right in rights if not right.inert])
+
+
+def _misspelt(who: str, rights: Sequence[Capability]) -> Iterator[str]:
+    for right in rights:
+        for word, meant in misspelt_words(right):
+            yield (
+                f"{who}: no known kind or method is called {word!r}; did you mean {meant}?"
+                " (A kind of your own is fine.)"
+            )
 
 
 def _inert(who: str, rights: Sequence[Capability], config: SpaceConfig) -> Iterator[str]:

@@ -32,6 +32,12 @@ class _Loader(_SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _is_indented_by_tab(text: str, line: int) -> bool:
+    lines = text.splitlines()
+    shown = lines[line] if line < len(lines) else ""
+    return "\t" in shown[: len(shown) - len(shown.lstrip())]
+
+
 def read_yaml(text: str) -> Json:
     """The value of a YAML text; raises UsageError that says where it stops being YAML, without quoting it."""
     try:
@@ -40,7 +46,11 @@ def read_yaml(text: str) -> Json:
         mark = fault.problem_mark or fault.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         # What stands in quotes is taken from the text, and may be a token that begins with ! or *.
-        problem = re.sub(r"'.*'|\".*\"", "…", fault.problem or "cannot be read", flags=re.DOTALL)
+        problem = fault.problem or "cannot be read"
+        if not problem.startswith("did not find expected"):
+            problem = re.sub(r"'.*'|\".*\"", "…", problem, flags=re.DOTALL)
+        if mark and _is_indented_by_tab(text, mark.line):
+            problem = "it is indented with a tab; use spaces"
         raise UsageError(f"{where}not valid YAML: {problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         # ValueError: a date such as 2024-13-45.

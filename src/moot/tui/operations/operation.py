@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 # How much of an id is shown, and how little of one is enough to name it.
 SHORT_ID: Final = 8
 _LEAST_PREFIX: Final = 4
+# A kind as a person types it: words, slashes, and stars for anything.
+_WORD: Final = re.compile(r"[A-Za-z0-9_*.-]+(/[A-Za-z0-9_*.-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,19 +161,46 @@ def tool_arguments(words: Sequence[str]) -> dict[str, Json]:
 
 
 def capability(text: str) -> Json:
-    """KIND, KIND:METHOD, KIND:METHOD:NAME, or a capability as JSON."""
+    """KIND, KIND:METHOD, KIND:METHOD:NAME, or a capability as JSON; raises UsageError.
+
+    What looks like a typing error is refused: it would give a right to something that nobody ever says.
+    Whoever means it writes it as JSON.
+    """
     if text.lstrip().startswith("{"):
         return json_argument(text, "a capability")
-    kind, _, rest = text.partition(":")
-    method, _, name = rest.partition(":")
-    if not kind:
-        raise UsageError(f"{text!r} is no capability: write KIND, KIND:METHOD, KIND:METHOD:NAME, or JSON")
+    from moot.protocol.kinds import OPERATION_KINDS
+    from moot.protocol.operation import CONTEXT_PATHS
+    from moot.protocol.patterns.spelling import misspelt_kind, misspelt_method
+
+    kind, *parts = text.split(":", 2)
+    if not all((kind, *parts)) or _WORD.fullmatch(kind) is None:
+        raise UsageError(f"{text!r} is no capability. {CAPABILITIES}")
+    if meant := misspelt_kind(kind):
+        raise UsageError(_typo(text, "kind", kind, meant))
     found: dict[str, Json] = {"kind": kind}
-    if method:
-        found["payload"] = {"method": method}
-        if name:
-            found["payload"]["params"] = {"name": name}
+    if not parts:
+        return found
+    if kind not in OPERATION_KINDS and kind != "mcp/*":
+        known = ", ".join(sorted(OPERATION_KINDS))
+        raise UsageError(f"{text!r} is no capability: only {known} have a METHOD, and {kind} has none")
+    method = parts[0]
+    if meant := misspelt_method(method):
+        raise UsageError(_typo(text, "method", method, meant))
+    found["payload"] = {"method": method}
+    if len(parts) > 1:
+        # Where a method keeps what it is done to: tools/call its name, resources/read its uri.
+        inner: Json = parts[1]
+        for key in reversed(CONTEXT_PATHS.get(method, (("params", "name"),))[0][1:]):
+            inner = {key: inner}
+        found["payload"]["params"] = inner
     return found
+
+
+def _typo(text: str, what: str, word: str, meant: str) -> str:
+    return (
+        f"{text!r}: no known {what} is called {word}; did you mean {meant}?"
+        f" If it is a {what} of your own, write the capability as JSON"
+    )
 
 
 CAPABILITIES: Final = """\
