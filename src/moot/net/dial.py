@@ -263,7 +263,9 @@ def websocket_url(url: str, path: str, query: Mapping[str, str]) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise UsageError(f"{url!r} is no address of a gateway; one looks like http://localhost:8080")
+        example = "one looks like http://localhost:8080"
+        hint = example if "://" in url or not url.strip() else f"did you mean http://{url.strip()}?"
+        raise UsageError(f"{url!r} is no address of a gateway; {hint}")
     if parts.username or parts.password:
         raise UsageError("a gateway's address holds no user or password: give the token by itself")
     before = parts.path.rstrip("/").removesuffix(path)

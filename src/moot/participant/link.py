@@ -20,6 +20,7 @@ import orjson
 
 from moot.errors import ConnectionClosed, MalformedEnvelope, MootError, NotAdmitted, Unreachable
 from moot.net.dial import LOST, BackOff, Line, TurnedAway, dial, may_return, websocket_url
+from moot.participant.connect_errors import not_admitted, unreachable
 from moot.participant.limits import ParticipantLimits
 from moot.participant.outcome import Ending
 from moot.participant.shapes import Misshapen, check_shape
@@ -172,9 +173,10 @@ class Link:
                 tls=self._door.tls,
             )
         except TurnedAway as fault:
-            return Unreachable(str(fault)) if fault.may_return else _not_admitted(fault)
+            url = self._door.url
+            return Unreachable(f"{url}: {fault}") if fault.may_return else not_admitted(url, fault)
         except Unreachable as fault:
-            return fault
+            return unreachable(self._door.url, fault)
         await self._wait_while("joining", self._limits.welcome_seconds)
         if self.phase == "joining":
             line.give_up()
@@ -182,7 +184,7 @@ class Link:
         if self.phase == "dialling":
             code, reason = self._closed or (LOST, "")
             if code == POLICY:
-                return NotAdmitted(self._complaint or reason or "the gateway let us not in", code=code)
+                return NotAdmitted(self._complaint or reason or "the gateway did not let us in", code=code)
             return Unreachable(self._complaint or reason or f"closed {code} before the welcome")
         await self._wait_while("joined", None)
         return None
@@ -260,21 +262,6 @@ class Link:
         if self._leaving is not None:
             return Ending(1000, self._leaving)
         return None if self.reconnect and may_return(code) else Ending(code, reason)
-
-
-def _not_admitted(fault: TurnedAway) -> NotAdmitted:
-    hints = {
-        401: "check the token",
-        403: "the token is for another space, or this one does not admit its holder",
-        404: "check the name of the space and the address",
-        421: "the gateway does not know itself by this host name (gateway.allowed_hosts)",
-    }
-    hint = hints.get(fault.status, "the gateway let us not in")
-    try:
-        said = orjson.loads(fault.body)["error"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        said = fault.body[:200].decode("utf-8", "replace")
-    return NotAdmitted(f"{hint} (HTTP {fault.status}: {said})", status=fault.status)
 
 
 def _ending_of(fault: MootError) -> Ending:
