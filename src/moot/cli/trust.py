@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.talking import add_where, where_of
 from moot.cli.terminal import printable
-from moot.errors import UsageError
+from moot.errors import TimedOut, UsageError
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace, Sent
@@ -30,6 +30,9 @@ examples:
   moot trust resume                     after stop
   moot trust report                     the share of decisions that was automatic, day by day
 """
+
+# `s-` and four characters more.
+_LEAST_PREFIX: Final = 6
 
 Act = Callable[["JoinedSpace", argparse.Namespace], Awaitable[Any]]
 
@@ -98,11 +101,16 @@ async def _perform(chosen: argparse.Namespace) -> Any:
         return await chosen.act(space, chosen)
 
 
-async def _asked(space: JoinedSpace, chosen: argparse.Namespace, tool: str) -> dict[str, Any]:
+def _check_here(space: JoinedSpace, chosen: argparse.Namespace) -> None:
     if chosen.approver not in space.roster:
         raise UsageError(
-            f"no member {chosen.approver} is here: start `moot approver`, or name it with --approver"
+            f"no member {chosen.approver} is here, so nothing was done: start `moot approver`, or name"
+            " another one with --approver"
         )
+
+
+async def _asked(space: JoinedSpace, chosen: argparse.Namespace, tool: str) -> dict[str, Any]:
+    _check_here(space, chosen)
     outcome = await space.call(chosen.approver, tool, {})
     answer = outcome.structured
     if not isinstance(answer, dict):
@@ -161,14 +169,16 @@ async def _report(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
 
 
 async def _accept(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    suggestion = await _suggestion(space, chosen)
     payload: dict[str, Any] = {"suggestion": chosen.suggestion}
     if chosen.narrow is not None:
         payload["rule"] = _narrowed(chosen.narrow)
     if chosen.grant:
-        found = (await _asked(space, chosen, "trust_suggestions"))["suggestions"]
-        suggestion = next((each for each in found if each["suggestion"] == chosen.suggestion), None)
         if suggestion is None:
-            raise UsageError(f"there is no suggestion {chosen.suggestion}")
+            raise UsageError(
+                f"--grant needs to look at the suggestion: you may not ask {chosen.approver} for it"
+                " (mcp/request)"
+            )
         grant = suggestion["grant"]
         if grant is None:
             raise UsageError(f"it cannot be granted: {suggestion['no_grant']}. Accept it as a rule instead")
@@ -182,12 +192,36 @@ async def _accept(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
             print(printable(f"granted: {grant['words']}. Take it back with: {back}"))
         return {"accepted": chosen.suggestion, "grant": given.id, "envelope": sent.id}
     sent, answer = await _answered(space, chosen, "trust/accept", payload)
-    rule = None if answer is None else answer.payload.get("rule")
+    rule = answer.payload.get("rule")
     name = rule.get("name") if isinstance(rule, dict) else None
     if not chosen.json:
         holds = f"rule {name} decides from now on" if name else "`moot trust rules` shows whether it holds"
         print(printable(f"accepted {chosen.suggestion}; {holds}"))
     return {"accepted": chosen.suggestion, "rule": name, "envelope": sent.id}
+
+
+async def _suggestion(space: JoinedSpace, chosen: argparse.Namespace) -> dict[str, Any] | None:
+    """The suggestion that is named; None if we may not look. Raises UsageError if there is none of that name.
+
+    The beginning of an id is enough: `chosen.suggestion` is all of it from here on.
+    """
+    _check_here(space, chosen)
+    if not space.may_request(chosen.approver, "tools/call", {"name": "trust_suggestions", "arguments": {}}):
+        return None
+    found = (await _asked(space, chosen, "trust_suggestions"))["suggestions"]
+    named = [each for each in found if each["suggestion"] == chosen.suggestion]
+    # As of a proposal: less of an id could come to mean another one.
+    like = named or [each for each in found if each["suggestion"].startswith(chosen.suggestion)]
+    if not named and len(chosen.suggestion) < _LEAST_PREFIX:
+        like = []
+    if len(like) != 1:
+        ids = ", ".join(each["suggestion"] for each in like or found)
+        there = f"there is {ids}" if ids else "nothing is suggested"
+        what = "several suggestions begin with" if like else "there is no suggestion"
+        raise UsageError(f"{what} {chosen.suggestion}: {there}")
+    chosen.suggestion = like[0]["suggestion"]
+    one: dict[str, Any] = like[0]
+    return one
 
 
 def _narrowed(file: Path) -> Any:
@@ -203,53 +237,71 @@ def _narrowed(file: Path) -> Any:
 
 
 async def _dismiss(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    from moot.tui.trust_commands import said
+
+    looked = await _suggestion(space, chosen)
     payload = {"suggestion": chosen.suggestion} | ({"reason": chosen.reason} if chosen.reason else {})
-    return await _said(space, chosen, "trust/dismiss", payload, f"dismissed {chosen.suggestion}")
+    # A dismissal is carried out in silence; who could not look waits for a word that it was not.
+    listened = chosen.approver if looked is None else None
+    sent, answer = await said(space, "trust/dismiss", payload, to="", about="", approver=listened)
+    _check_agreed(chosen, answer)
+    return _shown(chosen, "trust/dismiss", sent, f"dismissed {chosen.suggestion}")
 
 
 async def _stop(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
+    from moot.tui.trust_commands import said
+
     payload: dict[str, Any] = {"reason": chosen.reason} if chosen.reason else {}
     if chosen.rule:
         payload["rule"] = chosen.rule
-    words = f"suspended {chosen.rule}" if chosen.rule else "all rules are stopped; people decide everything"
-    if chosen.about:
-        words = "the rule that decided it is suspended"
-    return await _said(space, chosen, "trust/stop", payload, words, about=chosen.about)
+    if chosen.approver not in space.roster:
+        # Said all the same: an approver that comes back obeys a stop that it missed.
+        sent, _ = await said(space, "trust/stop", payload, to="", about=chosen.about or "", approver=None)
+        away = f"said, but no member {chosen.approver} is here: it takes effect when one comes"
+        return _shown(chosen, "trust/stop", sent, away)
+    sent, answer = await _answered(space, chosen, "trust/stop", payload, about=chosen.about or "")
+    rule = answer.payload.get("rule")
+    name = rule.get("name") if isinstance(rule, dict) else rule
+    words = f"rule {name} is suspended" if name else "all rules are stopped; people decide everything"
+    if chosen.about and not name:
+        words = f"no rule is known behind {chosen.about}, so {words}"
+    return _shown(chosen, "trust/stop", sent, words)
 
 
 async def _lift(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
-    return await _said(space, chosen, "trust/accept", {"lift": chosen.rule}, f"asked to lift {chosen.rule}")
+    _check_here(space, chosen)
+    sent, _ = await _answered(space, chosen, "trust/accept", {"lift": chosen.rule})
+    return _shown(chosen, "trust/accept", sent, f"rule {chosen.rule} decides again")
 
 
 async def _resume(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
-    return await _said(space, chosen, "trust/accept", {"resume": True}, "rules decide again")
+    _check_here(space, chosen)
+    sent, _ = await _answered(space, chosen, "trust/accept", {"resume": True})
+    return _shown(chosen, "trust/accept", sent, "rules decide again")
 
 
-async def _said(
-    space: JoinedSpace,
-    chosen: argparse.Namespace,
-    kind: str,
-    payload: Any,
-    words: str,
-    about: str | None = None,
-) -> Any:
-    sent, answer = await _answered(space, chosen, kind, payload, about=about or "")
+def _shown(chosen: argparse.Namespace, kind: str, sent: Sent, words: str) -> Any:
     if not chosen.json:
         print(printable(words))
-        if answer is None and chosen.approver not in space.roster:
-            print(f"no member {printable(chosen.approver)} is here to act on it: start `moot approver`")
     return {"kind": kind, "envelope": sent.id}
 
 
 async def _answered(
     space: JoinedSpace, chosen: argparse.Namespace, kind: str, payload: Any, about: str = ""
-) -> tuple[Sent, Envelope | None]:
-    """Said to all, and what the approver answered; raises UsageError when it says no."""
-    from moot.tui.trust_commands import said
+) -> tuple[Sent, Envelope]:
+    """Said to all, and what the approver answered; raises UsageError when it says no, TimedOut if nothing."""
+    from moot.tui.trust_commands import ANSWER_SECONDS, said
 
-    # A dismissal is carried out in silence.
-    approver = chosen.approver if chosen.approver in space.roster and kind != "trust/dismiss" else None
-    sent, answer = await said(space, kind, payload, to="", about=about, approver=approver)
+    sent, answer = await said(space, kind, payload, to="", about=about, approver=chosen.approver)
+    _check_agreed(chosen, answer)
+    if answer is None:
+        raise TimedOut(
+            f"{chosen.approver} has not answered within {ANSWER_SECONDS:g} s; `moot trust rules` shows"
+            " whether it acted"
+        )
+    return sent, answer
+
+
+def _check_agreed(chosen: argparse.Namespace, answer: Envelope | None) -> None:
     if answer is not None and answer.kind == "chat":
         raise UsageError(f"{chosen.approver}: {answer.payload.get('text')}")
-    return sent, answer

@@ -46,6 +46,8 @@ class Steering:
 
     def hear(self, envelope: Envelope) -> None:
         match envelope.kind:
+            case "trust/stop" if self._book.stopped is not None and not self._names_rule(envelope):
+                self._answer(envelope, "all rules are stopped already")
             case "trust/stop":
                 self.stop(envelope, self._clock())
             case "trust/accept":
@@ -58,6 +60,10 @@ class Steering:
                     self._acceptance.revoked(grant)
 
     # The switch
+
+    def _names_rule(self, envelope: Envelope) -> bool:
+        behind = (self._approver.rule_behind(id) for id in envelope.correlation_id)
+        return isinstance(envelope.payload.get("rule"), str) or any(name is not None for name in behind)
 
     def stop(self, envelope: Envelope, at: float) -> None:
         """Suspend the rule that is meant, or stop them all; `at` is when it was said."""

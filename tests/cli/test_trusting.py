@@ -1,0 +1,143 @@
+"""`moot trust` with a real approver: what does not exist is not accepted, dismissed, stopped or lifted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from moot.participant import JoinedSpace, SeenProposal, connect
+from moot.trust.approver import Approver, ApproverSettings
+from moot.trust.book import Book
+from moot.trust.ledger import Ledger
+from tests.cli.town import SETTINGS, Town, town
+from tests.trust.test_approver import APPROVER, LEARNING
+
+SPACE = SETTINGS | {
+    "participants": {
+        "alice": {"capabilities": [{"kind": "*"}]},
+        # May dismiss, but not look at what is suggested.
+        "carol": {"capabilities": [{"kind": "trust/dismiss"}, {"kind": "trust/stop"}]},
+        "agent": {"capabilities": [{"kind": "chat"}, {"kind": "mcp/proposal"}, {"kind": "mcp/withdraw"}]},
+        "files": {"capabilities": [{"kind": "mcp/response"}]},
+        "approver": {"capabilities": APPROVER},
+    }
+}
+
+
+@pytest.fixture
+def lab(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Town]:
+    monkeypatch.chdir(tmp_path)
+    with town(tmp_path, capsys, SPACE) as here:
+        yield here
+
+
+@dataclass
+class Office:
+    """The approver of the lab, and its book."""
+
+    lab: Town
+    approver: Approver
+
+    @property
+    def book(self) -> Book:
+        return self.approver.book
+
+    def suggested(self) -> str:
+        """Alice approves what the agent proposes, until that bears a rule; its suggestion."""
+        agent, alice, files = (self.lab.join(name) for name in ("agent", "alice", "files"))
+        self.lab.do(_decide(agent, alice, files))
+        self.lab.do(self.approver._suggest())
+        (name,) = self.book.suggested
+        return name
+
+
+async def _decide(agent: JoinedSpace, alice: JoinedSpace, files: JoinedSpace) -> None:
+    @files.tool
+    def write_file(path: str) -> str:
+        return path
+
+    @alice.on_proposal
+    async def decide(seen: SeenProposal) -> None:
+        await alice.approve(seen)
+
+    for day in range(10, 20):
+        await agent.call("files", "write_file", {"path": f"reports/day-{day}.md"})
+
+
+@pytest.fixture
+def office(lab: Town) -> Office:
+    return Office(lab, lab.stay(_approver(lab)))
+
+
+@asynccontextmanager
+async def _approver(lab: Town) -> AsyncIterator[Approver]:
+    token = lab.token("approver").read_text("ascii").strip()
+    async with connect(lab.gateway.url, "lab", token) as space:
+        approver = Approver(
+            space, Book.open(lab.folder / "trust"), Ledger(), ApproverSettings(learning=LEARNING)
+        )
+        running = asyncio.create_task(approver.run())
+        try:
+            yield approver
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+
+def test_without_an_approver_nothing_is_claimed(lab: Town) -> None:
+    for words in (["accept", "s-nosuch"], ["dismiss", "s-nosuch"], ["lift", "rule"], ["resume"], ["rules"]):
+        code, said = lab.fails("trust", *words)
+        assert code == 1
+        assert "no member approver is here" in said
+    # The switch works all the same: whoever comes back obeys it.
+    assert "it takes effect when one comes" in lab.told("trust", "stop")
+
+
+def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(office: Office) -> None:
+    lab = office.lab
+    for words, said in (
+        (["accept", "s-nosuch"], "there is no suggestion s-nosuch: nothing is suggested"),
+        (["accept", "s-nosuch", "--grant"], "there is no suggestion s-nosuch"),
+        (["dismiss", "s-nosuch"], "there is no suggestion s-nosuch: nothing is suggested"),
+        (["dismiss", "s-nosuch", "--as", "carol"], "not dismissed: there is no such suggestion"),
+        (["stop", "nosuch"], "not stopped: no rule is named nosuch"),
+        (["lift", "nosuch"], "not lifted: no rule nosuch is suspended"),
+        (["resume"], "rules were not stopped"),
+    ):
+        code, told = lab.fails("trust", *words)
+        assert (code, said in told) == (1, True), (words, told)
+
+
+def test_the_switch_says_what_it_did(office: Office) -> None:
+    lab = office.lab
+    told = lab.told("trust", "stop", "--about", "nosuch")
+    assert told.startswith("no rule is known behind nosuch, so all rules are stopped")
+    assert "all rules are stopped already" in lab.fails("trust", "stop")[1]
+    assert lab.told("trust", "resume") == "rules decide again\n"
+
+
+def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(office: Office) -> None:
+    lab, name = office.lab, office.suggested()
+    # Too little to be sure.
+    assert f"there is {name}" in lab.fails("trust", "accept", name[:3])[1]
+    told = lab.told("trust", "accept", name[:-2])
+    (rule,) = office.book.rules
+    assert told == f"accepted {name}; rule {rule.name} decides from now on\n"
+    assert "nothing is suggested" in lab.fails("trust", "accept", name)[1]
+    assert lab.told("trust", "stop", rule.name) == f"rule {rule.name} is suspended\n"
+    assert "is suspended already" in lab.fails("trust", "stop", rule.name)[1]
+    assert lab.told("trust", "lift", rule.name) == f"rule {rule.name} decides again\n"
+
+
+def test_a_dismissed_suggestion_is_gone(office: Office) -> None:
+    lab, name = office.lab, office.suggested()
+    assert lab.told("trust", "dismiss", name) == f"dismissed {name}\n"
+    assert "there is no suggestion" in lab.fails("trust", "dismiss", name)[1]
+    assert not office.book.suggested
