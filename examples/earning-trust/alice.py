@@ -33,7 +33,7 @@ class Alice:
             await asyncio.sleep(PATIENCE_SECONDS)
         # Somebody else was quicker, if it is settled.
         with suppress(ProposalSettled):
-            await self.space.fulfil(seen)
+            await self.space.approve(seen)
             if path == DELICATE:
                 # It was left to her as a check; she will have no more of it.
                 await self.space.send("trust/stop", {"rule": self.rule, "reason": "these are mine"})

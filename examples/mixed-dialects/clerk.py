@@ -13,7 +13,7 @@ async def main() -> None:
 
         @space.on_proposal
         async def decide(seen: SeenProposal) -> None:
-            outcome = await space.fulfil(seen)
+            outcome = await space.approve(seen)
             await space.chat(f"done for {seen.proposer}: {outcome.text}")
 
         await space.roster.wait_for("calculator", within=60)

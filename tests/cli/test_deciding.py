@@ -23,7 +23,7 @@ def host(lab: Town) -> JoinedSpace:
 
         @space.tool
         def launch() -> str:
-            """Needs two approvals here."""
+            """Needs two votes here."""
             return "lift-off"
 
     lab.do(offer())
@@ -61,7 +61,7 @@ def test_approving_does_exactly_what_was_proposed_and_only_once(lab: Town, host:
     assert (outcome.how, outcome.by, outcome.text) == ("fulfilled", "alice", "a.md: 7")
     code, words = lab.fails("approve", proposal.id)
     assert code == 3
-    assert "fulfilled already" in words
+    assert "already fulfilled by alice" in words
     assert lab.value("proposals") == []
     (row,) = lab.value("proposals", "--all")
     assert (row["status"], row["fulfilledBy"]) == ("fulfilled", "alice")
@@ -98,7 +98,7 @@ def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: Town, host: Join
     lab.told("vote", proposal.id)
     assert lab.fails("approve", proposal.id)[0] == 1
     lab.told("vote", proposal.id, "--as", "bob")
-    assert "approved by alice, bob" in lab.told("proposals")
+    assert "votes for it: alice, bob" in lab.told("proposals")
     assert "lift-off" in lab.told("approve", proposal.id)
 
 
@@ -106,8 +106,8 @@ def test_one_takes_back_ones_own_proposal(lab: Town, host: JoinedSpace) -> None:
     id = lab.value("propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")["proposal"]
     # Nobody stays behind to look after it, so it must still be open.
     assert [row["proposalId"] for row in lab.value("proposals")] == [id]
-    code, _ = lab.fails("withdraw", id)
-    assert code == 3
+    code, words = lab.fails("withdraw", id)
+    assert (code, "a proposal of agent" in words) == (1, True)
     lab.told("withdraw", id, "--as", "agent")
     assert lab.value("proposals") == []
 
@@ -117,8 +117,57 @@ def test_an_unknown_or_ambiguous_id_is_told_with_what_there_is(lab: Town, host: 
     proposal = proposed(lab, agent)
     code, words = lab.fails("approve", "ffffffff")
     assert (code, f"open are {proposal.id[:8]}" in words) == (1, True)
-    # Too short to name anything.
-    assert lab.fails("approve", proposal.id[:2])[0] == 1
+    # Too short to act on, though only one begins so.
+    code, words = lab.fails("approve", proposal.id[:2])
+    assert (code, "4 characters at least" in words) == (1, True)
+    assert f"{proposal.id[:8]}  pending  agent proposes tools/call write to host" in words
+
+
+def test_of_several_that_begin_alike_all_are_listed(lab: Town, host: JoinedSpace) -> None:
+    """Ids are drawn by chance; of seventeen, two begin with the same digit."""
+    agent = lab.join("agent")
+    ids = [proposed(lab, agent).id for _ in range(17)]
+    digit = next(id[0] for id in ids if sum(other[0] == id[0] for other in ids) > 1)
+    alike = [id for id in ids if id[0] == digit]
+    code, words = lab.fails("approve", digit)
+    assert code == 1
+    assert f"{len(alike)} proposals begin with {digit}: type more of the id" in words
+    assert all(id[:8] in words for id in alike[:8])
+    assert lab.fails("reject", digit)[0] == 1
+    assert len(lab.value("proposals")) == 17
+
+
+def test_what_is_settled_cannot_be_decided_again_and_it_is_said_by_whom(lab: Town, host: JoinedSpace) -> None:
+    agent = lab.join("agent")
+    done, gone = proposed(lab, agent), proposed(lab, agent)
+    lab.told("approve", done.id, "--as", "bob")
+    lab.told("withdraw", gone.id, "--as", "agent")
+    for command in ("approve", "reject", "vote"):
+        code, words = lab.fails(command, done.id)
+        assert (code, "the proposal was already fulfilled by bob" in words) == (3, True)
+        code, words = lab.fails(command, gone.id)
+        assert (code, "the proposal was already withdrawn by agent" in words) == (3, True)
+    code, words = lab.fails("withdraw", done.id, "--as", "agent")
+    assert (code, "already fulfilled by bob" in words) == (3, True)
+
+
+def test_a_rejected_proposal_may_still_be_approved(lab: Town, host: JoinedSpace) -> None:
+    """MEW 3.3.2: a rejection is one voice; others may see it otherwise."""
+    id = lab.value("propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")["proposal"]
+    lab.told("reject", id, "--as", "bob")
+    assert "a: 1" in lab.told("approve", id)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("call", "hots", "write"), ("propose", "hots", "write"), ("tools", "hots"), ("request", "hots", "x")],
+)
+def test_somebody_who_is_not_here_is_not_waited_for(
+    lab: Town, host: JoinedSpace, words: tuple[str, ...]
+) -> None:
+    code, said = lab.fails(*words)
+    assert code == 1
+    assert "hots is not in the space. Did you mean host?" in said
 
 
 def test_a_call_without_the_right_waits_for_a_decision(lab: Town, host: JoinedSpace) -> None:

@@ -116,6 +116,63 @@ def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: Join
     assert (code, "--grant ID" in words) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nonsense:::x", "is no capability"),
+        ("mcp/request:tools/call:", "is no capability"),
+        ("ch at", "is no capability"),
+        ("[1]", "is no capability"),
+        ("", "is no capability"),
+        ("chat:tools/call", "chat has none"),
+        ("chatt", "did you mean chat?"),
+        ("mcp/requests", "did you mean mcp/request?"),
+        ("mcp/request:tools/cal:x", "did you mean tools/call?"),
+    ],
+)
+def test_a_capability_that_means_nothing_is_not_granted(lab: Town, text: str, said: str) -> None:
+    for command in ("grant", "revoke", "invite"):
+        code, words = lab.fails(command, "agent" if command != "invite" else "newcomer", text)
+        assert (code, said in words) == (1, True), words
+
+
+def test_whoever_means_it_writes_it_as_json(lab: Town) -> None:
+    lab.join("agent")
+    assert lab.value("grant", "agent", '{"kind": "chatt"}', "acme/thing")["recipient"] == "agent"
+    row = next(row for row in lab.value("members") if row["id"] == "agent")
+    assert row["capabilities"][-2:] == [{"kind": "chatt"}, {"kind": "acme/thing"}]
+
+
+def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: Town) -> None:
+    lab.join("agent")
+    lab.told("grant", "agent", "mcp/request:resources/read:note://1")
+    row = next(row for row in lab.value("members") if row["id"] == "agent")
+    assert row["capabilities"][-1] == {
+        "kind": "mcp/request",
+        "payload": {"method": "resources/read", "params": {"uri": "note://1"}},
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("kick", "nobody"),
+        ("pause", "nobody"),
+        ("resume", "nobody"),
+        ("status", "nobody"),
+        ("control", "shutdown", "nobody"),
+        ("grant", "nobody", "chat"),
+        ("revoke", "nobody", "--grant", "x"),
+        ("revoke", "agent", "--grant", "nosuch"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_claimed_about_nobody(lab: Town, words: tuple[str, ...]) -> None:
+    code, said = lab.fails(*words)
+    assert code == 3
+    assert "nobody" in said or "nosuch" in said
+
+
 def test_nobody_grants_what_they_do_not_hold(lab: Town) -> None:
     code, words = lab.fails("grant", "bob", "mcp/request", "--as", "agent")
     assert (code, bool(words)) == (3, True)

@@ -380,9 +380,9 @@ async def test_a_quorum_is_gathered_before_anybody_may_fulfil(tmp_path: Path) ->
         seen = await next_proposal(human)
         with pytest.raises(ApprovalRequired, match="2 more approvals"):
             await human.fulfil(seen)
-        await human.approve(seen)
-        await other.approve(seen.id)
-        await until(lambda: seen.approvals == ["human", "other"])
+        await human.vote(seen)
+        await other.vote(seen.id)
+        await until(lambda: seen.votes == ["human", "other"])
         await third.fulfil((await next_proposal(third)).id)
         assert (await call).by == "third"
 

@@ -17,7 +17,7 @@ async def main() -> None:
         async def decide(seen: SeenProposal) -> None:
             count = seen.params.get("arguments", {}).get("count")
             if isinstance(count, int) and count <= MOST:
-                await space.fulfil(seen)
+                await space.approve(seen)
             else:
                 await space.reject(seen, "disagree", explanation=f"no more than {MOST:,} at a time")
 

@@ -183,6 +183,24 @@ class Asking:
             log=log,
         )
 
+    async def approve(
+        self,
+        proposal: SeenProposal | str,
+        *,
+        to: Addressees = (),
+        timeout: float | None = None,
+        progress: ProgressHandler | None = None,
+        log: LogHandler | None = None,
+        context: str | None = None,
+    ) -> Outcome:
+        """Do what was proposed, exactly so, and wait for the answer (MEW 3.2.1, D-28).
+
+        Where the space asks for several votes first, see `vote`.
+        """
+        return await self._desk.fulfil(
+            proposal, to=to, timeout=timeout, progress=progress, log=log, context=context
+        )
+
     async def fulfil(
         self,
         proposal: SeenProposal | str,
@@ -193,8 +211,8 @@ class Asking:
         log: LogHandler | None = None,
         context: str | None = None,
     ) -> Outcome:
-        """Do what was proposed, exactly so, and wait for the answer (MEW 3.2.1, D-28)."""
-        return await self._desk.fulfil(
+        """The same as `approve`: the protocol calls it fulfilling a proposal."""
+        return await self.approve(
             proposal, to=to, timeout=timeout, progress=progress, log=log, context=context
         )
 
@@ -204,9 +222,12 @@ class Asking:
         """Decline a proposal with a code of REJECT_REASONS or words of your own (MEW 3.3.2)."""
         return await self._desk.reject(proposal, reason, explanation=explanation)
 
-    async def approve(self, proposal: SeenProposal | str) -> Sent:
-        """One approval, where the space asks for several before a proposal may be fulfilled (D-28)."""
-        return await self._desk.approve(proposal)
+    async def vote(self, proposal: SeenProposal | str) -> Sent:
+        """One vote for it, where the space asks for several before anybody may approve it (D-28).
+
+        Nothing is done by it: when there are enough, somebody approves.
+        """
+        return await self._desk.vote(proposal)
 
     def on_proposal(self, handler: F) -> F:
         """Call this for every proposal of others; works as a decorator."""

@@ -113,7 +113,7 @@ def hear_decision(envelope: Envelope, proposals: Proposals) -> None:
         case "mcp/reject":
             proposals.reject(envelope)
         case "moot/approve":
-            proposals.approve(envelope)
+            proposals.vote(envelope)
         case "chat":
             proposals.chat(envelope)
         case _:

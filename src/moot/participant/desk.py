@@ -13,10 +13,8 @@ import orjson
 
 from moot.errors import (
     CapabilityViolation,
-    Expired,
     MootError,
     NotAllowed,
-    ProposalSettled,
     TimedOut,
     UsageError,
 )
@@ -217,11 +215,7 @@ class Desk:
         spent as soon as the gateway has taken the request, even if the tool then fails (D-28).
         """
         seen = self.find(which)
-        self._proposals.get(seen.id)  # lets time act on it
-        if seen.status == "expired":
-            raise Expired("the proposal has expired")
-        if seen.status != "pending":
-            raise ProposalSettled(f"the proposal is {seen.status} already", state=seen.status)
+        self._check_open(seen)
         host = seen.to or addressees(to)
         if not host:
             raise UsageError("the proposal names no host: say which member shall do it with to=")
@@ -244,24 +238,33 @@ class Desk:
     async def reject(
         self, which: SeenProposal | str, reason: str = "disagree", *, explanation: str | None = None
     ) -> Sent:
-        """MEW 3.3.2: say no, with a code of REJECT_REASONS or your own; an explanation follows as chat."""
+        """MEW 3.3.2: say no, with a code of REJECT_REASONS or your own; an explanation follows as chat.
+
+        Raises ProposalSettled or Expired where there is nothing left to say no to, as far as is known here.
+        """
         id, to = self._named(which)
         sent, _ = await self.voice.confirmed("mcp/reject", {"reason": reason}, about=id, to=to)
         if explanation:
             self.voice.say("chat", {"text": explanation, "format": "plain"}, about=sent.id, to=to)
         return sent
 
-    async def approve(self, which: SeenProposal | str) -> Sent:
-        """D-28: one voice for it, where the space asks for several; somebody still has to fulfil it."""
+    async def vote(self, which: SeenProposal | str) -> Sent:
+        """D-28: one vote for it, where the space asks for several; somebody still has to approve it."""
         id, _ = self._named(which)
         sent, _ = await self.voice.confirmed("moot/approve", {}, about=id)
         return sent
 
     def _named(self, which: SeenProposal | str) -> tuple[str, Sequence[str]]:
-        if isinstance(which, SeenProposal):
-            return which.id, (which.proposer,)
-        seen = self._proposals.get(which)
-        return which, () if seen is None else (seen.proposer,)
+        """The id of a proposal that is open as far as we know, and who has to hear of it."""
+        seen = self._proposals.get(which) if isinstance(which, str) else which
+        if seen is None:
+            return str(which), ()
+        self._check_open(seen)
+        return seen.id, (seen.proposer,)
+
+    def _check_open(self, seen: SeenProposal) -> None:
+        self._proposals.get(seen.id)  # lets time act on it
+        seen.check_open()
 
 
 class _Body(msgspec.Struct):

@@ -277,7 +277,7 @@ class Membership:
             "mcp/proposal": self._hear_proposal,
             "mcp/withdraw": self.proposals.withdraw,
             "mcp/reject": self.proposals.reject,
-            "moot/approve": self.proposals.approve,
+            "moot/approve": self.proposals.vote,
             "chat": self._hear_chat,
             "chat/acknowledge": self._hear_acknowledgement,
             "chat/cancel": self.chats.cancel,

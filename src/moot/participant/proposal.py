@@ -71,8 +71,9 @@ class Proposal:
         return tuple(self.seen.rejections)
 
     @property
-    def approvals(self) -> tuple[str, ...]:
-        return tuple(self.seen.approvals)
+    def votes(self) -> tuple[str, ...]:
+        """Who voted for it so far, where the space asks for several (D-28)."""
+        return tuple(self.seen.votes)
 
     @property
     def fulfilled_by(self) -> str | None:

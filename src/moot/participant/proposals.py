@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from moot.errors import BadAnswer, FulfilmentCancelled, McpError, MemberLeft
+from moot.errors import BadAnswer, Expired, FulfilmentCancelled, McpError, MemberLeft, ProposalSettled
 from moot.participant.checking import Inspector
 from moot.participant.limits import ParticipantLimits
 from moot.participant.listening import Feed, Feeds, Reader, Spawn, called
@@ -40,7 +40,8 @@ class SeenProposal:
     expires: float  # seconds since 1970
     status: Status = "pending"
     rejections: list[Rejection] = field(default_factory=list)
-    approvals: list[str] = field(default_factory=list)
+    # Who voted for it, where the space asks for several (D-28).
+    votes: list[str] = field(default_factory=list)
     # Who withdrew or fulfilled it, with which envelope, and why it was withdrawn.
     fulfilled_by: str | None = None
     request_id: str | None = None
@@ -85,6 +86,20 @@ class SeenProposal:
     def is_over(self) -> bool:
         """Whether nothing more can come of it: a result is there, or none ever will be."""
         return self.status in ("withdrawn", "expired") or self.result is not None or self.fault is not None
+
+    def check_open(self) -> None:
+        """Raises ProposalSettled or Expired, saying what became of it and by whom."""
+        match self.status:
+            case "pending":
+                return
+            case "fulfilled":
+                words = f"the proposal was already fulfilled by {self.fulfilled_by or 'somebody'}"
+            case "withdrawn":
+                why = f" ({self.reason})" if self.reason else ""
+                words = f"the proposal was already withdrawn by {self.proposer}{why}"
+            case "expired":
+                raise Expired("the proposal has expired: it has to be proposed again")
+        raise ProposalSettled(words, state=self.status)
 
     def fingerprint(self) -> str:
         if not self._fingerprint:
@@ -243,11 +258,12 @@ class Proposals:
                 self._rejections[envelope.id] = rejection
                 seen.tell()
 
-    def approve(self, envelope: Envelope) -> None:
+    def vote(self, envelope: Envelope) -> None:
+        """`moot/approve`: one vote for it."""
         for id in envelope.correlation_id:
             seen = self._seen.get(id)
-            if seen is not None and envelope.sender not in seen.approvals:
-                seen.approvals.append(envelope.sender)
+            if seen is not None and envelope.sender not in seen.votes:
+                seen.votes.append(envelope.sender)
                 seen.tell()
 
     def chat(self, envelope: Envelope) -> None:

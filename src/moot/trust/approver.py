@@ -245,7 +245,7 @@ class Approver:
 
     async def _fulfil(self, case: Case, rule: Rule) -> None:
         try:
-            await self.space.fulfil(
+            await self.space.approve(
                 case.id, timeout=self.settings.call_seconds, context=RULE_CONTEXT + rule.name
             )
         except (ProposalSettled, ApprovalRequired) as fault:

@@ -83,7 +83,7 @@ def _done(decision: Decision, rules: Sequence[Rule]) -> str:
         case "fulfilled":
             what += f"{decision.by} fulfilled it{took} (envelope {decision.envelope})"
             if decision.approvals:
-                what += f", approved by {list_of(approval.by for approval in decision.approvals)}"
+                what += f", after votes of {list_of(approval.by for approval in decision.approvals)}"
             what += "." if decision.result is None else f"; the result was {_result(decision)}."
         case "rejected":
             what += f"{decision.by} rejected it{took}: {decision.reason} (envelope {decision.envelope})."

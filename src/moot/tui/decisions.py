@@ -32,7 +32,7 @@ async def approve(seat: Seat, shown: Shown, *, to: Sequence[str] = ()) -> list[s
     check_unchanged(seat.space, shown)
     seen = shown.seen
     try:
-        outcome = await seat.space.fulfil(seen, to=to, timeout=seat.timeout)
+        outcome = await seat.space.approve(seen, to=to, timeout=seat.timeout)
     except ApprovalRequired as refusal:
         raise UsageError(f"{refusal.message}: v gives your vote, others have to give theirs") from None
     word = "failed" if outcome.is_error else "answered"
@@ -68,5 +68,5 @@ async def approve_and_grant(seat: Seat, decided: Granting) -> list[str]:
 
 async def vote(seat: Seat, shown: Shown) -> list[str]:
     check_unchanged(seat.space, shown)
-    await seat.space.approve(shown.seen)
-    return [f"✓ your approval of {title_of(shown.seen)} ({short(shown.seen.id)}) counts"]
+    await seat.space.vote(shown.seen)
+    return [f"✓ your vote for {title_of(shown.seen)} ({short(shown.seen.id)}) counts"]

@@ -26,7 +26,7 @@ KEYS: Final = (
     ("a", "approve once: shows all of it, y approves"),
     ("r", "reject with a reason"),
     ("g", "approve and grant: 1 this very call, 2 this tool, 3 a pattern; y does it"),
-    ("v", "vote, where a space asks for several approvals"),
+    ("v", "vote, where a space asks for several votes"),
     ("x", "in a dialog: the very bytes that are approved"),
     ("People", ""),
     ("p u s t", "pause, resume, status, tools"),

@@ -40,11 +40,15 @@ def state_of(seen: SeenProposal) -> tuple[str, Tone]:
             return ("expired", "dim")
 
 
+def _votes(count: int) -> str:
+    return f"{count} {'vote' if count == 1 else 'votes'}"
+
+
 def summary(seen: SeenProposal, number: int) -> tuple[Line, ...]:
     """Two lines for a list of them."""
     words, tone = state_of(seen)
     said_no = f" · {len(seen.rejections)} said no" if seen.rejections else ""
-    said_yes = f" · {len(seen.approvals)} for it" if seen.approvals else ""
+    said_yes = f" · {_votes(len(seen.votes))}" if seen.votes else ""
     return (
         line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" at ", "dim"), (host_of(seen), "name")),
         line(
@@ -76,8 +80,8 @@ def in_full(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line]:
     for each in seen.rejections:
         lines.append(line(("✗ ", "bad"), (each.by, "name"), f" says no: {each.reason}"))
         lines += [line(("    ", "dim"), text) for text in each.explanations]
-    if seen.approvals:
-        lines.append(line(("✓ ", "good"), "approved by ", (", ".join(seen.approvals), "name")))
+    if seen.votes:
+        lines.append(line(("✓ ", "good"), "votes for it: ", (", ".join(seen.votes), "name")))
     lines += [(), line(("method  ", "dim"), seen.method)]
     if seen.envelope.context:
         lines.append(line(("context ", "dim"), seen.envelope.context))

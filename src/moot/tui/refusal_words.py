@@ -25,7 +25,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "unauthorized": "it belongs to somebody else: only they, or the gateway, may do that",
     "proposal_settled": "somebody was faster: the proposal is fulfilled, withdrawn or expired",
     "proposal_mismatch": "it is not what was proposed: approve the proposal as it stands, or propose anew",
-    "approval_required": "the space asks for more approvals: /vote gives yours, others give theirs",
+    "approval_required": "the space asks for more votes: /vote gives yours, others give theirs",
     "invalid_request": "a part of the payload is wrong: the message above names it",
     "invalid_operation": "this makes no sense here: the message above says why",
     "participant_not_found": "nobody of that name is in the space: /members lists who is",

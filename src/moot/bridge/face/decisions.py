@@ -158,8 +158,8 @@ def _note(pending: Pending, proposal: Proposal) -> None:
     elif proposal.rejections and not pending.decided.is_set():
         who = ", ".join(f"{no.by} ({no.reason})" for no in proposal.rejections)
         pending.says(f"rejected by {who}; others may still approve it")
-    elif proposal.approvals and not pending.decided.is_set():
-        pending.says(f"approved by {', '.join(proposal.approvals)}; more approvals are needed")
+    elif proposal.votes and not pending.decided.is_set():
+        pending.says(f"{', '.join(proposal.votes)} voted for it; more votes are needed")
 
 
 async def _withdraw(proposal: Proposal) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Final
 
+from moot.cli.program import complain
 from moot.cli.terminal import printable
 from moot.errors import MootError, Refused
 from moot.tui.operations.operation import Answer, word_of
@@ -32,7 +33,8 @@ def show_fault(fault: MootError, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": word_of(fault), "message": str(fault)}), flush=True)
     else:
-        print(f"moot: {printable(str(fault))}", file=sys.stderr, flush=True)
+        for line in str(fault).split("\n"):
+            complain(f"moot: {printable(line)}")
     return exit_code(fault)
 
 

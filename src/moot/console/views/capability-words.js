@@ -14,7 +14,7 @@ const KINDS = {
   "mcp/withdraw": "withdraw proposals",
   "mcp/reject": "reject proposals",
   "mcp/*": "all MCP: request, propose, answer",
-  "moot/approve": "approve proposals that need several",
+  "moot/approve": "vote for proposals that need several votes",
   chat: "chat",
   "chat/*": "acknowledge and cancel chat",
   "chat/acknowledge": "acknowledge chat",

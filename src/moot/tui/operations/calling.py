@@ -21,6 +21,7 @@ def _tools_arguments(parser: argparse.ArgumentParser) -> None:
 async def _tools(seat: Seat, chosen: argparse.Namespace) -> Answer:
     space = seat.space
     if chosen.member is not None:
+        seat.check_here(chosen.member)
         found = {chosen.member: await space.list_all(chosen.member, "tools", timeout=seat.timeout)}
     else:
         within = _LIST_SECONDS if seat.timeout is None else seat.timeout
@@ -61,6 +62,7 @@ def _tool_call_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _call(seat: Seat, chosen: argparse.Namespace) -> Answer:
+    seat.check_here(chosen.member)
     outcome = await seat.space.perform(
         chosen.member,
         "tools/call",
@@ -105,6 +107,7 @@ def _propose_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _propose(seat: Seat, chosen: argparse.Namespace) -> Answer:
+    seat.check_here(chosen.member)
     if not chosen.no_wait:
         chosen.direct, chosen.propose = False, True
         return await _call(seat, chosen)
@@ -126,6 +129,7 @@ async def _request(seat: Seat, chosen: argparse.Namespace) -> Answer:
     params: Json = None if chosen.params is None else json_argument(chosen.params, "PARAMS")
     if params is not None and not isinstance(params, dict):
         raise UsageError("PARAMS is one JSON object")
+    seat.check_here(chosen.member)
     outcome = await seat.space.perform(
         chosen.member,
         chosen.method,

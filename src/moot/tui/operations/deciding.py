@@ -35,7 +35,7 @@ def record(seen: SeenProposal) -> dict[str, Json]:
     """One proposal for machines: as MEW 10.2 lists it, and what others said to it."""
     return seen.record() | {
         "rejections": [{"by": each.by, "reason": each.reason} for each in seen.rejections],
-        "approvals": list(seen.approvals),
+        "votes": list(seen.votes),
         "fulfilledBy": seen.fulfilled_by,
     }
 
@@ -50,7 +50,7 @@ def described(seat: Seat, seen: SeenProposal) -> list[str]:
         by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
         lines.append(f"    {seen.status}{by}")
     lines += [f"    rejected by {each.by}: {each.reason}" for each in seen.rejections]
-    lines += [f"    approved by {', '.join(seen.approvals)}"] if seen.approvals else []
+    lines += [f"    votes for it: {', '.join(seen.votes)}"] if seen.votes else []
     return lines
 
 
@@ -83,7 +83,7 @@ async def _approve(seat: Seat, chosen: argparse.Namespace) -> Answer:
     seen = seat.proposal(chosen.proposal)
     try:
         to = (chosen.to,) if chosen.to else ()
-        outcome = await seat.space.fulfil(seen, to=to, timeout=seat.timeout)
+        outcome = await seat.space.approve(seen, to=to, timeout=seat.timeout)
     except ApprovalRequired as refusal:
         raise UsageError(
             f"{refusal.message}: `moot vote {short(seen.id)}` gives yours, others have to give theirs"
@@ -99,8 +99,8 @@ def _one_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _vote(seat: Seat, chosen: argparse.Namespace) -> Answer:
     seen = seat.proposal(chosen.proposal)
-    sent = await seat.space.approve(seen)
-    return Answer({"id": sent.id, "proposal": seen.id}, [f"your approval of {short(seen.id)} counts"])
+    sent = await seat.space.vote(seen)
+    return Answer({"id": sent.id, "proposal": seen.id}, [f"your vote for {short(seen.id)} counts"])
 
 
 def _reject_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,6 +127,9 @@ def _withdraw_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _withdraw(seat: Seat, chosen: argparse.Namespace) -> Answer:
     seen = seat.proposal(chosen.proposal)
+    seen.check_open()
+    if seen.proposer not in (seat.space.me, seat.space.name):
+        raise UsageError(f"{short(seen.id)} is a proposal of {seen.proposer}: only they can withdraw it")
     payload: dict[str, Json] = {"reason": chosen.reason}
     sent = await seat.space.send("mcp/withdraw", payload, about=seen.id, confirm=True)
     return Answer({"id": sent.id, "proposal": seen.id}, [f"withdrew {short(seen.id)}"])
@@ -145,7 +148,7 @@ OPERATIONS = (
         name="approve",
         help="approve a proposal: do exactly what it proposes",
         about="Makes the request that was proposed, exactly so, and shows its answer. It runs at most once. "
-        "Where the space asks for several approvals, `moot vote` gives yours.",
+        "Where the space asks for several votes first, `moot vote` gives yours.",
         examples="  moot proposals\n  moot approve 3f1c22ab\n",
         arguments=_approve_arguments,
         run=_approve,
@@ -153,7 +156,8 @@ OPERATIONS = (
     ),
     Operation(
         name="vote",
-        help="one approval, where a space asks for several",
+        help="vote for a proposal, where a space asks for several votes",
+        about="One vote for a proposal. Nothing is done by it: when there are enough, somebody approves.",
         arguments=_one_arguments,
         run=_vote,
         recalls=True,

@@ -7,6 +7,7 @@ and lines for people. Whoever shows the lines escapes them (D-86), so they may h
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # How much of an id is shown, and how little of one is enough to name it.
 SHORT_ID: Final = 8
 _LEAST_PREFIX: Final = 4
+# How many of those that could be meant are listed.
+_LISTED: Final = 8
 # A kind as a person types it: words, slashes, and stars for anything.
 _WORD: Final = re.compile(r"[A-Za-z0-9_*.-]+(/[A-Za-z0-9_*.-]+)*")
 
@@ -62,14 +65,27 @@ class Seat:
         found = ledger.get(named)
         if found is not None:
             return found
-        like = [seen for seen in ledger if seen.id.startswith(named)] if len(named) >= _LEAST_PREFIX else []
-        if len(like) == 1:
+        like = [seen for seen in ledger if seen.id.startswith(named)] if named else []
+        if len(like) == 1 and len(named) >= _LEAST_PREFIX:
             return like[0]
         if like:
-            raise UsageError(f"{len(like)} proposals begin with {named}: give more of the id")
+            raise UsageError(_several(named, like))
         waiting = ", ".join(short(seen.id) for seen in ledger.open())
         raise UsageError(
             f"no proposal {named} is known: {'open are ' + waiting if waiting else 'none is open'}"
+        )
+
+    def check_here(self, member: str) -> None:
+        """Raises UsageError if nobody of that name is in the space, with who is."""
+        space = self.space
+        here = {space.me, space.name, *space.roster, *(each.name for each in space.roster.values())}
+        if member in here:
+            return
+        others = sorted(space.roster)
+        close = difflib.get_close_matches(member, others, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise UsageError(
+            f"{member} is not in the space.{hint} Here are: {', '.join(others) or 'nobody else'}"
         )
 
     def stream(self, named: str) -> str:
@@ -84,6 +100,23 @@ class Seat:
         if named in like or len(like) != 1:
             return named
         return like[0]
+
+
+def _several(named: str, like: Sequence[SeenProposal]) -> str:
+    """What to say when the beginning of an id does not tell which one is meant."""
+    many = f"{len(like)} proposals begin" if len(like) > 1 else "only one proposal begins"
+    # Open ones first: somebody who types this wants to decide.
+    shown = sorted(like, key=lambda seen: seen.status != "pending")[:_LISTED]
+    lines = [f"  {short(seen.id)}  {seen.status}  {_call_of(seen)}" for seen in shown]
+    more = [f"  and {len(like) - len(shown)} more"] if len(like) > len(shown) else []
+    least = f"type more of the id, {_LEAST_PREFIX} characters at least"
+    return "\n".join([f"{many} with {named}: {least}", *lines, *more])
+
+
+def _call_of(seen: SeenProposal) -> str:
+    name = seen.params.get("name") or seen.params.get("uri")
+    what = f"{seen.method} {name}" if isinstance(name, str) else seen.method
+    return f"{seen.proposer} proposes {what} to {', '.join(seen.to) or 'anybody'}"
 
 
 Arguments = Callable[[argparse.ArgumentParser], None]
