@@ -57,7 +57,7 @@ def test_a_tool_is_called_with_typed_arguments(lab: Town, host: JoinedSpace) -> 
     assert (value["how"], value["result"]["structuredContent"]) == ("direct", {"result": 5})
     assert lab.type("call", "host", "fail") == 1
     code, words = lab.fails("call", "host", "add", "a:=one")
-    assert (code, "is no JSON" in words) == (1, True)
+    assert (code, "cannot be read as JSON" in words) == (1, True)
     assert "name=text" in lab.fails("call", "host", "add", "a")[1]
     assert lab.fails("call", "host", "add", "a:=1", "b:=2", "--direct", "--as", "agent")[0] == 3
 
@@ -151,6 +151,12 @@ def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: Town) -> N
         "kind": "mcp/request",
         "payload": {"method": "resources/read", "params": {"uri": "note://1"}},
     }
+
+
+def test_a_pause_of_no_time_and_a_name_that_is_taken_are_said_plainly(lab: Town) -> None:
+    lab.join("agent")
+    assert "more than 0" in lab.fails("pause", "agent", "--for", "-3")[1]
+    assert "there is a participant of that name already" in lab.fails("invite", "agent")[1]
 
 
 @pytest.mark.parametrize(

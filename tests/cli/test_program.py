@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from moot.cli import main
 from tests.cli.programs import Ended, run
 
 EVERY = [
@@ -201,3 +202,25 @@ def test_what_should_not_have_happened_goes_into_a_file(tmp_path: Path) -> None:
     assert str(file) in ended.err
     assert "in fail" in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("serve", "x", "--port", "abc"), "moot serve: error: argument --port: 'abc' is not a whole number"),
+        (("pause", "x", "--for", "soon"), "moot pause: error: argument --for: 'soon' is not a number"),
+        (
+            ("members", "--gatway", "x"),
+            "moot members: error: unrecognized arguments: --gatway x; did you mean",
+        ),
+        (("journal", "tail", "--dta", "x"), "unrecognized arguments: --dta x; did you mean --data?"),
+        (("up", "lab", "more"), "moot up: error: unrecognized arguments: more"),
+    ],
+)
+def test_a_mistake_in_the_call_is_told_by_the_command(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

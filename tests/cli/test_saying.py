@@ -135,6 +135,30 @@ def test_the_environment_says_who_one_is_as_for_members(lab: Town, monkeypatch: 
     assert lab.do(next_of(chats)).sender == "agent"
 
 
+def test_a_chat_or_a_thought_that_nobody_knows_is_not_answered(lab: Town) -> None:
+    lab.told("send", "hello")
+    (chat,) = [
+        json.loads(line)
+        for line in lab.told("tail", "-n", "9", "--kind", "chat", "--count", "1", "--json").splitlines()
+    ]
+    for words, said in (
+        (["ack", "nosuch"], "the gateway remembers no chat nosuch"),
+        (["cancel", "nosuch"], "the gateway remembers no chat nosuch"),
+        (["stop", "nosuch"], "no reasoning nosuch is known: nobody thinks"),
+    ):
+        code, told = lab.fails(*words)
+        assert (code, said in told) == (1, True)
+    assert lab.told("ack", chat["id"][:8]) == f"acknowledged {chat['id'][:8]}\n"
+
+
+def test_who_is_named_and_not_there_is_noted(lab: Town) -> None:
+    assert (
+        lab.told("send", "--to", "bob", "hello") == "note: bob is not in the space now and has not heard it\n"
+    )
+    lab.join("bob")
+    assert lab.told("send", "--to", "bob", "hello") == ""
+
+
 def test_no_way_in_is_exit_code_5_and_says_what_to_check(lab: Town, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.token"
     wrong.write_text("nonsense")

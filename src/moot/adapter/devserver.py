@@ -83,7 +83,8 @@ class DevSettings:
         try:
             text = self.config.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as fault:
-            raise UsageError(f"{self.config} cannot be read: {fault}") from None
+            why = fault.strerror if isinstance(fault, OSError) else "it is not UTF-8 text"
+            raise UsageError(f"{self.config} cannot be read: {why}") from None
         return dict(mapping(read_yaml(text), ""))
 
 

@@ -69,6 +69,35 @@ class Parser(argparse.ArgumentParser):
         hint = did_you_mean(str(value), words) or f"choose from {', '.join(words)}"
         raise argparse.ArgumentError(action, f"there is no {str(value)!r}; {hint}")
 
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        try:
+            return super()._get_value(action, text)
+        except argparse.ArgumentError:
+            kind = {int: "a whole number", float: "a number"}.get(action.type)  # type: ignore[call-overload]
+            if kind is None:
+                raise
+            raise argparse.ArgumentError(action, f"{text!r} is not {kind}") from None
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """As `parse_args`, but what is not known is told by the command that it was given to."""
+        chosen, unknown = self.parse_known_args(words)
+        if unknown:
+            called = _called(self, words)
+            options = [name for action in called._actions for name in action.option_strings]
+            hint = did_you_mean(unknown[0].partition("=")[0], options) if unknown[0].startswith("-") else None
+            called.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; {hint}" if hint else ""))
+        return chosen
+
+
+def _called(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command that the words name."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for position, word in enumerate(words):
+                if word in action.choices:
+                    return _called(action.choices[word], words[position + 1 :])
+    return parser
+
 
 class RefuseToken(argparse.Action):
     """`--token SECRET`: refused, and not repeated."""
@@ -95,7 +124,7 @@ def did_you_mean(word: str, known: Collection[str]) -> str | None:
 
 def run_program(
     name: str,
-    make_parser: Callable[[Sequence[str]], argparse.ArgumentParser],
+    make_parser: Callable[[Sequence[str]], Parser],
     arguments: Sequence[str] | None,
     *,
     explain: Explain | None = None,
@@ -118,13 +147,13 @@ def run_program(
 
 def _run(
     name: str,
-    make_parser: Callable[[Sequence[str]], argparse.ArgumentParser],
+    make_parser: Callable[[Sequence[str]], Parser],
     words: Sequence[str],
     explain: Explain | None,
     check: Callable[[], None] | None,
 ) -> int:
     try:
-        chosen = make_parser(words).parse_args(words)
+        chosen = make_parser(words).parse(words)
     except SystemExit as ended:
         # Help, the version, or a mistake in the call.
         code = _flushed(name, ended.code if isinstance(ended.code, int) else 0)

@@ -27,7 +27,7 @@ _KINDS: Final = {
     bool: "true or false",
     int: "a number",
     float: "a number",
-    type(None): "nothing",
+    type(None): "empty",
 }
 _TYPES: Final = {
     "str": "text",

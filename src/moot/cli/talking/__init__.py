@@ -110,7 +110,7 @@ async def _perform(chosen: argparse.Namespace) -> int:
     async with connect(where.url, where.space, token, passive=True, reconnect=False, limits=limits) as space:
         seat = Seat(space, default_to=where.default_to, timeout=chosen.timeout)
         if operation.recalls:
-            await space.recall()
+            seat.recalled = await space.recall()
         answer = await operation.run(seat, chosen)
     show(answer, as_json=chosen.json)
     return answer.code

@@ -72,6 +72,11 @@ async def _invite(seat: Seat, chosen: argparse.Namespace) -> Answer:
     try:
         made = await seat.space.invite(chosen.name, wanted, email=chosen.email, reason=chosen.reason)
         if made.token is None:
+            if made.status == "already_exists":
+                raise MootError(
+                    f"{chosen.name} was not invited: there is a participant of that name already. Choose"
+                    " another name"
+                )
             raise MootError(f"{chosen.name} was not invited: {made.message or made.status}")
         if handle is not None:
             os.write(handle, f"{made.token}\n".encode("ascii"))
@@ -159,6 +164,8 @@ def _pause_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _pause(seat: Seat, chosen: argparse.Namespace) -> Answer:
+    if chosen.seconds is not None and not 0 < chosen.seconds < float("inf"):
+        raise UsageError("--for takes a number of seconds that is more than 0")
     sent = await seat.space.pause(chosen.member, reason=chosen.reason, timeout_seconds=chosen.seconds)
     until = "until resumed" if chosen.seconds is None else f"for {chosen.seconds:g} s"
     return Answer({"id": sent.id}, [f"{chosen.member} is paused {until}"])

@@ -19,6 +19,7 @@ from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace, SeenProposal
+    from moot.protocol.envelope import Envelope
 
 # How much of an id is shown, and how little of one is enough to name it.
 SHORT_ID: Final = 8
@@ -50,6 +51,8 @@ class Seat:
     # numbers: from one command to the next they could come to mean another proposal.
     stays: bool = False
     numbered: list[str] = field(default_factory=list)
+    # What the gateway remembered when a command came in for a moment; empty where that is not known.
+    recalled: Sequence[Envelope] = ()
 
     def number(self, id: str) -> int:
         """The number under which something is shown, given at first sight."""
@@ -74,6 +77,21 @@ class Seat:
         raise UsageError(
             f"no proposal {named} is known: {'open are ' + waiting if waiting else 'none is open'}"
         )
+
+    def chat(self, named: str) -> str:
+        """The id of a chat: all of it, or its beginning; raises UsageError if the gateway knows of none."""
+        if not self.recalled:
+            return named
+        chats = [each.id for each in self.recalled if each.kind == "chat"]
+        like = [id for id in chats if id.startswith(named)] if len(named) >= _LEAST_PREFIX else []
+        if named in chats:
+            return named
+        if len(like) != 1:
+            what = "several chats begin with" if like else "the gateway remembers no chat"
+            raise UsageError(
+                f"{what} {named}: `moot tail -n 50 --json --kind chat` shows them with their ids"
+            )
+        return like[0]
 
     def check_here(self, member: str) -> None:
         """Raises UsageError if nobody of that name is in the space, with who is."""
@@ -171,7 +189,7 @@ def json_argument(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as fault:
-        raise UsageError(f"{what} is no JSON: {fault}") from None
+        raise UsageError(f"{what} cannot be read as JSON: {fault}") from None
 
 
 def tool_arguments(words: Sequence[str]) -> dict[str, Json]:

@@ -41,7 +41,11 @@ async def _send(seat: Seat, chosen: argparse.Namespace) -> Answer:
         sent = await seat.space.send(
             chosen.kind, payload, to=chosen.to, about=chosen.about, context=chosen.context, confirm=True
         )
-    return Answer({"id": sent.id, "kind": sent.kind, "ts": sent.ts})
+    here = {seat.space.me, seat.space.name, *seat.space.roster}
+    here |= {member.name for member in seat.space.roster.values()}
+    away = [name for name in to if name not in here]
+    lines = [f"note: {', '.join(away)} is not in the space now and has not heard it"] if away else []
+    return Answer({"id": sent.id, "kind": sent.kind, "ts": sent.ts, "absent": away}, lines)
 
 
 def _words(words: list[str]) -> str:
@@ -54,6 +58,7 @@ def _acknowledge_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _acknowledge(seat: Seat, chosen: argparse.Namespace) -> Answer:
+    chosen.chat = seat.chat(chosen.chat)
     sent = await seat.space.acknowledge(chosen.chat, chosen.status)
     return Answer({"id": sent.id}, [f"acknowledged {short(chosen.chat)}"])
 
@@ -64,6 +69,7 @@ def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _cancel(seat: Seat, chosen: argparse.Namespace) -> Answer:
+    chosen.chat = seat.chat(chosen.chat)
     sent = await seat.space.cancel_chat(chosen.chat, chosen.reason)
     return Answer({"id": sent.id}, [f"{short(chosen.chat)} needs no attention any more"])
 
@@ -86,6 +92,11 @@ async def stop_thinking(seat: Seat, named: str | None, reason: str) -> Answer:
             raise UsageError(f"say which: {going}")
         named = active[0]
     like = [each.id for each in seat.space.contexts if each.id.startswith(named)]
+    if not like:
+        going = ", ".join(short(each.id) for each in seat.space.contexts.active())
+        raise UsageError(
+            f"no reasoning {named} is known: {f'there is {going}' if going else 'nobody thinks'}"
+        )
     sequence = like[0] if len(like) == 1 else named
     sent = await seat.space.cancel_reasoning(sequence, reason)
     return Answer({"id": sent.id}, [f"asked to stop thinking: {short(sequence)}"])
@@ -105,16 +116,25 @@ SEND = Operation(
     run=_send,
 )
 ACKNOWLEDGE = Operation(
-    name="ack", help="confirm that a chat was seen", arguments=_acknowledge_arguments, run=_acknowledge
+    name="ack",
+    help="confirm that a chat was seen",
+    arguments=_acknowledge_arguments,
+    run=_acknowledge,
+    recalls=True,
 )
 CANCEL = Operation(
     name="cancel",
     help="tell all that a chat needs no attention any more",
     arguments=_cancel_arguments,
     run=_cancel,
+    recalls=True,
 )
 STOP = Operation(
-    name="stop", help="ask somebody to stop thinking about something", arguments=_stop_arguments, run=_stop
+    name="stop",
+    help="ask somebody to stop thinking about something",
+    arguments=_stop_arguments,
+    run=_stop,
+    recalls=True,
 )
 # The word that people look for first.
 CHAT = replace(SEND, name="chat", examples="", only_joined=True)
