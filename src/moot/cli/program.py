@@ -46,6 +46,9 @@ _ADVICE: Final = {
 # Without the name of a file these are about what we print: files that we write ourselves are named.
 _OF_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
+# How alike two words are before one is offered for the other: a letter or two, not another word.
+_ALIKE: Final = 0.75
+
 Explain = Callable[[argparse.Namespace, MootError], int]
 
 
@@ -118,7 +121,7 @@ def did_you_mean(word: str, known: Collection[str]) -> str | None:
     """A question that offers the word that was probably meant; None if none is near."""
     import difflib
 
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=_ALIKE)
     return f"did you mean {close[0]}?" if close else None
 
 
