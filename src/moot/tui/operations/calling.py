@@ -62,7 +62,8 @@ def _tool_call_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _call(seat: Seat, chosen: argparse.Namespace) -> Answer:
-    seat.check_here(chosen.member)
+    # A proposal can wait for its host; a request cannot.
+    seat.check_here(chosen.member, may_come=chosen.propose)
     outcome = await seat.space.perform(
         chosen.member,
         "tools/call",
@@ -107,7 +108,7 @@ def _propose_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _propose(seat: Seat, chosen: argparse.Namespace) -> Answer:
-    seat.check_here(chosen.member)
+    seat.check_here(chosen.member, may_come=True)
     if not chosen.no_wait:
         chosen.direct, chosen.propose = False, True
         return await _call(seat, chosen)

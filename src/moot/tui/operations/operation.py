@@ -93,8 +93,11 @@ class Seat:
             )
         return like[0]
 
-    def check_here(self, member: str) -> None:
-        """Raises UsageError if nobody of that name is in the space, with who is."""
+    def check_here(self, member: str, *, may_come: bool = False) -> None:
+        """Raises UsageError if nobody of that name is in the space, with who is.
+
+        Where somebody who `may_come` later will do, only what looks like a typing error is refused.
+        """
         space = self.space
         here = {space.me, space.name, *space.roster, *(each.name for each in space.roster.values())}
         if member in here:
@@ -102,6 +105,8 @@ class Seat:
         others = sorted(space.roster)
         close = difflib.get_close_matches(member, others, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
+        if may_come and not close:
+            return
         raise UsageError(
             f"{member} is not in the space.{hint} Here are: {', '.join(others) or 'nobody else'}"
         )
