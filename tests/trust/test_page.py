@@ -47,7 +47,7 @@ async def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: P
 
 
 def test_every_key_of_a_rule_is_explained_and_the_example_is_one() -> None:
-    text = text_of(TOPIC).partition("## The file of rules")[2].partition("\n## ")[0]
+    text = text_of(TOPIC).partition("## The rules file")[2].partition("\n## ")[0]
     explained = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
     keys = {*rule_text._RULE_KEYS} - {"limits", "origin"}
     keys |= {f"limits.{key}" for key in rule_text._LIMIT_KEYS}
