@@ -380,13 +380,13 @@ def test_the_page_on_dialects_answers_what_the_m3p_draft_leaves_open() -> None:
         assert words in " ".join(answers.split())
 
 
-def test_every_decision_page_says_question_answer_and_cost() -> None:
+def test_every_decision_page_gives_question_decision_reason_and_cost() -> None:
     pages = [page for page in WRITTEN if re.fullmatch(r"docs/decisions/\d{4}-.*\.md", page)]
     numbers = [Path(page).name[:4] for page in pages]
     assert numbers == [f"{number:04}" for number in range(1, len(pages) + 1)]
     for page in pages:
-        parts = re.findall(r"^\*\*(Question|Answer|What it costs)\.\*\* \S", text_of(page), re.MULTILINE)
-        assert parts == ["Question", "Answer", "What it costs"], page
+        parts = re.findall(r"^\*\*(Question|Decision|Reason|Cost)\.\*\*\s+\S", text_of(page), re.MULTILINE)
+        assert parts == ["Question", "Decision", "Reason", "Cost"], page
 
 
 def test_the_taste_of_the_demo_in_the_readme_is_what_the_demo_prints() -> None:
