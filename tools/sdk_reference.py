@@ -249,4 +249,4 @@ def _link_rulings(text: str) -> str:
         anchor = found[0].lower()
         return f"[{found[0]}](../decisions/rulings.md#{anchor})" if anchor in _rulings() else found[0]
 
-    return re.sub(r"(?<![\w`\[])D-\d\d\b", link, text)
+    return re.sub(r"(?<![\w`\[])D-\d{2,3}\b", link, text)
