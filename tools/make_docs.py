@@ -257,8 +257,8 @@ def decisions_page() -> str:
     """Every decision by its own title."""
     lines = [
         "# Decisions",
-        f"{_NOTE} Each page gives a question, the decision, its reason and its cost. [Rulings](rulings.md) has "
-        "one row for every place where the protocol documents are silent or contradict each other.",
+        f"{_NOTE} Each page gives a question, the decision, its reason and its cost. [Rulings](rulings.md) "
+        "has one row for every place where the protocol documents are silent or contradict each other.",
         "",
     ]
     for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
