@@ -17,12 +17,9 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
 from moot.errors import MootError, UsageError
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -59,7 +56,7 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("allow_abbrev", False)
         super().__init__(*arguments, **options)
 
-    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+    def _print_message(self, message: str, file: Any = None) -> None:
         # argparse keeps it to itself when help cannot be written.
         if message:
             (file or sys.stderr).write(message)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from moot.errors import NotAdmitted, Unreachable
-from moot.net.dial import TurnedAway
+from moot.net.dial import TurnedAway, untrusted
 
 _HINTS: Final = {
     401: "the gateway does not know this token: check the token, or have another one made",
@@ -32,7 +32,7 @@ def unreachable(url: str, fault: Unreachable) -> Unreachable:
         case socket.gaierror():
             words = f"{start}: no machine of that name is known ({cause.strerror}). Check the address"
         case ssl.SSLCertVerificationError():
-            words = f"{start}: its certificate is not trusted: {cause.verify_message}"
+            words = f"{start}: {untrusted(cause)}"
         case ssl.SSLError():
             words = f"{start}: what answers there speaks no TLS. Try {_plain(url)}, without the s"
         case TimeoutError():
