@@ -11,7 +11,10 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from types import ModuleType, SimpleNamespace
 from typing import TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -53,6 +56,12 @@ def until_seen(holds: Callable[[], T], describe: Callable[[], str] | None = None
         assert time.monotonic() < end, _never(holds, describe)
         time.sleep(_LOOK_SECONDS)
     return found
+
+
+def move_clock(monkeypatch: pytest.MonkeyPatch, seconds: float, *modules: ModuleType) -> None:
+    """For these modules it is so much later: whatever ends at a time need not be waited for."""
+    for module in modules:
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: time.time() + seconds))
 
 
 def _never(holds: Callable[[], object], describe: Callable[[], str] | None) -> str:

@@ -13,8 +13,8 @@ from moot.adapter import resource_subscriptions
 from moot.adapter.resource_subscriptions import UPDATE_SECONDS
 from moot.xprotocol.grants import grant
 from tests.adapter.test_inbound_refusals import proofs
-from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, move_clock, world
-from tests.waiting import until
+from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, world
+from tests.waiting import move_clock, until
 
 SUBSCRIBE = f"{NAMESPACE}.resource.subscribe"
 ONE = {"uri": "note:///one"}
@@ -59,7 +59,7 @@ async def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(
         # And a right that came as a proof ends when the proof does.
         given = grant(here.adapter.identity, bob.key, [READ], ends=int(time.time() + 600), now=time.time())
         assert (await bob.ask(SUBSCRIBE, {**ONE, "proofs": proofs(given)})).code is None
-        move_clock(monkeypatch, resource_subscriptions, 601)
+        move_clock(monkeypatch, 601, resource_subscriptions)
         heard = len(bob.heard)
         notes.note("one", "after the end")
         await until(lambda: len(here.adapter.subscriptions) == 0)

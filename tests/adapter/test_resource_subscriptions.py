@@ -10,8 +10,8 @@ import pytest
 
 from moot.adapter import resource_subscriptions
 from moot.xprotocol.revocation import revoke
-from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, move_clock, world
-from tests.waiting import until
+from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, world
+from tests.waiting import move_clock, until
 
 SUBSCRIBE, UPDATED = f"{NAMESPACE}.resource.subscribe", f"{NAMESPACE}.resource.updated"
 ONE = {"uri": "note:///one"}
@@ -105,7 +105,7 @@ async def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_rig
         await until(lambda: len(notes.requests("resources/unsubscribe")) == 1)
         await here.alice.ask(SUBSCRIBE, ONE, ttl=600)
         assert len(count) == 1
-        move_clock(monkeypatch, resource_subscriptions, 601)
+        move_clock(monkeypatch, 601, resource_subscriptions)
         count.check_rights()
         assert len(count) == 0
 

@@ -15,10 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import pytest
 import yaml
 
 from moot.adapter.loading import load_settings
@@ -341,11 +339,6 @@ async def world(tmp_path: Path, *desks: Desk, **document: Json) -> AsyncIterator
     """The same with the adapter running; sections of `document` are merged into the usual ones."""
     async with empty_world(tmp_path, *desks, **document) as here, here.running():
         yield here
-
-
-def move_clock(monkeypatch: pytest.MonkeyPatch, module: ModuleType, seconds: float) -> None:
-    """For one module it is so much later."""
-    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: time.time() + seconds))
 
 
 def merged(base: dict[str, Json], over: dict[str, Json]) -> dict[str, Json]:

@@ -192,7 +192,7 @@ async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
         async def think() -> None:
             async with alice.reasoning("Long", about=trigger.id) as reasoning:
                 await reasoning.thought("one")
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
 
         task = asyncio.create_task(think())
         await heard.wait("reasoning/thought")

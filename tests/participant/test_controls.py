@@ -309,7 +309,7 @@ async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
         @agent.tool
         async def forever() -> str:
             try:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             finally:
                 stopped.set()
             return ""

@@ -121,7 +121,7 @@ async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path
         with pytest.raises(Rejected) as rejection:
             await call
         assert (rejection.value.by, rejection.value.reason) == ("human", "unsafe")
-        assert await rejection.value.explanation(within=5) == "that file matters"
+        assert await rejection.value.explanation(within=HANG_SECONDS) == "that file matters"
         reject = await watcher.hear("mcp/reject")
         assert reject["correlation_id"] == [seen.id]
         assert reject["to"] == ["agent"]
@@ -456,7 +456,7 @@ async def test_a_fulfilment_that_is_called_off_is_told(tmp_path: Path) -> None:
 
         @host.tool
         async def forever() -> str:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
             return ""
 
         call = asyncio.create_task(agent.call("host", "forever"))

@@ -355,7 +355,7 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
 
         @bob.tool
         async def forever() -> str:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
             return ""
 
         before = asyncio.all_tasks()
@@ -363,7 +363,7 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
             alice.on("chat")(_slow)
 
             async def handler(request: Request) -> dict[str, Json]:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
                 return {}
 
             alice.host(handler)
@@ -384,12 +384,12 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
 
 
 async def _never(request: Request) -> dict[str, Json]:
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
     return {}
 
 
 async def _slow(envelope: Envelope) -> None:
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 
 def _only_servers(tasks: set[asyncio.Task[Any]]) -> bool:

@@ -194,7 +194,7 @@ async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:
         async def forever(request: Request) -> str:
             started.set()
             try:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             finally:
                 stopped.append(request.cancel_reason)
             return "never"
@@ -269,7 +269,7 @@ async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) 
         async with connect(party.url, "lab", "t-bob", limits=QUICK) as bob:
 
             async def handler(request: Request) -> dict[str, Json]:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
                 return {}
 
             bob.host(handler)

@@ -233,7 +233,7 @@ async def test_many_senders_and_one_target_each_frame_once(tmp_path: Path) -> No
             for k in range(50):
                 await streams[n].write(f"{n}:{k} " + "x" * 20_000)
                 if k % 10 == 9:
-                    await asyncio.sleep(0.02)
+                    await settled(senders[n])
             await streams[n].close()
 
         await asyncio.gather(*(send(n) for n in range(3)))

@@ -22,7 +22,7 @@ from moot.xprotocol.composing import publish
 from moot.xprotocol.events import DELEGATE, MAX_EVENT_BYTES
 from moot.xprotocol.relay_auth import prove
 from tests.relay.talk import Talk, announce, event, relay_in, talking
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, signed_by
 
 BOBS = {"recipients": [BOB.key.text]}
@@ -306,7 +306,7 @@ def is_closing(one: RelaySocket) -> bool:
 
 async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tmp_path: Path) -> None:
     """More than the outbox holds: pages wait for the reader, so it is not taken for a slow one."""
-    outbox = OutboxLimits(bytes=600_000, messages=200, seconds=5)
+    outbox = OutboxLimits(bytes=600_000, messages=200, seconds=HANG_SECONDS)
     async with relay_in(tmp_path, outbox=outbox) as relay, talking(relay.url) as alice:
         sent = [event(payload={"text": "x" * 200_000}) for _ in range(30)]
         for one in sent:
@@ -314,6 +314,7 @@ async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tm
         async with talking(relay.url) as bob:
             await bob.prove(BOB)
             await bob.say("REQ", "mine", BOBS)
+            # Nothing is read meanwhile: more waits than the outbox holds, and the seconds do not run out.
             await asyncio.sleep(0.3)
             ids = [(await bob.hear())[2]["id"] for _ in sent]
             assert sorted(ids) == sorted(one.event.id for one in sent)

@@ -6,12 +6,15 @@ import time
 from pathlib import Path
 
 import orjson
+import pytest
 
 from moot.net.dial_http import fetch
+from moot.relay import server
+from moot.store import events
 from moot.xprotocol.composing import publish
 from moot.xprotocol.events import DELEGATE, GRANT
 from tests.relay.talk import announce, event, relay_in, talking
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import HANG_SECONDS, move_clock, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
 BOBS = {"recipients": [BOB.key.text]}
@@ -182,10 +185,13 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
         assert status == 404
 
 
-async def test_expired_events_are_pruned_while_the_relay_runs(tmp_path: Path) -> None:
+async def test_expired_events_are_pruned_while_the_relay_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with relay_in(tmp_path, prune_seconds=0.05) as relay, talking(relay.url) as alice:
-        # Made and expired long ago, and still within the skew that clocks are allowed, for a second.
-        dying = event(now=time.time() - 358.5, ttl=60)
+        dying = event(now=time.time(), ttl=60)
         assert (await alice.publish(dying.raw))[2] is True
+        # Its time, and the skew that clocks are allowed.
+        move_clock(monkeypatch, 361, server, events)
         await until(lambda: not (relay.store.stats().events))
         assert (await alice.publish(dying.raw))[3].startswith("expired:")

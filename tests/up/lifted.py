@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
@@ -88,26 +88,28 @@ class Lifted:
     def token(self, name: str) -> str:
         return (self.data / "tokens" / f"{name}.token").read_text("ascii").strip()
 
-    async def end(self, number: int = signal.SIGTERM) -> tuple[int, float]:
-        """Stop it; the exit code, and how long it took."""
-        loop = asyncio.get_running_loop()
-        start = loop.time()
+    async def end(self, number: int = signal.SIGTERM) -> int:
+        """Stop it; the exit code."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         async with bounded():
             code = await self.process.wait()
             await self._reader
-        return code, loop.time() - start
+        return code
 
 
 @asynccontextmanager
 async def lifted(
-    folder: Path, *options: str, environ: Mapping[str, str] | None = None, ready: bool = True
+    folder: Path,
+    *options: str,
+    environ: Mapping[str, str] | None = None,
+    ready: bool = True,
+    program: Sequence[str] = MOOT,
 ) -> AsyncIterator[Lifted]:
     """`moot up` in a folder on any free port, stopped at the end and without a traceback in its log."""
     with (folder / "up.err").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
-            *MOOT, "up", "--port", "0", "--json", *options,
+            *program, "up", "--port", "0", "--json", *options,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
