@@ -364,6 +364,22 @@ def test_the_page_on_xprotocol_spells_out_what_a_hijacked_adapter_could_do() -> 
         assert words in harm
 
 
+def test_every_section_of_the_dialect_tables_that_code_cites_exists() -> None:
+    """`dialects.md section 7`, `dialects.md 2 and 5`."""
+    sections = set(re.findall(r"^## (\d+)\. \S", text_of("docs/reference/dialects.md"), re.MULTILINE))
+    citation = re.compile(r"dialects\.md (?:sections? )?(\d+)(?: and (\d+))?")
+    files = [file for file in PACKAGE.rglob("*") if file.suffix in (".py", ".pyx", ".yaml", ".js")]
+    cited = {
+        number
+        for file in files
+        for numbers in citation.findall(file.read_text("utf-8"))
+        for number in numbers
+        if number
+    }
+    assert len(cited) > 4
+    assert cited <= sections
+
+
 @pytest.mark.requirement("M3P-65")
 def test_the_vectors_report_on_the_dotted_dialect_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert moot_command(["conformance", "--only", "M3P", "--json"]) == 0
