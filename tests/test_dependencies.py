@@ -26,6 +26,8 @@ SOURCE = ROOT / "src" / "moot"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 OPTIONAL: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
+# Ours, Python's own, and the one that only type checkers know.
+NOT_FROM_OUTSIDE = {"moot", "_typeshed", *sys.stdlib_module_names}
 # Declared for the files in its wheel: no module of it is imported.
 DATA_ONLY = {"wordllama"}
 # Where a module of an extra may be imported; everywhere else only what a plain installation brings.
@@ -73,7 +75,7 @@ def imported() -> dict[str, set[str]]:
                 continue
             for name in names:
                 top = name.partition(".")[0]
-                if top != "moot" and top not in sys.stdlib_module_names:
+                if top not in NOT_FROM_OUTSIDE:
                     found.setdefault(top, set()).add(str(file.relative_to(SOURCE)))
     return found
 
