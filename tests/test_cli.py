@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -74,3 +75,18 @@ def test_the_command_runs_as_a_module() -> None:
         timeout=HANG_SECONDS,
     )
     assert done.stdout.startswith("moot ")
+
+
+def test_an_encoding_that_lacks_a_character_gets_an_escape() -> None:
+    """An old terminal is no reason to fail."""
+    done = subprocess.run(
+        [sys.executable, "-m", "moot.cli", "demo"],
+        capture_output=True,
+        text=True,
+        encoding="latin-1",
+        check=False,
+        timeout=HANG_SECONDS,
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u25c0 is what a member heard" in done.stdout

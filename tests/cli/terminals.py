@@ -43,7 +43,9 @@ class Terminal:
 
 
 @contextmanager
-def terminal(folder: Path, *words: str) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
+def terminal(
+    folder: Path, *words: str, **variables: str
+) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(  # noqa: S603
         [*MOOT, *words],
@@ -51,7 +53,7 @@ def terminal(folder: Path, *words: str) -> Iterator[tuple[Terminal, subprocess.P
         stdout=theirs,
         stderr=theirs,
         cwd=folder,
-        env=environment(),
+        env=environment() | variables,
         start_new_session=True,
     )
     os.close(theirs)

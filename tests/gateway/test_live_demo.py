@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,19 +14,26 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, until_seen
+
+DEMO = (sys.executable, "-m", "moot.cli", "demo", "--live")
 
 
 @pytest.fixture
 def demo() -> Iterator[subprocess.Popen[str]]:
-    running = subprocess.Popen(
-        [sys.executable, "-m", "moot.cli", "demo", "--live", "--port", "0", "--no-browser"],
+    running = started({}, "--port", "0", "--no-browser")
+    yield running
+    end(running)
+
+
+def started(variables: dict[str, str], *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603  # ours
+        [*DEMO, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=os.environ | variables,
     )
-    yield running
-    end(running)
 
 
 def end(running: subprocess.Popen[str]) -> None:
@@ -93,38 +101,68 @@ def test_the_printed_token_opens_the_console_and_stands_in_no_address(demo: subp
 def test_the_console_is_opened_in_a_browser_where_there_is_a_display(tmp_path: Path) -> None:
     """`BROWSER` is what Python's webbrowser looks at first; this one writes down what it is given."""
     browser, opened = tmp_path / "browser", tmp_path / "opened"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}.part && mv {opened}.part {opened}\necho shown\n')
+    os.mkfifo(opened)
+    browser.write_text(f'#!/bin/sh\necho noise\necho noise >&2\necho "$1" > {opened}\n')
     browser.chmod(0o700)
-    running = subprocess.Popen(
-        [sys.executable, "-m", "moot.cli", "demo", "--live", "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"DISPLAY": ":99", "BROWSER": f"{browser} %s"},
-    )
+    running = started({"DISPLAY": ":99", "BROWSER": f"{browser} %s"}, "--port", "0")
     try:
-        told = lines_until(running, "shown")
+        told = lines_until(running, "Below is what everybody sees")
         console = re.search(r"open     (http://\S+)", told)
         assert console is not None
+        # Comes when the browser does, or when the test is given up.
         assert opened.read_text().strip() == console[1]
-    finally:
-        end(running)
-
-
-def test_a_browser_that_cannot_be_opened_is_no_error(tmp_path: Path) -> None:
-    """No program can be found at all; the demo proposes all the same and ends as ever."""
-    running = subprocess.Popen(
-        [sys.executable, "-m", "moot.cli", "demo", "--live", "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"DISPLAY": ":99", "BROWSER": f"{tmp_path}/nonesuch %s", "PATH": str(tmp_path)},
-    )
-    try:
-        told = lines_until(running, " mcp/proposal ")
         running.send_signal(signal.SIGINT)
-        told += lines_until(running, "stopped; the demo left nothing behind")
-        assert "Traceback" not in told
-        assert running.wait(30) == 0
+        assert "noise" not in told + lines_until(running, "left nothing behind")
     finally:
         end(running)
+
+
+def test_a_browser_that_cannot_be_started_is_not_heard_of(tmp_path: Path) -> None:
+    """A machine with a display and no browser; the address is there to be copied."""
+    broken = tmp_path / "xdg-open"
+    tried = tmp_path / "tried"
+    broken.write_text(f"#!/bin/sh\necho no browser here >&2\nmkdir {tried}\nexit 3\n")
+    broken.chmod(0o700)
+    variables = {"DISPLAY": ":99", "PATH": str(tmp_path) + ":/usr/bin:/bin", "BROWSER": str(broken)}
+    running = started(variables, "--port", "0")
+    try:
+        told = lines_until(running, "mcp/proposal")
+        until_seen(tried.exists)
+        running.send_signal(signal.SIGINT)
+        told += lines_until(running, "left nothing behind")
+        assert running.wait(HANG_SECONDS) == 0
+        assert "no browser here" not in told
+    finally:
+        end(running)
+
+
+def test_a_port_that_is_taken_is_said_and_another_one_found() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        running = started({}, "--port", str(port), "--no-browser")
+        try:
+            told = lines_until(running, "listening on")
+            assert f"Port {port} is in use by another program; taking a free one instead." in told
+            assert f":{port}" not in told.partition("listening on")[2]
+        finally:
+            end(running)
+
+
+def test_a_demo_that_nobody_reads_ends_in_silence(tmp_path: Path) -> None:
+    """`moot demo --live | head -1`."""
+    running = subprocess.Popen(  # noqa: S603  # ours
+        [*DEMO, "--port", "0", "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    assert "listening on" in running.stdout.readline()
+    running.stdout.close()
+    # As of any program that writes into a closed pipe.
+    assert running.wait(HANG_SECONDS) == 128 + signal.SIGPIPE
+    assert running.stderr.read() == ""
+    running.stderr.close()
+    assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +13,10 @@ import pytest
 
 from moot.errors import McpError
 from moot.mcp.children import ChildLimits
-from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE
-from moot.mcp.upstream import StartFailed, open_upstream
+from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE, JsonObject
+from moot.mcp.upstream import HttpServer, StartFailed, open_upstream
 from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, bounded
 
 
 async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_next() -> None:
@@ -295,3 +297,45 @@ async def test_stderr_is_kept_in_memory_and_in_a_file_and_both_are_bounded(tmp_p
     assert file.read_bytes().endswith(b"last words on stderr\n")
     assert file.stat().st_size <= 1 << 20
     assert (tmp_path / "logs" / "odd.log.1").stat().st_size <= 1 << 20
+
+
+async def test_leaving_a_session_over_http_does_not_wait_for_a_server_that_has_stopped_answering() -> None:
+    """The SDK ends a session with a DELETE; without a bound of ours it would wait for the answer for ever."""
+    asked_to_end, over = asyncio.Event(), asyncio.Event()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while (head := (await reader.readuntil(b"\r\n\r\n")).decode().lower()).startswith("post"):
+                body = json.loads(
+                    await reader.readexactly(int(head.partition("content-length:")[2].split()[0]))
+                )
+                writer.write(_answer_in_a_session(body))
+            if head.startswith("delete"):
+                asked_to_end.set()
+            await over.wait()
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    try:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        async with bounded(), up(HttpServer(url=url)):
+            pass
+        assert asked_to_end.is_set()
+    finally:
+        over.set()
+        server.close()
+
+
+def _answer_in_a_session(asked: JsonObject) -> bytes:
+    """What a small server over HTTP says to `initialize`, and to nothing else."""
+    if "id" not in asked:
+        return b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+    answer: JsonObject = {"jsonrpc": "2.0", "id": asked["id"]}
+    if asked["method"] == "initialize":
+        info = {"name": "small", "version": "1"}
+        answer["result"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
+    else:
+        answer["error"] = {"code": -32601, "message": "not known here"}
+    text = json.dumps(answer).encode()
+    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s1\r\n"
+    return f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text

@@ -167,6 +167,13 @@ async def test_a_server_that_cannot_be_is_tried_again(tmp_path: Path) -> None:
         await here.until("odd", lambda each: each.restarts >= 2)
 
 
+async def test_a_server_that_does_not_answer_is_told_of_with_its_last_line(tmp_path: Path) -> None:
+    servers = "slow: {command: sh, args: [-c, 'echo loading the model >&2; exec sleep 1000']}"
+    async with raised(tmp_path, lab(YOU, servers=servers)) as here:
+        slow = await here.until("slow", lambda each: "has not answered" in each.words)
+        assert (slow.state, slow.words) == ("starting", "has not answered initialize yet: loading the model")
+
+
 async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
     """MEW 3.9.10: nobody starts it again but its operator."""
     servers = "files: {command: python3, args: [-m, moot.up.servers.files, shared]}"
@@ -217,8 +224,14 @@ def test_the_command_itself_shows_changes_and_stops(
             os.kill(os.getpid(), signal.SIGTERM)
 
     stopping = threading.Thread(target=stop_soon)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     stopping.start()
-    code = main(["up", str(tmp_path), "--port", "0"])
+    try:
+        code = main(["up", str(tmp_path), "--port", "0"])
+    finally:
+        # A command that was told to stop keeps them to its end; this process goes on.
+        for number, handler in before.items():
+            signal.signal(number, handler)
     stopping.join()
     told += capsys.readouterr().out
     assert code == 0

@@ -104,10 +104,11 @@ def test_a_space_is_called_as_its_folder_where_that_works(tmp_path: Path) -> Non
 
 
 def test_the_command_says_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "team"
+    folder = tmp_path / "Müllers team"
     assert main(["init", "research-team", str(folder), "--model", "m"]) == 0
     told = capsys.readouterr().out
-    assert f"cd {folder}" in told
+    # To be pasted as it is.
+    assert f"  cd '{folder}'\n" in told
     assert "export OPENAI_API_KEY=…" in told
     assert "moot up" in told
     assert main(["init", "--list"]) == 0

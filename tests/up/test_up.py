@@ -109,7 +109,17 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         pid = (await up.stands("stubborn", "running"))["pid"]
         up.process.send_signal(signal.SIGTERM)
         await up.stands("stubborn", "stopping")
-        assert await up.end(signal.SIGTERM) == 0
+
+        def has_ended() -> bool:
+            # Again and again: within a quarter of a second of the first it is still the same wish.
+            if up.process.returncode is None:
+                up.process.send_signal(signal.SIGTERM)
+            return up.process.returncode is not None
+
+        await until(has_ended)
+        code = await up.end()
+        # 143 where the gateway did not get to its end in the half second that is left.
+        assert code in (0, 143)
         assert not is_running(pid)
 
 
@@ -198,7 +208,8 @@ async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
     written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}}}}}")
     async with lifted(tmp_path) as up:
         code, words = await typed(tmp_path, "up", "--port", "0")
-        assert (code, "another `moot up` runs on" in words) == (1, True)
+        assert code == 1
+        assert f"another `moot up` runs on {up.data} (pid {up.process.pid}, {up.url}): use that one" in words
         async with connect(up.url, "lab", up.token("you")) as space:
             await space.chat("still here")
             await up.until(lambda: up.now.get("you", {}).get("joined") is True)
@@ -289,6 +300,17 @@ def test_on_a_terminal_a_table_stays_in_its_place(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         screen.until(lambda shown: shown.rstrip().endswith("stopped"))
         assert process.wait(HANG_SECONDS) == 0
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"COLUMNS": "20"}])
+def test_a_terminal_that_cannot_show_a_table_gets_lines(tmp_path: Path, variables: dict[str, str]) -> None:
+    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
+    with terminal(tmp_path, "up", "--port", "0", **variables) as (screen, process):
+        screen.until(lambda shown: "steady: running, pid " in shown)
+        process.send_signal(signal.SIGINT)
+        shown = screen.until(lambda shown: shown.rstrip().endswith("stopped"))
+        assert "\x1b[" not in shown
+        assert process.wait(30) == 0
 
 
 async def test_a_proposal_can_be_decided_after_a_restart(tmp_path: Path) -> None:

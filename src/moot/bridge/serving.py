@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from moot.bridge.server_member import ServerControls, ServerMember
 from moot.bridge.settings import BridgeSettings
 from moot.mcp.pinning import Pins
-from moot.mcp.upstream import StartFailed, open_upstream
+from moot.mcp.upstream import StartFailed, Upstream, open_upstream
 from moot.participant import Ending, connect
 
 
 @asynccontextmanager
-async def bridged(settings: BridgeSettings) -> AsyncIterator[ServerMember]:
+async def bridged(
+    settings: BridgeSettings, *, on_opened: Callable[[Upstream], None] | None = None
+) -> AsyncIterator[ServerMember]:
     """An MCP server as a member of a space while the block runs.
 
     Whatever the server does raises nothing here: `member.state` and `member.trouble` tell. Entering raises
     StartFailed if the server `must_start` and does not, NotAdmitted or Unreachable if there is no way into
     the space, UsageError if the file of pins cannot be used. Any number may run in one process.
+
+    `on_opened` is given the server as soon as it is started, before it has answered anything.
     """
     pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
     member = ServerMember(settings.server, pins, accept_changes=settings.accept_changes)
     async with open_upstream(
         settings.server, events=member.events(), limits=settings.limits, roots=settings.roots
     ) as upstream:
+        if on_opened is not None:
+            on_opened(upstream)
         try:
             # Whoever sees the member join finds its tools.
             await upstream.ready()

@@ -67,16 +67,12 @@ def add_commands(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    # Only whoever runs an agent pays for importing it.
-    from moot.net import event_loop
+    from moot.cli.interruption import run_service
 
-    return event_loop.run(_stay(chosen))
+    return run_service(_stay(chosen))
 
 
 async def _stay(chosen: argparse.Namespace) -> int:
-    import asyncio
-    import signal
-
     from moot import logs
     from moot.agent.agent import serve_agent
     from moot.cli.terminal import printable
@@ -85,14 +81,7 @@ async def _stay(chosen: argparse.Namespace) -> int:
     model, settings = _model(chosen), _agent(chosen)
     token = token_from(chosen.token_file)
     logs.set_up(chosen.log_level, "text", None)
-    loop = asyncio.get_running_loop()
-    staying = asyncio.ensure_future(serve_agent(chosen.gateway, chosen.space, token, model, settings))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, staying.cancel)
-    try:
-        ending = await staying
-    except asyncio.CancelledError:
-        return 0
+    ending = await serve_agent(chosen.gateway, chosen.space, token, model, settings)
     print(f"the space ended it: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
     return 1
 

@@ -76,15 +76,12 @@ def add_commands(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.net import event_loop
+    from moot.cli.interruption import run_service
 
-    return event_loop.run(_stay(chosen))
+    return run_service(_stay(chosen))
 
 
 async def _stay(chosen: argparse.Namespace) -> int:
-    import asyncio
-    import signal
-
     from moot import logs
     from moot.participant import connect
     from moot.trust.approver import Approver
@@ -98,19 +95,13 @@ async def _stay(chosen: argparse.Namespace) -> int:
         book = Book.open(folder)
         ledger = _history(chosen, space.space)
         approver = Approver(space, book, ledger, settings)
-        staying = asyncio.ensure_future(approver.run())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, staying.cancel)
         doing = "watching, deciding nothing (--shadow)" if chosen.shadow else "deciding by rules"
         print(
             f"moot approver is {space.name} in {space.space}: {doing}; "
             f"{len(book.rules)} rules in {book.rules_file}, {len(ledger)} decisions known",
             flush=True,
         )
-        try:
-            await staying
-        except asyncio.CancelledError:
-            return 0
+        await approver.run()
         ending = await space.stay()
     print(f"left: {ending.reason or ending.code}")
     return 0 if ending.code == 1000 else 1

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.interruption import run_service
 from moot.cli.program import RefuseToken
+from moot.cli.terminal import printable
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
     from moot.bridge.settings import BridgeSettings
-    from moot.mcp.upstream import Server
+    from moot.mcp.upstream import Server, Upstream
+
+# A server that is installed answers within a second or two; one that npx fetches first takes longer.
+_SILENCE_SECONDS: Final = 4.0
+_SILENCE_AGAIN_SECONDS: Final = 10.0
+_STDERR_LINES: Final = 5
 
 _ABOUT: Final = """\
 Lets an MCP server take part in a space: its tools, resources and prompts are there for every member whose
@@ -21,6 +30,7 @@ stdio, or reached by --url over Streamable HTTP or SSE; it may speak any version
 
 The member acts only when it is named in `to`; lists are also answered when everybody is asked. A server that
 dies or hangs is started again; its callers are told what happened, and the member stays in the space.
+Ctrl-C and SIGTERM end both within seconds, also while the server has not answered yet; a second one at once.
 
 The child gets no shell, and of the environment only PATH, HOME and a few more harmless variables: whatever
 else it needs is listed with --env. What it writes to stderr is kept in a file beside the pins.
@@ -66,6 +76,7 @@ def add_commands(commands: Any) -> None:
     add("--env", action="append", default=[], metavar="NAME=VALUE", help=handed)
     add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
     add("--root", action="append", default=[], metavar="URI", help="a root that the server may be told of")
+    add("--start-seconds", type=float, metavar="N", help="longest wait for its first answer (default: 60)")
     add("--call-seconds", type=float, metavar="N", help="longest call without progress (default: 300)")
     add("--pins", type=Path, metavar="FILE", help="where definitions are pinned (default: .moot/pins.json)")
     add("--no-pin", action="store_true", help="offer tools whose definition changed; changes are still shown")
@@ -77,46 +88,62 @@ def add_commands(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     settings = _settings(chosen)
-    # Only whoever bridges pays for importing it.
-    from moot.net import event_loop
-
-    return event_loop.run(_bridge(settings, chosen.log_level))
+    return run_service(_bridge(settings, chosen.log_level))
 
 
 async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
     import asyncio
-    import signal
 
     from moot import logs
     from moot.bridge.serving import bridged
-    from moot.cli.terminal import printable
     from moot.mcp.upstream import StartFailed
     from moot.protocol.close_codes import SHUT_DOWN
 
     logs.set_up(log_level, "text", None)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    opened: asyncio.Future[Upstream] = asyncio.get_running_loop().create_future()
+    reporting = asyncio.create_task(_report_silence(opened))
     try:
-        async with bridged(settings) as member:
+        async with bridged(settings, on_opened=opened.set_result) as member:
+            reporting.cancel()
             print(
                 f"{settings.server.label} is {member.space.me} in {settings.space or 'the space'}", flush=True
             )
-            staying = asyncio.create_task(member.space.stay())
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait([staying, stopping], return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            if not staying.done():
-                staying.cancel()
-                return 0
-            ending = staying.result()
+            ending = await member.space.stay()
             print(f"the space ended it: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
             # Being told to shut down is no failure; being kicked is.
             return 0 if ending.code == SHUT_DOWN else 1
     except StartFailed as failed:
-        said = "".join(f"\n  | {printable(line)}" for line in failed.last_words)
+        said = _quoted(failed.last_words)
         raise UsageError(f"{failed}" + (f"\nits last words:{said}" if said else "")) from None
+    finally:
+        reporting.cancel()
+
+
+async def _report_silence(opened: Awaitable[Upstream]) -> None:
+    """Tell whoever waits why nothing happens: how long it has been, and what the server says on stderr."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    upstream = await opened
+    begun, shown = loop.time(), 0
+    pause = _SILENCE_SECONDS
+    while True:
+        await asyncio.sleep(pause)
+        pause = _SILENCE_AGAIN_SECONDS
+        if upstream.greeting is not None:
+            waited_for = "the gateway to let it in"
+        else:
+            waited_for = f"{upstream.server.label} to answer initialize"
+        waited = loop.time() - begun
+        lines = upstream.keeper.last_lines()
+        fresh, shown = lines[-_STDERR_LINES:] if len(lines) != shown else [], len(lines)
+        said = f"; it says:{_quoted(fresh)}" if fresh else ""
+        told = f"still waiting for {waited_for} ({waited:.0f} s); Ctrl-C to stop{said}"
+        print(told, file=sys.stderr, flush=True)
+
+
+def _quoted(lines: list[str]) -> str:
+    return "".join(f"\n  | {printable(line)}" for line in lines)
 
 
 def _settings(chosen: argparse.Namespace) -> BridgeSettings:
@@ -127,10 +154,13 @@ def _settings(chosen: argparse.Namespace) -> BridgeSettings:
     from moot.participant import token_from
 
     limits = UpstreamLimits()
-    if chosen.call_seconds is not None:
-        if chosen.call_seconds <= 0:
-            raise UsageError("--call-seconds is a number above 0")
-        limits = replace(limits, call_seconds=chosen.call_seconds)
+    for name in ("start_seconds", "call_seconds"):
+        value = getattr(chosen, name)
+        if value is None:
+            continue
+        if not value > 0:
+            raise UsageError(f"--{name.replace('_', '-')} is a number above 0")
+        limits = replace(limits, **{name: value})
     return BridgeSettings(
         server=_server(chosen),
         gateway=chosen.gateway,

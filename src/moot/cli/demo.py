@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
+from moot.cli.interruption import run_service
 from moot.cli.live import run_live
 from moot.conformance.pure import PureDriver
-from moot.net import event_loop
 from moot.protocol.operation import Json
 
 _SPACE: Json = {
@@ -135,8 +135,7 @@ def add_commands(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     if chosen.live:
-        event_loop.run(run_live(chosen.port, browse=not chosen.no_browser))
-        return 0
+        return run_service(run_live(chosen.port, browse=not chosen.no_browser))
     print("A scripted space in this terminal: three members, no sockets. ◀ is what a member heard.\n")
     driver = PureDriver(_SPACE)
     for name in _SPACE["participants"]:

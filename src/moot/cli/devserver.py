@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,8 +112,8 @@ def _checked(parser: Parser, chosen: argparse.Namespace) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from moot.cli.interruption import run_service
     from moot.config.gateway import is_loopback
-    from moot.net import event_loop
 
     if not is_loopback(chosen.host) and not chosen.i_know:
         raise UsageError(
@@ -121,8 +121,7 @@ def _run(chosen: argparse.Namespace) -> int:
             "moot relay for anything else, or add --i-know"
         )
     _set_up_logging(chosen.log_level)
-    event_loop.run(_until_told(_proxied(chosen) if chosen.mcp_proxy else _served(chosen, _settings(chosen))))
-    return 0
+    return run_service(_proxied(chosen) if chosen.mcp_proxy else _served(chosen, _settings(chosen)))
 
 
 def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevSettings:
@@ -163,7 +162,7 @@ def _check_ours(data: Path) -> None:
         raise UsageError(f"--fresh: {data} does not look like a DevServer's folder; nothing was removed")
 
 
-async def _served(chosen: argparse.Namespace, settings: DevSettings) -> None:
+async def _served(chosen: argparse.Namespace, settings: DevSettings) -> int:
     """A DevServer until it is told to stop; over stdio, until its client goes."""
     import asyncio
 
@@ -190,31 +189,7 @@ async def _served(chosen: argparse.Namespace, settings: DevSettings) -> None:
             await server.run()
         finally:
             telling.cancel()
-
-
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
-    """Until its end, or until Ctrl-C or SIGTERM."""
-    import asyncio
-    import signal
-
-    loop = asyncio.get_running_loop()
-    running = asyncio.ensure_future(work)
-    told = False
-
-    def stop() -> None:
-        nonlocal told
-        # Once: a second Ctrl-C while it ends what it began would leave children behind.
-        if not told:
-            told = True
-            running.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    try:
-        await running
-    except asyncio.CancelledError:
-        if not told:
-            raise
+    return 0
 
 
 def _banner(server: DevServer) -> list[str]:
@@ -284,7 +259,7 @@ def _client_config(settings: DevSettings) -> dict[str, Any]:
 # The proxy
 
 
-async def _proxied(chosen: argparse.Namespace) -> None:
+async def _proxied(chosen: argparse.Namespace) -> int:
     """MCP over stdio: beside the DevServer that runs, or with one of our own (D-79)."""
     from moot.adapter.control import AskFailed, NotRunning, ask
     from moot.adapter.devserver import DevSettings
@@ -300,10 +275,10 @@ async def _proxied(chosen: argparse.Namespace) -> None:
         except (NotRunning, AskFailed):
             continue
         await _attached(running, status)
-        return
+        return 0
     if not chosen.config and not chosen.mcp_command and chosen.data is None:
         _as_before(chosen, remembered)
-    await _served(chosen, _settings(chosen, stdio=True))
+    return await _served(chosen, _settings(chosen, stdio=True))
 
 
 async def _attached(settings: DevSettings, status: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     where = "" if folder == Path() else f" in {folder}"
     print(f"made a space from {template.name}{where}: {', '.join(str(path) for path in made)}\n\nnext:")
-    enter = [] if folder == Path() else [f"cd {folder}"]
+    enter = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
     for line in [*enter, *values.filled(template.next).rstrip().splitlines()]:
         print(f"  {line}")
     return 0

@@ -7,14 +7,13 @@ you, in the console that the gateway serves: your token is printed once, to be p
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-import signal
+import subprocess
 import sys
 import tempfile
 import threading
-import webbrowser
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,7 +119,20 @@ async def _work(agent: Guest, heard: asyncio.Queue[dict[str, Any]]) -> None:
         await asyncio.sleep(_PROPOSE_SECONDS)
 
 
-def _timeline(_guest: Guest, envelope: dict[str, Any]) -> None:
+class Timeline:
+    """Prints what everybody hears, until nobody reads it any more (`moot demo --live | head`)."""
+
+    def __init__(self) -> None:
+        self.unread = asyncio.Event()
+
+    def hear(self, _guest: Guest, envelope: dict[str, Any]) -> None:
+        try:
+            _show(envelope)
+        except BrokenPipeError:
+            self.unread.set()
+
+
+def _show(envelope: dict[str, Any]) -> None:
     payload = envelope.get("payload", {})
     if envelope["kind"] == "system/presence":
         what = f"{payload['participant']['id']}: {payload['event']}"
@@ -132,8 +144,8 @@ def _timeline(_guest: Guest, envelope: dict[str, Any]) -> None:
         print(f"  {envelope['from']:15} {envelope['kind']:18} {what}"[:150], flush=True)
 
 
-async def run_live(port: int, *, browse: bool) -> None:
-    """Run the demo until Ctrl-C; `browse` opens the console in a browser, where there is a display."""
+async def run_live(port: int, *, browse: bool) -> int:
+    """Run the demo until cancelled; `browse` opens the console in a browser, where there is a display."""
     logs.set_up("warning", "text", None)
     with tempfile.TemporaryDirectory(prefix="moot-demo-") as place:
         folder = Path(place)
@@ -141,35 +153,52 @@ async def run_live(port: int, *, browse: bool) -> None:
         file.write_text(yaml.safe_dump({"spaces": {"demo": _SPACE}}), "utf-8")
         file.chmod(0o600)
         gateway = await _started(file, port)
-        tokens = gateway.configuration.spaces["demo"].token_files
-        _explain(gateway, tokens["you"], folder)
-        heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        ears = {"you": _timeline, "notes": _notes(folder), "agent": _agent(heard)}
-        guests = {name: await _connect(gateway, tokens[name], hear) for name, hear in ears.items()}
-        working = asyncio.create_task(_work(guests["agent"], heard))
-        if browse and _has_display():
-            # Some browsers keep whoever starts them waiting until they are closed.
-            threading.Thread(target=_open_browser, args=(f"{gateway.url}/",), daemon=True).start()
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         try:
-            await stop.wait()
+            await _run(gateway, folder, browse=browse)
         finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
             await gateway.stop()
-            print("stopped; the demo left nothing behind")
+            print("stopped; the demo left nothing behind", flush=True)
+    return 0
 
 
-def _open_browser(url: str) -> None:
-    """A browser that cannot be opened is no fault of the demo: its address is on the screen."""
-    with suppress(webbrowser.Error, OSError):
-        webbrowser.open(url)
+async def _run(gateway: Gateway, folder: Path, *, browse: bool) -> None:
+    """Until cancelled; raises BrokenPipeError when nobody reads what is printed."""
+    tokens = gateway.configuration.spaces["demo"].token_files
+    _explain(gateway, tokens["you"], folder)
+    heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    timeline = Timeline()
+    ears = {"you": timeline.hear, "notes": _notes(folder), "agent": _agent(heard)}
+    guests = {name: await _connect(gateway, tokens[name], hear) for name, hear in ears.items()}
+    if browse and _has_display():
+        # Some browsers keep whoever starts them waiting until they are closed.
+        threading.Thread(target=_open_browser, args=(f"{gateway.url}/",), daemon=True).start()
+    working = asyncio.create_task(_work(guests["agent"], heard))
+    try:
+        await timeline.unread.wait()
+        raise BrokenPipeError
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        # Before the gateway goes, which would wait for them to say goodbye.
+        for guest in guests.values():
+            guest.leave()
 
 
 def _has_display() -> bool:
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _open_browser(url: str) -> None:
+    """Where that is not possible nobody has to hear of it: the address is printed in any case."""
+    # In a process and a session of its own: Ctrl-C is not meant for the browser.
+    subprocess.run(  # noqa: S603  # an address of ours, and no shell
+        [sys.executable, "-m", "webbrowser", "-t", url],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        check=False,
+    )
 
 
 async def _started(file: Path, port: int) -> Gateway:
@@ -178,11 +207,15 @@ async def _started(file: Path, port: int) -> Gateway:
         gateway = Gateway(load(file, environ={}, port=port))
         await gateway.start()
     except UsageError as fault:
-        if not port:
+        if not port or not _is_taken(fault):
             raise
-        print(f"{fault}\nTaking a free port instead.\n")
+        print(f"Port {port} is in use by another program; taking a free one instead.\n", flush=True)
         return await _started(file, 0)
     return gateway
+
+
+def _is_taken(fault: UsageError) -> bool:
+    return isinstance(fault.__cause__, OSError) and fault.__cause__.errno == errno.EADDRINUSE
 
 
 def _explain(gateway: Gateway, token: Path, folder: Path) -> None:

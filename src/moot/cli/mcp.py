@@ -7,9 +7,10 @@ import asyncio
 import json
 import os
 import shlex
-import signal
 import sys
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,9 +102,9 @@ def run(chosen: argparse.Namespace) -> int:
     # Before anything is joined: a slip of the pen should not be seen by a whole space.
     if chosen.http:
         _http_token(chosen, *_address(chosen.http))
-    from moot.net import event_loop
+    from moot.cli.interruption import run_service
 
-    return event_loop.run(_serve(chosen, where, os.environ))
+    return run_service(_serve(chosen, where, os.environ))
 
 
 async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mapping[str, str]) -> int:
@@ -118,9 +119,6 @@ async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mappin
     from moot.participant import ParticipantLimits, connect
 
     logs.set_up(chosen.log_level, "text", None)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     # For ever: a client does not restart us because the gateway was restarted.
     limits = ParticipantLimits(reconnect_seconds=10 * 365 * 86_400.0)
     offers = Offers(OWN_NAMES)
@@ -141,7 +139,7 @@ async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mappin
         ):
             if names is not None:
                 backend.watch(lambda _change: names.save())
-            return await _until_the_end(chosen, face, joined, stop)
+            return await _until_the_end(chosen, face, joined)
     except MootError as fault:
         if not chosen.http:
             await _last_words(str(fault))
@@ -159,10 +157,9 @@ def _names_path(chosen: argparse.Namespace, where: Whereabouts, environ: Mapping
     return place_of(Path(state) if state else Path.home() / ".local" / "state", where.url, where.space)
 
 
-async def _until_the_end(
-    chosen: argparse.Namespace, face: Face, joined: JoinedSpace, stop: asyncio.Event
-) -> int:
-    """Serve until the client goes, a signal comes, or the space has no place for us any more."""
+async def _until_the_end(chosen: argparse.Namespace, face: Face, joined: JoinedSpace) -> int:
+    """Serve until the client goes, or the space has no place for us any more; cancelling ends it in order."""
+    stop = asyncio.Event()
     serving = asyncio.ensure_future(_serving(chosen, face, joined, stop))
     ending = asyncio.ensure_future(joined.stay())
     try:
@@ -234,12 +231,19 @@ async def _last_words(why: str) -> None:
 
     from moot.mcp.downstream.rpc import BadMessage, Request, read
 
-    def first_line() -> bytes:
-        return sys.stdin.buffer.readline(1 << 20)
+    loop = asyncio.get_running_loop()
+    first: asyncio.Future[bytes] = loop.create_future()
 
+    def read_first() -> None:
+        # The loop may be gone by now: then nobody is told any more.
+        with suppress(RuntimeError, OSError):
+            loop.call_soon_threadsafe(_settle, first, _first_line(sys.stdin.fileno()))
+
+    # A daemon: nothing can wake a thread that waits for a client to speak.
+    threading.Thread(target=read_first, name="standard input", daemon=True).start()
     try:
         async with asyncio.timeout(_LAST_WORDS_SECONDS):
-            line = await asyncio.get_running_loop().run_in_executor(None, first_line)
+            line = await first
         message = read(line)
     except (TimeoutError, BadMessage, OSError):
         return
@@ -247,6 +251,19 @@ async def _last_words(why: str) -> None:
         error = {"code": -32000, "message": f"moot mcp: {why}"}
         sys.stdout.buffer.write(orjson.dumps({"jsonrpc": "2.0", "id": message.id, "error": error}) + b"\n")
         sys.stdout.buffer.flush()
+
+
+def _first_line(handle: int) -> bytes:
+    # Not sys.stdin: its lock, held by a thread that waits, is fatal to an interpreter that ends.
+    held = b""
+    while b"\n" not in held and len(held) < 1 << 20 and (data := os.read(handle, 1 << 16)):
+        held += data
+    return held.partition(b"\n")[0]
+
+
+def _settle(first: asyncio.Future[bytes], line: bytes) -> None:
+    if not first.done():
+        first.set_result(line)
 
 
 # Configurations of clients

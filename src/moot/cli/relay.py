@@ -63,17 +63,16 @@ def add_commands(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     from moot.cli.extras import check_installed
-    from moot.net import event_loop
+    from moot.cli.interruption import run_service
 
     check_installed("xprotocol")
-    event_loop.run(_serve(chosen))
-    return 0
+    # Without a bound: events that were taken are written down first.
+    return run_service(_serve(chosen), grace_seconds=None)
 
 
-async def _serve(chosen: argparse.Namespace) -> None:
+async def _serve(chosen: argparse.Namespace) -> int:
     import asyncio
     import logging
-    import signal
 
     from moot import logs
     from moot.relay.server import running_relay
@@ -82,13 +81,10 @@ async def _serve(chosen: argparse.Namespace) -> None:
     logs.set_up(chosen.log_level, "text")
     # uvicorn tells of its own starting and stopping; ours say it better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     async with running_relay(settings) as relay:
         print(f"moot relay listening on {relay.url}", flush=True)
-        await stop.wait()
+        await asyncio.Event().wait()
+    return 0
 
 
 def _settings(chosen: argparse.Namespace) -> Any:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from moot import logs
+from moot.cli.interruption import run_service
 from moot.config import check, load
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
-from moot.net import event_loop
 
 
 def add_commands(commands: Any) -> None:
@@ -41,12 +41,12 @@ def run(chosen: argparse.Namespace) -> int:
         for line in check(chosen.config, environ=os.environ, **places):
             print(line)
         return 0
-    event_loop.run(serve(chosen))
-    return 0
+    # Without a bound: what members said is written down first.
+    return run_service(serve(chosen), grace_seconds=None)
 
 
-async def serve(chosen: argparse.Namespace) -> None:
-    """Run until a signal says stop."""
+async def serve(chosen: argparse.Namespace) -> int:
+    """Run until cancelled."""
     configuration = _read(chosen)
     log = configuration.gateway.log
     logs.set_up(log.level, log.format, log.file, file_bytes=log.file_bytes, files_kept=log.files_kept)
@@ -56,11 +56,7 @@ async def serve(chosen: argparse.Namespace) -> None:
         print(f"note: {note}", flush=True)
     gateway = Gateway(configuration)
     await gateway.start()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(gateway, chosen))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: _reload(gateway, chosen))
     try:
         for admin, file in configuration.admin_token_files.items():
             print(f"token of administrator {admin}: {file}", flush=True)
@@ -68,9 +64,10 @@ async def serve(chosen: argparse.Namespace) -> None:
             for participant, file in settings.token_files.items():
                 print(f"token of {participant} in {name}: {file}", flush=True)
         print(f"moot gateway listening on {gateway.url}", flush=True)
-        await stop.wait()
+        await asyncio.Event().wait()
     finally:
         await gateway.stop()
+    return 0
 
 
 def _read(chosen: argparse.Namespace) -> Any:

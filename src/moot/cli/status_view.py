@@ -17,7 +17,7 @@ _GAP: Final = "  "
 # A name has at most 64 characters; a table of them is no table.
 _NAME_CHARS: Final = 24
 # Narrower than this nothing is worth showing; wider than this nobody reads a line.
-_LEAST_WIDTH, _MOST_WIDTH = 40, 160
+LEAST_WIDTH, _MOST_WIDTH = 40, 160
 _UP: Final = "\x1b[{}A"
 _CLEAR_LINE: Final = "\x1b[K"
 _CLEAR_BELOW: Final = "\x1b[J"
@@ -36,7 +36,7 @@ def table(
     title: str, standings: Sequence[Standing], now: float, *, width: int, height: int, several: bool
 ) -> list[str]:
     """The lines of the table, none wider than the terminal, and no more than it has."""
-    width = max(_LEAST_WIDTH, min(width, _MOST_WIDTH))
+    width = max(LEAST_WIDTH, min(width, _MOST_WIDTH))
     rows = [_row(standing, now, several=several) for standing in standings if standing.kind != "gateway"]
     shown = rows[: max(1, height - 4)]
     widths = [max(len(row[column]) for row in [_HEADS, *shown]) for column in range(len(_HEADS) - 1)]

@@ -79,12 +79,12 @@ def _action(actions: Any, name: str, act: Act, help: str) -> Any:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from moot.cli.interruption import run_errand
     from moot.cli.talking.operations import show_fault
     from moot.errors import MootError
-    from moot.net import event_loop
 
     try:
-        found = event_loop.run(_perform(chosen))
+        found = run_errand(_perform(chosen))
     except MootError as fault:
         return show_fault(fault, as_json=chosen.json)
     if chosen.json:

@@ -60,10 +60,11 @@ def add_commands(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.net import event_loop
+    from moot.cli.interruption import run_service
 
-    event_loop.run(_up(chosen))
-    return 0
+    stop = asyncio.Event()
+    # Without a bound: what members said is written down first.
+    return run_service(_up(chosen, stop), stop=stop.set, grace_seconds=None)
 
 
 def config_in(place: Path) -> Path:
@@ -84,7 +85,7 @@ def config_in(place: Path) -> Path:
     return found
 
 
-async def _up(chosen: argparse.Namespace) -> None:
+async def _up(chosen: argparse.Namespace, stop: asyncio.Event) -> int:
     from moot.config.loading import folder_of
     from moot.up.processes import keep_open_files
     from moot.up.running import Up, Wishes
@@ -100,9 +101,8 @@ async def _up(chosen: argparse.Namespace) -> None:
         environ=os.environ,
         wishes=Wishes(also=frozenset(chosen.start), without=frozenset(chosen.without)),
     )
-    stop = asyncio.Event()
-    _listen_to_signals(running, stop, chosen, path)
-    table = sys.stdout.isatty() and not chosen.plain and not chosen.json
+    _reload_on_hangup(running, chosen, path)
+    table = not chosen.plain and not chosen.json and _can_show_table()
     for note in configuration.notes:
         _note(note, chosen)
     view = asyncio.create_task(_show(running, chosen, table=table))
@@ -117,6 +117,16 @@ async def _up(chosen: argparse.Namespace) -> None:
         view.result()
     if not chosen.json:
         print("stopped")
+    return 0
+
+
+def _can_show_table() -> bool:
+    """It is drawn over itself: a terminal that moves no cursor, or breaks its lines, gets lines instead."""
+    from moot.cli.status_view import LEAST_WIDTH
+
+    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    return shutil.get_terminal_size().columns >= LEAST_WIDTH
 
 
 def _read(chosen: argparse.Namespace, path: Path) -> tuple[Configuration, dict[str, Secret]]:
@@ -139,23 +149,15 @@ def _log_to_file(configuration: Configuration) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def _listen_to_signals(running: Up, stop: asyncio.Event, chosen: argparse.Namespace, path: Path) -> None:
-    loop = asyncio.get_running_loop()
+def _reload_on_hangup(running: Up, chosen: argparse.Namespace, path: Path) -> None:
     reloading: set[asyncio.Task[None]] = set()
-
-    def told_to_stop() -> None:
-        if stop.is_set():
-            running.end_now()
-        stop.set()
 
     def told_to_read_again() -> None:
         task = asyncio.create_task(_reload(running, chosen, path))
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told_to_stop)
-    loop.add_signal_handler(signal.SIGHUP, told_to_read_again)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, told_to_read_again)
 
 
 async def _reload(running: Up, chosen: argparse.Namespace, path: Path) -> None:

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from moot.errors import UsageError
+from moot.mcp.process_groups import add_group, discard_group
 from moot.mcp.stderr import StderrKeeper
 
 log = logging.getLogger(__name__)
@@ -55,9 +56,10 @@ class ChildLimits:
     line_bytes: int = 16 << 20
     # 8 MiB that the child has not read: eight of the largest requests.
     unread_bytes: int = 8 << 20
-    # MCP's own order of ending: close stdin, wait, SIGTERM, wait, SIGKILL. Two seconds each, as in the SDKs.
-    exit_seconds: float = 2.0
-    terminate_seconds: float = 2.0
+    # MCP's own order of ending: close stdin, wait, SIGTERM, wait, SIGKILL. The SDKs wait two seconds each
+    # time; this stays below the two that a person waits who has pressed Ctrl-C.
+    exit_seconds: float = 0.5
+    terminate_seconds: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,7 @@ class Child(asyncio.SubprocessProtocol):
                 # Nobody survives that; waiting for it leaves no zombie behind.
                 async with asyncio.timeout(_KILL_SECONDS):
                     await self._exited.wait()
+                discard_group(self.pid)
             except TimeoutError:
                 log.warning("a child did not end", extra={"pid": self.pid})
             finally:
@@ -166,6 +169,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
+        add_group(self._transport.get_pid())
         self._stdin = self._pipe(0)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from moot.config.settings import McpServerConfig, MemberConfig
 from moot.errors import MootError
 from moot.mcp.children import Command
-from moot.mcp.upstream import HttpServer, Server, StdioServer
+from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
 from moot.net.dial import may_return
 from moot.up.placeholders import Words
 from moot.up.processes import argument_list, member_environment
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from moot.bridge.server_member import ServerMember
 
 log = logging.getLogger(__name__)
+
+# A server that is installed answers within a second or two; one that says nothing for longer is told of.
+SILENCE_SECONDS: Final = 4.0
 
 
 class BridgedServer:
@@ -52,12 +55,16 @@ class BridgedServer:
         self._on_change = on_change
         self._back_off = BackOff(patience)
         self._member: ServerMember | None = None
+        # From its start on, before it has answered anything.
+        self._upstream: Upstream | None = None
         self._state: State = "starting"
         self._since = asyncio.get_running_loop().time()
         self._said = ""
 
     def standing(self) -> Standing:
         state, words, restarts = self._state, self._said, self.restarts
+        if state == "starting" and self._upstream is not None:
+            words = self._silence(self._upstream)
         if self._member is not None and state == "running":
             upstream = self._member.upstream
             restarts += max(0, upstream.counts.starts - 1)
@@ -109,7 +116,7 @@ class BridgedServer:
                 pin=self._server_config.pin,
                 pins_file=self._pins,
             )
-            async with bridged(settings) as member:
+            async with bridged(settings, on_opened=self._opened) as member:
                 self._member = member
                 self._moved("running", "")
                 try:
@@ -121,8 +128,17 @@ class BridgedServer:
             log.warning("not bridged", extra={"space": self.space, "participant": self.name})
             return True, str(fault)
         finally:
-            self._member = None
+            self._member = self._upstream = None
         return may_return(ending.code), f"left the space: {ending.code} {ending.reason}".rstrip()
+
+    def _opened(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+
+    def _silence(self, upstream: Upstream) -> str:
+        if asyncio.get_running_loop().time() - self._since < SILENCE_SECONDS:
+            return self._said
+        last = next(reversed(upstream.keeper.last_lines(1)), "")
+        return "has not answered initialize yet" + (f": {last}" if last else "")
 
     def _server(self) -> Server:
         """The server with its placeholders replaced; raises UsageError."""

@@ -23,7 +23,7 @@ from moot.protocol.operation import Json
 
 _LOCK_FILE: Final = RUN_FILE.with_name("up.lock")
 # As long as a member has at the end of an orderly stop.
-_GOODBYE_SECONDS: Final = 3.0
+_GOODBYE_SECONDS: Final = 1.5
 _POLL_SECONDS: Final = 0.05
 # Field 22 of /proc/PID/stat, counted behind the name of the program, which may hold anything.
 _BEGAN_FIELD: Final = 19
@@ -43,11 +43,21 @@ def only_one(data: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(
-                f"another `moot up` runs on {data}: stop it first, or name another folder with --data"
+                f"another `moot up` runs on {data}{_described(data)}: use that one (`moot join`), stop it"
+                " first, or name another folder with --data"
             ) from None
         yield
     finally:
         os.close(handle)
+
+
+def _described(data: Path) -> str:
+    """Which one that is, as far as it has said so."""
+    try:
+        told = json.loads((data / RUN_FILE).read_text("utf-8"))
+        return f" (pid {int(told['pid'])}, {told['url']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 class RunFile:

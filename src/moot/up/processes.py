@@ -19,9 +19,10 @@ from typing import Final, cast
 
 from moot.errors import UsageError
 from moot.mcp.children import Ended, child_environment
+from moot.mcp.process_groups import add_group, discard_group
 
-# Time to say goodbye after SIGTERM; then SIGKILL. The whole of `moot up` stops within twice that.
-GOODBYE_SECONDS: Final = 3.0
+# Time to say goodbye after SIGTERM; then SIGKILL. As long as an MCP server has (`ChildLimits`).
+GOODBYE_SECONDS: Final = 1.5
 # How often a dying group is looked at.
 _POLL_SECONDS: Final = 0.02
 # How long output of a process that has ended may still be on its way.
@@ -65,6 +66,7 @@ class Running(asyncio.SubprocessProtocol):
         # From here on the number may become somebody else's.
         self._is_killed = True
         if self._transport is not None:
+            discard_group(self._transport.get_pid())
             # Reaps the process as well.
             self._transport.close()
 
@@ -72,6 +74,7 @@ class Running(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
+        add_group(self._transport.get_pid())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002
         self._on_output(data)

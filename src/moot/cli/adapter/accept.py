@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from moot.cli.adapter.options import add_config, add_json, command, print_json
 from moot.cli.adapter.status import control_of
+from moot.cli.interruption import run_errand
 
 _EXAMPLES = """\
   xprotocol-adapter status                                  shows what is withheld
@@ -40,7 +40,7 @@ def run(chosen: argparse.Namespace) -> int:
     from moot.cli.terminal import printable
 
     control = chosen.control or control_of(chosen.config)
-    answer = asyncio.run(ask(control, "accept", {"source": chosen.source, "names": chosen.names}))
+    answer = run_errand(ask(control, "accept", {"source": chosen.source, "names": chosen.names}))
     if chosen.json:
         print_json({"ok": True, **answer})
         return 0

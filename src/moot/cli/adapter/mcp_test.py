@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.adapter.inspected import inspected_sources
 from moot.cli.adapter.options import add_config, add_json, command, print_json
+from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.adapter.inspecting import Inspection
@@ -41,7 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
     from moot.adapter.inspecting import inspect
 
     settings, sources = inspected_sources(chosen.config, chosen.source)
-    found = asyncio.run(inspect(sources, limits=settings.limits, environ=os.environ))
+    found = run_errand(inspect(sources, limits=settings.limits, environ=os.environ))
     if chosen.json:
         print_json([_described(each) for each in found])
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from moot.cli.adapter.options import (
     shown_time,
     usable_if_any,
 )
+from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.adapter.settings import AdapterSettings
@@ -102,7 +102,7 @@ def run(chosen: argparse.Namespace) -> int:
     )
     output = chosen.output or key_file.with_suffix(".delegation.json")
     write_events(output, made.as_json(), force=chosen.force)
-    published = asyncio.run(publish_events(relays, parent, made.events)) if relays else None
+    published = run_errand(publish_events(relays, parent, made.events)) if relays else None
     link = made.chain.links[-1]
     if chosen.json:
         print_json(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any, Final
 
 from moot.cli.adapter.options import add_config, add_json, command, print_json
 from moot.cli.adapter.status import control_of
+from moot.cli.interruption import run_errand
 
 # Servers that are new have to start.
 _WITHIN_SECONDS: Final = 120.0
@@ -40,7 +40,7 @@ def run(chosen: argparse.Namespace) -> int:
     from moot.cli.terminal import printable
 
     control = chosen.control or control_of(chosen.config)
-    changed = asyncio.run(ask(control, "reload", within=_WITHIN_SECONDS))
+    changed = run_errand(ask(control, "reload", within=_WITHIN_SECONDS))
     if chosen.json:
         print_json({"ok": True, **changed})
         return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from moot.cli.adapter import Misused
 from moot.cli.adapter.options import add_config, add_json, command, print_json, usable_if_any
+from moot.cli.interruption import run_errand
 
 _EXAMPLES = """\
   xprotocol-adapter revoke ed25519:… --by ~/.xprotocol/org.key --publish wss://relay.example
@@ -65,7 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
     signed = revoke(authority, key, now=time.time())
     if chosen.output is not None:
         write_events(chosen.output, json.loads(signed.raw), force=chosen.force)
-    published = asyncio.run(publish_events(relays, authority, [signed])) if relays else None
+    published = run_errand(publish_events(relays, authority, [signed])) if relays else None
     if chosen.json:
         print_json(
             {

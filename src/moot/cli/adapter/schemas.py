@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from typing import Any
 
 from moot.cli.adapter.inspected import inspected_sources
 from moot.cli.adapter.options import add_config, add_json, command, print_json
+from moot.cli.interruption import run_errand
 
 _EXAMPLES = """\
   xprotocol-adapter schemas --config xprotocol-mcp-adapter.yml
@@ -41,7 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
     from moot.xprotocol.contracts import contract_json
 
     settings, sources = inspected_sources(chosen.config, chosen.source)
-    found = asyncio.run(inspect(sources, limits=settings.limits, environ=os.environ, store=settings.store))
+    found = run_errand(inspect(sources, limits=settings.limits, environ=os.environ, store=settings.store))
     published = [each.publication for each in found if each.publication is not None]
     contracts = sorted((c for each in published for c in each.contracts), key=lambda c: c.kind)
     if chosen.json:

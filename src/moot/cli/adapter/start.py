@@ -49,7 +49,7 @@ def add_command(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     import sys
 
-    from moot.net import event_loop
+    from moot.cli.interruption import run_service
 
     if chosen.port is not None and not 0 <= chosen.port <= 65_535:
         raise Misused(f"--port {chosen.port}: a port is a number from 0 to 65535")
@@ -62,8 +62,7 @@ def run(chosen: argparse.Namespace) -> int:
     set_up_logging(settings)
     if settings.discovery.publish_dns:
         print_record(settings)
-    event_loop.run(_run(settings, chosen.port, as_json=chosen.json))
-    return 0
+    return run_service(_run(settings, chosen.port, as_json=chosen.json))
 
 
 def set_up_logging(settings: AdapterSettings) -> None:
@@ -95,22 +94,11 @@ def print_record(settings: AdapterSettings) -> None:
     print(zone_line(settings.discovery.domain, record_of(settings, identity)), file=sys.stderr)
 
 
-async def _run(settings: AdapterSettings, port: int | None, *, as_json: bool) -> None:
+async def _run(settings: AdapterSettings, port: int | None, *, as_json: bool) -> int:
     import asyncio
     import signal
 
     from moot.adapter.running import run_adapter
-
-    running = asyncio.ensure_future(run_adapter(settings, port=port))
-    loop = asyncio.get_running_loop()
-    stopped = False
-
-    def stop() -> None:
-        nonlocal stopped
-        # Once: a second Ctrl-C while it ends what it began would leave children behind.
-        if not stopped:
-            stopped = True
-            running.cancel()
 
     asked = {asyncio.ensure_future(_tell_when_up(settings, as_json=as_json))}
 
@@ -119,17 +107,13 @@ async def _run(settings: AdapterSettings, port: int | None, *, as_json: bool) ->
         asked.add(asking)
         asking.add_done_callback(asked.discard)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     try:
-        await running
-    except asyncio.CancelledError:
-        if not stopped:
-            raise
+        await run_adapter(settings, port=port)
     finally:
         for asking in asked:
             asking.cancel()
+    return 0
 
 
 async def _tell_when_up(settings: AdapterSettings, *, as_json: bool) -> None:

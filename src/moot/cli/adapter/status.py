@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.adapter.options import add_config, add_json, command, print_json, shown_time
+from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.protocol.operation import Json
@@ -39,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     control = chosen.control or control_of(chosen.config)
     try:
-        status = asyncio.run(ask(control, "status"))
+        status = run_errand(ask(control, "status"))
     except NotRunning as fault:
         if chosen.json:
             print_json({"running": False, "control": str(control)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from moot.cli.adapter.options import (
     shown_time,
     usable_if_any,
 )
+from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.adapter.chain import Evidence, Walk
@@ -86,7 +86,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    return asyncio.run(_run(chosen))
+    return run_errand(_run(chosen))
 
 
 async def _run(chosen: argparse.Namespace) -> int:

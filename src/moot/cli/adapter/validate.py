@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 import time
 from typing import Any
 
 from moot.cli.adapter.options import add_config, add_json, command, config_file, counted, print_json
+from moot.cli.interruption import run_errand
 
 _EXAMPLES = """\
   xprotocol-adapter validate --config xprotocol-mcp-adapter.yml
@@ -57,7 +57,7 @@ def run(chosen: argparse.Namespace) -> int:
     from moot.cli.terminal import printable
 
     path = config_file(chosen.config)
-    report = asyncio.run(check(path, environ=os.environ, now=time.time(), asked=chosen.asked))
+    report = run_errand(check(path, environ=os.environ, now=time.time(), asked=chosen.asked))
     if chosen.json:
         print_json({"file": str(path), **report.as_json()})
         return 0 if report.sound else 1

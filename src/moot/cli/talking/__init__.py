@@ -86,15 +86,14 @@ def where_of(chosen: argparse.Namespace) -> Whereabouts:
 
 def run(chosen: argparse.Namespace) -> int:
     """Come in, do one thing, leave."""
+    from moot.cli.interruption import run_errand
     from moot.cli.talking.operations import show_fault
     from moot.errors import MootError
-    from moot.net import event_loop
 
     try:
-        code: int = event_loop.run(_perform(chosen))
+        return run_errand(_perform(chosen))
     except MootError as fault:
         return show_fault(fault, as_json=chosen.json)
-    return code
 
 
 async def _perform(chosen: argparse.Namespace) -> int:

@@ -14,13 +14,13 @@ import asyncio
 import base64
 import os
 import shlex
-import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.interruption import run_service
 from moot.cli.talking.operations import EXIT_OUTSIDE, show_fault
 from moot.cli.talking.screen import Screen, lines_from_stdin
 from moot.cli.terminal import printable
@@ -78,13 +78,11 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.net import event_loop
-
     try:
-        code: int = event_loop.run(_join(chosen))
+        # Ctrl-C is how one leaves.
+        return run_service(_join(chosen))
     except MootError as fault:
         return show_fault(fault, as_json=chosen.json)
-    return code
 
 
 async def _join(chosen: argparse.Namespace) -> int:
@@ -165,11 +163,8 @@ class Person:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stay(self, coming: AsyncIterator[Envelope | Gap]) -> int:
-        """Until the input ends, /quit, Ctrl-C, or the gateway's own end; the exit code."""
+        """Until the input ends, /quit, or the gateway's own end; the exit code. Cancelling leaves."""
         space = self.seat.space
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._is_leaving.set)
         await self._begin()
         async with asyncio.TaskGroup() as group:
             self._group = group

@@ -46,15 +46,14 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    from moot.cli.interruption import run_errand
     from moot.cli.talking.operations import show_fault
     from moot.errors import MootError
-    from moot.net import event_loop
 
     try:
-        code: int = event_loop.run(_tail(chosen))
+        return run_errand(_tail(chosen))
     except MootError as fault:
         return show_fault(fault, as_json=chosen.json)
-    return code
 
 
 async def _tail(chosen: argparse.Namespace) -> int:

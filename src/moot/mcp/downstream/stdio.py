@@ -219,7 +219,8 @@ async def serve(face: Face, *, stop: asyncio.Event, stdin: int = 0, stdout: int 
             reading, _ = await loop.connect_read_pipe(lambda: pipe, given)
         try:
             await _first(pipe.ended, gone, stop)
-            if not gone.is_set():
+            # Whoever says stop, and does not just close its end, waits for no answers.
+            if not gone.is_set() and not stop.is_set():
                 await _settle(connection, face)
         finally:
             connection.close()

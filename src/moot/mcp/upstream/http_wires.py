@@ -46,6 +46,8 @@ _CONNECT_SECONDS: Final = 10.0
 _WRITE_SECONDS: Final = 30.0
 # A POST that is not taken for so long holds up everything behind it.
 _TAKE_SECONDS: Final = 30.0
+# For the answer to a goodbye.
+_GOODBYE_SECONDS: Final = 1.0
 # What the SDK's transport says when a session is gone; it has no other way to tell.
 _SESSION_GONE: Final = "Session terminated"
 
@@ -83,6 +85,9 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
         self._limit = limit
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "DELETE":
+            # The end of a session. Nobody who leaves waits for a server that has stopped answering.
+            request.extensions["timeout"] = httpx2.Timeout(_GOODBYE_SECONDS).as_dict()
         response = await super().handle_async_request(request)
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):

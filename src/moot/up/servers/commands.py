@@ -19,6 +19,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from moot import __version__
+from moot.mcp.process_groups import add_group, discard_group, kill_groups
 
 # The end of the output is what tells how it went.
 OUTPUT_BYTES: Final = 64 << 10
@@ -69,6 +70,7 @@ async def run_program(command: list[str], folder: Path, seconds: float) -> str:
     except OSError as fault:
         raise ToolError(f"cannot run {command[0]}: {fault.strerror}") from None
     assert process.stdout is not None  # noqa: S101  # a pipe, as asked for
+    add_group(process.pid)
     kept, total, ended = b"", 0, "ended"
     try:
         async with asyncio.timeout(seconds):
@@ -79,7 +81,13 @@ async def run_program(command: list[str], folder: Path, seconds: float) -> str:
     except TimeoutError:
         ended = f"was ended after {seconds:g} s"
     finally:
-        await _end(process)
+        try:
+            await _end(process)
+        finally:
+            # The SDK cancels again and again what it has cancelled: then there is no time for a goodbye.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            discard_group(process.pid)
     cut = f"… {total - len(kept)} bytes before this\n" if total > len(kept) else ""
     return f"{ended} with exit code {process.returncode}\n{cut}{kept.decode('utf-8', 'replace')}"
 
@@ -96,10 +104,17 @@ async def _end(process: asyncio.subprocess.Process) -> None:
                     return
 
 
+def _end_all(number: int, _frame: object) -> None:
+    kill_groups()
+    os._exit(128 + number)
+
+
 def main() -> int:
     if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
         sys.stderr.write("usage: python3 -m moot.up.servers.commands FOLDER\n")
         return 2
+    # Whoever ends this server may not wait for it to end what it runs.
+    signal.signal(signal.SIGTERM, _end_all)
     server_of(Path(sys.argv[1]).absolute()).run("stdio")
     return 0
 
