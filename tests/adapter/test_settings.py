@@ -153,7 +153,7 @@ def test_an_adapter_that_shows_endpoints_listens_on_stdio_unless_told_otherwise(
         ({"limits": {"callz": 1}}, "limits.callz", "did you mean calls?"),
         ({"mcp_server": {"transport": "pigeon"}}, "mcp_server.transport", "must be one of"),
         ({"mcp_server": {"sse_port": "many"}}, "mcp_server.sse_port", "must be a whole number"),
-        ({"relay": {"urls": ["wss://a.example"], "event_ttl_seconds": 0}}, "relay.event_ttl_seconds", "at least"),
+        ({"relay": {"urls": ["wss://a.io"], "event_ttl_seconds": 0}}, "relay.event_ttl_seconds", "least 1"),
         ({"relay": {"urls": []}}, "relay.urls", "is empty"),
         ({"relay": {"urls": ["https://a.example"]}}, "relay.urls[0]", "wss://relay.example"),
         ({"relay": None}, "relay.urls", "is missing"),
