@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moot.space.roster import Options
     from moot.space.space import Space
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0.dev0"
 
 _HOMES: Final = {
     "Answer": "moot.space.effects",

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from moot import __version__
 from moot.errors import McpError
 from moot.mcp.eras import HEADER_MISMATCH, LISTS, METHOD_NOT_FOUND, UNREACHABLE, JsonObject, caller_of
 from moot.mcp.stderr import StderrKeeper
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CLIENT_INFO: Final[JsonObject] = {"name": "moot", "version": "0.1.0"}
+CLIENT_INFO: Final[JsonObject] = {"name": "moot", "version": __version__}
 
 
 def _ignore(*_: object) -> None:
