@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.ports import held_port
 
-pytest_plugins = ["tests.async_tests"]
+pytest_plugins = ["tests.async_tests", "tests.browser"]
 
 # Machines are shared: how long an example takes says nothing about the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,25 +6,16 @@ After every test: the page reported no broken policy, no error, and no traceback
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.console.stage import Driven, Loop, Running, offer_tools, spaces
 from tests.waiting import HANG_SECONDS
 
-# Chromium without what only a desktop needs: the same engine, and the tests take half as long.
-# Distributions other than Debian's family have the whole of it only.
-CHROMIUM = next(
-    filter(
-        None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))
-    ),
-    None,
-)
 _WATCH_POLICY = """
 window.__broken = [];
 addEventListener("securitypolicyviolation", (event) => window.__broken.push(
@@ -42,19 +33,6 @@ class MemberAs(Protocol):
     """A member of the SDK that stays until the test ends."""
 
     def __call__(self, name: str, space: str = "lab", **options: Any) -> Driven: ...
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One Chromium for all tests of a worker."""
-    if CHROMIUM is None:
-        pytest.fail("Chromium is missing: tools/system_packages.sh installs it")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"]
-        )
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="session")

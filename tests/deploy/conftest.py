@@ -9,11 +9,11 @@ from typing import NamedTuple
 import pytest
 
 # Fixtures: pytest finds them by their names here.
-from tests.console.conftest import _no_traceback_in_the_log, browser, loop, watched
+from tests.console.conftest import _no_traceback_in_the_log, loop, watched
 from tests.console.stage import Loop, Running, spaces
 from tests.deploy.proxies import Proxy, free_address, proxied
 
-__all__ = ["_no_traceback_in_the_log", "browser", "loop", "watched"]
+__all__ = ["_no_traceback_in_the_log", "loop", "watched"]
 
 
 class Behind(NamedTuple):
