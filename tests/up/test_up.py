@@ -112,14 +112,15 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
         def has_ended() -> bool:
             # Again and again: within a quarter of a second of the first it is still the same wish.
-            if up.process.returncode is None:
+            if up.process.returncode is None and is_running(pid):
                 up.process.send_signal(signal.SIGTERM)
             return up.process.returncode is not None
 
         await until(has_ended)
         code = await up.end()
-        # 143 where the gateway did not get to its end in the half second that is left.
-        assert code in (0, 143)
+        # 143 where the gateway did not get to its end in the half second that is left; the signal itself
+        # where it came after everything had ended and the handlers were given back.
+        assert code in (0, 143, -signal.SIGTERM)
         assert not is_running(pid)
 
 
