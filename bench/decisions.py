@@ -11,19 +11,19 @@ from typing import Literal
 
 import orjson
 
-from moot.conformance.pure import CountingMint
+from moot.conformance.pure_driver import CountingMint
 from moot.protocol.dialects import DIALECTS, MEW
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
-from moot.space.config import Limits, ParticipantConfig, SessionId, SpaceConfig
+from moot.space.config import ParticipantConfig, SessionId, SpaceConfig, SpaceLimits
 from moot.space.roster import Options
 from moot.space.space import Space
 
 ROUNDS = 25
 BATCH = 2_000
 # Rates off: the bench is a flood, and what is measured is the decision.
-_LIMITS = Limits(messages_per_second=0, bytes_per_second=0, open_requests=10**9)
+_LIMITS = SpaceLimits(messages_per_second=0, bytes_per_second=0, open_requests=10**9)
 
 
 def measure(batch: Callable[[], None]) -> float:

@@ -25,8 +25,8 @@ import yaml
 
 from bench.events import Post
 from bench.processes import ROOT, SERVER_CORE, Process, started
-from moot.endpoint.caller import Caller, Peer
-from moot.endpoint.relays import Relays
+from moot.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
+from moot.endpoint.relay_client import RelayClient
 from moot.identity import keyfile
 from moot.identity.keys import Identity
 
@@ -83,7 +83,9 @@ def _document(folder: Path, relay: str, caller: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _endpoint(folder: Path, me: Identity) -> AsyncIterator[tuple[str, Peer, Process, Process]]:
+async def _endpoint(
+    folder: Path, me: Identity
+) -> AsyncIterator[tuple[str, CalledEndpoint, Process, Process]]:
     """A relay, an adapter on it, and how the adapter is written to."""
     tools = Path(sys.executable).parent
     async with AsyncExitStack() as stack:
@@ -97,7 +99,7 @@ async def _endpoint(folder: Path, me: Identity) -> AsyncIterator[tuple[str, Peer
         adapter = await enter(started(command, SERVER_CORE, folder / "adapter.log"))
         await adapter.line_with(r'"announced"|msg":"announced')
         them = keyfile.load(folder / "adapter.key")
-        yield url, Peer(key=them.key.text, enc_key=them.enc_key.text), relay, adapter
+        yield url, CalledEndpoint(key=them.key.text, enc_key=them.enc_key.text), relay, adapter
 
 
 async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
@@ -108,8 +110,8 @@ async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
         async with AsyncExitStack() as stack:
             enter = stack.enter_async_context
             url, peer, relay, adapter = await enter(_endpoint(folder, me))
-            relays = await enter(Relays([url], me))
-            caller = await enter(Caller(me, most=AT_ONCE))
+            relays = await enter(RelayClient([url], me))
+            caller = await enter(EndpointCaller(me, most=AT_ONCE))
             listening = asyncio.create_task(listen(relays, caller, me))
             stack.callback(listening.cancel)
             payload = {"text": TEXT}
@@ -125,13 +127,15 @@ async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
     return costs
 
 
-async def listen(relays: Relays, caller: Caller, me: Identity) -> None:
+async def listen(relays: RelayClient, caller: EndpointCaller, me: Identity) -> None:
     async with relays.subscribe([{"recipients": [me.key.text]}]) as events:
         async for raw in events:
             caller.hear(raw)
 
 
-async def _call(caller: Caller, peer: Peer, relays: Relays, payload: Any, count: int) -> None:
+async def _call(
+    caller: EndpointCaller, peer: CalledEndpoint, relays: RelayClient, payload: Any, count: int
+) -> None:
     left = iter(range(count))
 
     async def one_after_the_other() -> None:

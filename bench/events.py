@@ -20,8 +20,10 @@ from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypai
 from moot.identity import base64url
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
+from moot.xprotocol.access_rights import Access, CallerStanding
 from moot.xprotocol.canonical import canonical_header
-from moot.xprotocol.composing import compose
+from moot.xprotocol.event_composer import compose
+from moot.xprotocol.event_receiver import Accepted, EventReceiver, Hooks, KindTerms
 from moot.xprotocol.events import (
     SIGNED_LABEL,
     DirectedEvent,
@@ -30,10 +32,8 @@ from moot.xprotocol.events import (
     decode,
     verify_event,
 )
-from moot.xprotocol.grants import Access, Standing
-from moot.xprotocol.receipt import Accepted, Hooks, Receiver, Terms
+from moot.xprotocol.payload_seal import INFO_LABEL, open_payload
 from moot.xprotocol.replay import ReplayCache
-from moot.xprotocol.sealing import INFO_LABEL, open_payload
 
 ROUNDS: Final = 15
 BATCH: Final = 150
@@ -137,15 +137,15 @@ class Post:
         verify_event(signed)
         return signed.raw
 
-    def _receiver(self) -> Receiver:
+    def _receiver(self) -> EventReceiver:
         access = Access(
             own_key=self.bob.key.text, access={self.alice.key.text: frozenset({"com.acme.filesystem.*"})}
         )
-        terms = {KIND: Terms(CAPABILITY, lambda _payload: None)}
+        terms = {KIND: KindTerms(CAPABILITY, lambda _payload: None)}
 
         def standing(
             event: DirectedEvent, capability: str | None, proofs: Sequence[Json], now: float
-        ) -> Standing:
+        ) -> CallerStanding:
             return access.standing_of(
                 event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
             )
@@ -158,7 +158,7 @@ class Post:
             standing=standing,
             is_expected=lambda _event: False,
         )
-        return Receiver(self.bob, hooks)
+        return EventReceiver(self.bob, hooks)
 
 
 def _header(signed: SignedDirected) -> dict[str, Json]:

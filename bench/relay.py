@@ -11,9 +11,9 @@ import socket
 import uvicorn
 import uvloop
 
-from moot.net.framing import BINARY, TEXT, framed
 from moot.net.outbox import Outbox, OutboxLimits, Outgoing
-from moot.net.websocket import Connection, SocketLimits, server_protocol
+from moot.net.websocket_frame import BINARY, TEXT, framed
+from moot.net.websocket_server import ServerSocket, SocketLimits, server_protocol
 
 
 class Relay:
@@ -35,7 +35,7 @@ class Peer:
         self._relay = relay
         self._outbox = Outbox("all", OutboxLimits(), lambda _: None)
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: ServerSocket) -> None:
         self._outbox.attach(connection)
         self._relay.changed([*self._relay.audience, self._outbox])
 

@@ -24,9 +24,9 @@ from nacl.bindings import crypto_sign_open
 from bench.processes import LOAD_CORE, SERVER_CORE, Process, started
 from moot.identity import base64url
 from moot.identity.keys import Identity
-from moot.net.dial import Line, dial
+from moot.net.websocket_client import ClientSocket, dial
 from moot.xprotocol.canonical import canonical_header
-from moot.xprotocol.composing import compose
+from moot.xprotocol.event_composer import compose
 from moot.xprotocol.events import SIGNED_LABEL, SignedDirected
 from moot.xprotocol.relay_auth import prove
 
@@ -53,7 +53,7 @@ class _Ear:
     """Counts what a relay says, and sends the next when one is confirmed."""
 
     def __init__(self) -> None:
-        self.line: Line | None = None
+        self.line: ClientSocket | None = None
         self.left: list[bytes] = []
         self.confirmed = self.heard = 0
         self.wanted = 0
@@ -61,7 +61,7 @@ class _Ear:
         self.ready = asyncio.Event()
         self.done = asyncio.Event()
 
-    def opened(self, line: Line) -> None:
+    def opened(self, line: ClientSocket) -> None:
         self.line = line
 
     def received(self, data: bytes, _binary: bool) -> None:

@@ -21,7 +21,7 @@ from bench.search_baseline import PlainBm25
 from bench.search_sets import SAMPLE, Query, SearchSet, sets
 from moot.errors import UsageError
 from moot.xprotocol.search import Document, SearchIndex
-from moot.xprotocol.search.vectors import WordVectors, load_vectors
+from moot.xprotocol.search.word_vectors import WordVectors, load_vectors
 
 NAME_ONLY: Final = "BM25, name + description"
 ALL_FIELDS: Final = "BM25, all fields, name × 3"

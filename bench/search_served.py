@@ -30,10 +30,10 @@ from bench.processes import LOAD_CORE, ROOT, SERVER_CORE, started
 from bench.search import figures
 from bench.search_sets import SAMPLE, SearchSet, sets
 from mcp import Client, StdioServerParameters
-from moot.adapter.control import ask
-from moot.adapter.loading import control_path, store_path
-from moot.endpoint.caller import Caller, Peer
-from moot.endpoint.relays import Relays
+from moot.adapter.config.config_loader import control_path, store_path
+from moot.adapter.operations.control_socket import ask
+from moot.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
+from moot.endpoint.relay_client import RelayClient
 from moot.errors import MootError
 from moot.identity.keys import Identity
 from moot.xprotocol.catalog import DESCRIBE_KIND
@@ -122,11 +122,11 @@ async def adapter(folder: Path, each: SearchSet, mode: str) -> AsyncIterator[tup
         process = await enter(started(words, SERVER_CORE, folder / "adapter.log"))
         status = await _all_published(control_path(store_path(folder / "adapter.key")))
         names = await asyncio.to_thread(_names_by_kind, status["well_known"])
-        relays = await enter(Relays([url], me))
-        caller = await enter(Caller(me))
+        relays = await enter(RelayClient([url], me))
+        caller = await enter(EndpointCaller(me))
         listening = asyncio.create_task(listen(relays, caller, me))
         stack.callback(listening.cancel)
-        peer = Peer(key=status["key"], enc_key=status["encryption_key"])
+        peer = CalledEndpoint(key=status["key"], enc_key=status["encryption_key"])
 
         async def search(text: str) -> list[str]:
             answer = await caller.call(

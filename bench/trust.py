@@ -24,12 +24,12 @@ from typing import Final
 from bench import trust_report
 from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE, NOISY, World
 from moot.protocol.operation import Json
-from moot.trust.budgets import Tally
-from moot.trust.cases import Case
-from moot.trust.learning import DEFAULTS, Suggestion, accepted, suggest
-from moot.trust.ledger import Decision, Rejection
+from moot.trust.budgets import UseTally
+from moot.trust.decision_ledger import Decision, RejectionRecord
+from moot.trust.learner import DEFAULTS, Suggestion, accepted, suggest
+from moot.trust.proposal_case import Case
 from moot.trust.rules import Rule, evaluate
-from moot.trust.tripping import Decided, tripped
+from moot.trust.tripwires import PersonDecided, tripped
 
 FIXED: Final = tuple(range(20))
 FRESH: Final = 20
@@ -77,7 +77,7 @@ class Simulation:
         self.draws = random.Random(seed + 1)
         self.rules: tuple[Rule, ...] = ()
         self.history: list[Decision] = []
-        self.tally = Tally()
+        self.tally = UseTally()
         self.suspended: dict[str, str] = {}
         self.suggested: dict[str, Suggestion] = {}
         self.acts: dict[str, list[bool]] = {}
@@ -111,9 +111,9 @@ class Simulation:
         at = case.at + 30.0
         decision = Decision(case, "fulfilled" if said else "rejected", PERSON, at, f"{case.id}-d")
         if not said:
-            decision.rejections.append(Rejection(PERSON, "disagree", at, f"{case.id}-d"))
+            decision.rejections.append(RejectionRecord(PERSON, "disagree", at, f"{case.id}-d"))
         self.history.append(decision)
-        for suspension in tripped(self.rules, Decided(decision), at):
+        for suspension in tripped(self.rules, PersonDecided(decision), at):
             self.suspended[suspension.rule] = suspension.why
         if len(self.history) >= self._look_at:
             seen = len(self.history)

@@ -8,7 +8,7 @@ from tools.shown import ROOT, shown
 
 from moot.conformance.expectation import difference, filled
 from moot.conformance.manifest import load_manifest
-from moot.conformance.pure import PureDriver
+from moot.conformance.pure_driver import PureDriver
 from moot.conformance.runner import Failed, run_vector
 from moot.conformance.vectors import Vector, load_vectors, read_vectors
 from moot.errors import UsageError

@@ -17,9 +17,9 @@ import pytest
 from tools.make_docs import PAGES
 
 from moot.cli import main as moot_command
-from moot.config.loading import _AROUND_KEYS
-from moot.config.participants import PARTICIPANT_KEYS
-from moot.config.space import read_space
+from moot.config.loader import _AROUND_KEYS
+from moot.config.participant_reader import PARTICIPANT_KEYS
+from moot.config.space_reader import read_space
 from moot.errors import UsageError
 from moot.xprotocol.quality import quality_of
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from moot.participant import connect
-from moot.relay.server import running_relay
-from moot.relay.settings import RelaySettings
+from moot.relay.relay_server import running_relay
+from moot.relay.relay_settings import RelaySettings
 from tests.up.lifted import Lifted, environment, lifted
 from tests.waiting import until
 

@@ -13,9 +13,7 @@ from pathlib import Path
 import msgspec
 
 from moot import errors
-from moot.adapter.endpoint_loading import _XProtocolEntry
-from moot.adapter.measures import ADAPTER_METRICS
-from moot.adapter.settings import (
+from moot.adapter.config.adapter_settings import (
     AdapterLimits,
     AuditSettings,
     DiscoverySettings,
@@ -24,16 +22,18 @@ from moot.adapter.settings import (
     McpServerSettings,
     RelaySection,
 )
-from moot.adapter.source_loading import _McpEntry
-from moot.adapter.source_settings import McpSource, XProtocolSource
+from moot.adapter.config.endpoint_loader import _XProtocolEntry
+from moot.adapter.config.source_loader import _McpEntry
+from moot.adapter.config.source_settings import McpSource, XProtocolSource
+from moot.adapter.operations.adapter_metrics import ADAPTER_METRICS
 from moot.catalogue.search_settings import SearchSettings
 from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
 from moot.cli.devserver import main as devserver_command
-from moot.config.gateway import GatewayConfig, HttpConfig, JournalConfig, LogConfig, SmtpConfig
+from moot.config.gateway_config import GatewayConfig, HttpConfig, JournalConfig, LogConfig, SmtpConfig
 from moot.conformance import report
-from moot.gateway.measures import GATEWAY_METRICS
-from moot.gateway.pages import openapi
+from moot.gateway.gateway_metrics import GATEWAY_METRICS
+from moot.gateway.public_pages import openapi
 from moot.metrics import Description
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX
@@ -41,8 +41,8 @@ from moot.protocol.dialects.mcpx import Legacy
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import Operation
-from moot.space.config import Limits
-from moot.xprotocol.overrides import SourceSettings
+from moot.space.config import SpaceLimits
+from moot.xprotocol.source_overrides import SourceSettings
 from tools.sdk_reference import sdk_page
 from tools.settings_comments import comments_of
 from tools.shown import ROOT, shown
@@ -121,7 +121,7 @@ def limits_page() -> str:
         "| limit | default | why this number |",
         "|---|---|---|",
     ]
-    for owner in (Limits, EnvelopeLimits):
+    for owner in (SpaceLimits, EnvelopeLimits):
         comments = comments_of(inspect.getsource(owner))
         defaults = owner()
         for name in owner.__struct_fields__:

@@ -19,7 +19,7 @@ from moot.config import load
 from moot.errors import MootError
 from moot.gateway.app import Gateway
 from moot.participant import Control, Controls, JoinedSpace, connect
-from moot.participant.stream import StreamHandle
+from moot.participant.conversation.stream import StreamHandle
 from moot.protocol.operation import Json
 
 SPACE: Final = "workshop"

@@ -16,11 +16,11 @@ import msgspec
 
 import moot
 from moot import errors, participant
-from moot.participant.asking import Asking
-from moot.participant.chat import Chatting
-from moot.participant.managing import Managing
+from moot.participant.calls.call_methods import Asking
+from moot.participant.control.administration import Managing
+from moot.participant.conversation.chat import Chatting
 from moot.participant.membership import Membership
-from moot.participant.offers import Offers
+from moot.participant.serving.offer_methods import Offers
 from tools.settings_comments import comments_of
 from tools.shown import ROOT
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from moot.participant import Request, ToolError, connect
+from moot.participant import IncomingRequest, ToolError, connect
 
 ROOT = Path(sys.argv[1]).absolute()
 
@@ -16,7 +16,7 @@ async def main() -> None:
     async with connect(os.environ["MOOT_URL"], os.environ["MOOT_SPACE"], os.environ["MOOT_TOKEN"]) as space:
 
         @space.tool
-        def write_file(path: str, text: str, request: Request) -> str:
+        def write_file(path: str, text: str, request: IncomingRequest) -> str:
             """Write a file below the folder of the newsroom."""
             file = (ROOT / path).resolve()
             if not file.is_relative_to(ROOT):

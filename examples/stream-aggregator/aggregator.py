@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 
-from moot.participant import Gap, StreamInfo, connect
+from moot.participant import MissedMessages, StreamInfo, connect
 
 SENSORS = int(sys.argv[1])
 
@@ -19,7 +19,7 @@ async def main() -> None:
         async def read(info: StreamInfo) -> None:
             readings = sums[info.owner] = []
             async for chunk in space.streams.read(info.id):
-                if not isinstance(chunk, Gap):
+                if not isinstance(chunk, MissedMessages):
                     readings.append(float(chunk.text))
             finished.put_nowait(info.owner)
 

@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from moot.errors import MootError, Refused, UsageError
-    from moot.participant.connecting import connect
+    from moot.participant.connect import connect
     from moot.protocol.dialects import DIALECTS
     from moot.protocol.envelope import Envelope
     from moot.protocol.kinds import KINDS
     from moot.protocol.patterns import Capability, covers, read_capability
-    from moot.space.config import Limits, ParticipantConfig, SpaceConfig
-    from moot.space.effects import Answer, Deliver, Effect, Mint, Token
+    from moot.space.config import ParticipantConfig, SpaceConfig, SpaceLimits
+    from moot.space.effects import Deliver, Effect, Mint, Reply, Token
     from moot.space.roster import Options
     from moot.space.space import Space
 
 __version__: Final = "0.2.0.dev0"
 
 _HOMES: Final = {
-    "Answer": "moot.space.effects",
     "Capability": "moot.protocol.patterns",
     "DIALECTS": "moot.protocol.dialects",
     "Deliver": "moot.space.effects",
     "Effect": "moot.space.effects",
     "Envelope": "moot.protocol.envelope",
     "KINDS": "moot.protocol.kinds",
-    "Limits": "moot.space.config",
     "Mint": "moot.space.effects",
     "MootError": "moot.errors",
     "Options": "moot.space.roster",
     "ParticipantConfig": "moot.space.config",
     "Refused": "moot.errors",
+    "Reply": "moot.space.effects",
     "Space": "moot.space.space",
     "SpaceConfig": "moot.space.config",
+    "SpaceLimits": "moot.space.config",
     "Token": "moot.space.effects",
     "UsageError": "moot.errors",
-    "connect": "moot.participant.connecting",
+    "connect": "moot.participant.connect",
     "covers": "moot.protocol.patterns",
     "read_capability": "moot.protocol.patterns",
 }
@@ -49,19 +49,19 @@ _HOMES: Final = {
 __all__ = [
     "DIALECTS",
     "KINDS",
-    "Answer",
     "Capability",
     "Deliver",
     "Effect",
     "Envelope",
-    "Limits",
     "Mint",
     "MootError",
     "Options",
     "ParticipantConfig",
     "Refused",
+    "Reply",
     "Space",
     "SpaceConfig",
+    "SpaceLimits",
     "Token",
     "UsageError",
     "connect",

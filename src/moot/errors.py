@@ -205,7 +205,7 @@ class ResourceLimit(Refused):
     code = "resource_limit"
 
 
-# Taking part: what `moot.participant` and `moot.net.dial` raise.
+# Taking part: what `moot.participant` and `moot.net.websocket_client` raise.
 #
 #    MootError
 #    ├── Unreachable             nobody answers at that address

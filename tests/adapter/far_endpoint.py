@@ -14,19 +14,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moot.endpoint.catalog_pages import LIST_KIND, page_of, read_list_query
+from moot.endpoint.relay_client import RelayClient
 from moot.endpoint.relay_settings import RelaysSettings
-from moot.endpoint.relays import Relays
 from moot.errors import EventFault, KindNotFound
 from moot.identity.keys import Identity
-from moot.net.dial import DialLimits
+from moot.net.websocket_client import DialLimits
 from moot.protocol.operation import Json
-from moot.xprotocol.announcing import schemas_digest
-from moot.xprotocol.composing import compose, publish, reply, reply_fault
-from moot.xprotocol.contracts import Auth, Contract, Response, Source, Subscription
+from moot.xprotocol.access_rights import Access, CallerStanding
+from moot.xprotocol.announcement import schemas_digest
+from moot.xprotocol.call_translation import terms_of
+from moot.xprotocol.contracts import (
+    Contract,
+    ContractAuth,
+    ContractResponse,
+    ContractSource,
+    ContractSubscription,
+)
+from moot.xprotocol.event_composer import compose, publish, reply, reply_fault
+from moot.xprotocol.event_receiver import Accepted, EventReceiver, EventRejected, Hooks, KindTerms
 from moot.xprotocol.events import ANNOUNCE, DirectedEvent
-from moot.xprotocol.exchange import terms_of
-from moot.xprotocol.grants import Access, Standing
-from moot.xprotocol.receipt import Accepted, Faulty, Hooks, Receiver, Terms
 from moot.xprotocol.replay import ReplayCache
 
 QUICK = RelaysSettings(
@@ -47,7 +53,7 @@ CURRENT = Contract(
         },
         "required": ["location"],
     },
-    auth=Auth(READ),
+    auth=ContractAuth(READ),
 )
 FORECAST = Contract(
     kind="weather.forecast.get",
@@ -57,35 +63,35 @@ FORECAST = Contract(
         "properties": {"location": {"type": "string"}, "days": {"type": "integer"}},
         "required": ["location"],
     },
-    response=Response(
+    response=ContractResponse(
         "weather.forecast.get.result",
         {"type": "object", "properties": {"highs": {"type": "array"}}, "required": ["highs"]},
     ),
-    auth=Auth(READ),
+    auth=ContractAuth(READ),
 )
 SECRET = Contract(
     kind="weather.station.reset",
     description="Reset a weather station",
     payload={"type": "object"},
-    auth=Auth("weather.admin"),
+    auth=ContractAuth("weather.admin"),
 )
 GREETING = Contract(
     kind="weather.prompt.greet",
     description="Greet somebody with the weather",
     payload={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
-    source=Source(type="mcp_adapter", mcp_server="weather", mcp_prompt="greet"),
-    auth=Auth(READ),
+    source=ContractSource(type="mcp_adapter", mcp_server="weather", mcp_prompt="greet"),
+    auth=ContractAuth(READ),
 )
 STATIONS = Contract(
     kind="weather.resource.subscribe",
     description="Follow a station",
     payload={"type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"]},
-    subscription=Subscription(
+    subscription=ContractSubscription(
         updated_kind="weather.resource.updated",
         resources=({"uri": "weather://stations/bern", "name": "Bern", "mimeType": "text/plain"},),
         templates=({"uriTemplate": "weather://stations/{name}", "name": "A station"},),
     ),
-    auth=Auth(READ),
+    auth=ContractAuth(READ),
 )
 ALL = (CURRENT, FORECAST, SECRET, GREETING, STATIONS)
 
@@ -97,7 +103,7 @@ class FarEndpoint:
     """Everything may be changed while it runs; `announce` tells the world."""
 
     identity: Identity
-    relays: Relays
+    relays: RelayClient
     contracts: list[Contract]
     access: dict[str, frozenset[str]] = field(default_factory=dict)
     trust: frozenset[str] = frozenset()
@@ -122,7 +128,7 @@ class FarEndpoint:
             STATIONS.kind: self._follow,
             LIST_KIND: self._list,
         } | self.handlers
-        self._receiver = Receiver(
+        self._receiver = EventReceiver(
             self.identity,
             Hooks(
                 is_revoked=lambda _key, _now: False,
@@ -157,7 +163,7 @@ class FarEndpoint:
                 if isinstance(outcome, Accepted):
                     self.served.append(outcome)
                     group.create_task(self._serve(outcome))
-                elif isinstance(outcome, Faulty):
+                elif isinstance(outcome, EventRejected):
                     self.refused.append(outcome.fault.code)
                     group.create_task(
                         self._say(reply_fault(self.identity, outcome.event, outcome.fault, now=time.time()))
@@ -229,14 +235,14 @@ class FarEndpoint:
 
     # Whom it asks
 
-    def _terms(self, kind: str) -> Terms | None:
+    def _terms(self, kind: str) -> KindTerms | None:
         if kind == LIST_KIND:
-            return Terms(None) if self.lists else None
+            return KindTerms(None) if self.lists else None
         return next((terms_of(each) for each in self.contracts if each.kind == kind), None)
 
     def _standing(
         self, event: DirectedEvent, capability: str | None, proofs: Sequence[Json], now: float
-    ) -> Standing:
+    ) -> CallerStanding:
         access = Access(own_key=self.key, access=self.access, trust=self.trust)
         return access.standing_of(
             event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
@@ -248,7 +254,7 @@ async def far_endpoint(
     url: str, identity: Identity, *contracts: Contract, caller: Identity | None = None, **more: Any
 ) -> AsyncIterator[FarEndpoint]:
     """On the relay, announced, and answering; `caller` may use what needs `weather.read`."""
-    async with Relays([url], identity, QUICK) as relays:
+    async with RelayClient([url], identity, QUICK) as relays:
         far = FarEndpoint(identity, relays, list(contracts or ALL), **more)
         if caller is not None:
             far.allow(caller)

@@ -10,9 +10,9 @@ import sys
 
 import uvloop
 
-from moot.adapter.listening import Listener
-from moot.adapter.settings import McpServerSettings
-from moot.adapter.source_settings import XProtocolSource
+from moot.adapter.config.adapter_settings import McpServerSettings
+from moot.adapter.config.source_settings import XProtocolSource
+from moot.adapter.outbound.mcp_listener import McpListener
 from tests.adapter.outside import opened
 
 
@@ -20,7 +20,7 @@ async def main(relay: str, key: str) -> None:
     # What a careless library does: none of it may reach the client's lines.
     print("this goes to stderr")
     one = XProtocolSource(name="weather", key=key, relay=relay, mcp_tool_prefix="weather_")
-    async with opened(relay, one) as outward, Listener(McpServerSettings(), outward.backend) as listener:
+    async with opened(relay, one) as outward, McpListener(McpServerSettings(), outward.backend) as listener:
         print("and so does this")
         logging.getLogger("moot").warning("up")
         await listener.ended()

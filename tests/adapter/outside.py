@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moot.adapter.outward import Outward
-from moot.adapter.source_settings import XProtocolSource
-from moot.endpoint.relays import Relays
-from moot.endpoint.resolving import no_lookup
-from moot.mcp.downstream.backend import Call, Change
+from moot.adapter.config.source_settings import XProtocolSource
+from moot.adapter.outbound.outbound import Outbound
+from moot.endpoint.dns_records import no_lookup
+from moot.endpoint.relay_client import RelayClient
+from moot.mcp.downstream.backend import BackendCall, Change
 from moot.mcp.eras import JsonObject
-from moot.relay.server import RelayServer
+from moot.relay.relay_server import RelayServer
 from moot.xprotocol.contracts import Contract
 from tests.adapter.far_endpoint import QUICK, FarEndpoint, far_endpoint
 from tests.relay.talk import relay_in
@@ -35,14 +35,14 @@ class Outside:
 
     relay: RelayServer
     far: FarEndpoint
-    outward: Outward
+    outward: Outbound
     changes: list[Change]
 
     async def call(self, tool: str, /, **arguments: Any) -> JsonObject:
         return await self.do("tools/call", name=tool, arguments=arguments)
 
     async def do(self, method: str, **params: Any) -> JsonObject:
-        result = await self.outward.backend.perform(Call(method, params))
+        result = await self.outward.backend.perform(BackendCall(method, params))
         assert isinstance(result, dict)
         return result
 
@@ -54,9 +54,12 @@ class Outside:
 
 
 @asynccontextmanager
-async def opened(url: str, *sources: XProtocolSource, **more: Any) -> AsyncIterator[Outward]:
+async def opened(url: str, *sources: XProtocolSource, **more: Any) -> AsyncIterator[Outbound]:
     options: dict[str, Any] = {"lookup": no_lookup, "relay_settings": QUICK} | more
-    async with Relays([url], ALICE, QUICK) as relays, Outward(sources, ALICE, relays, **options) as outward:
+    async with (
+        RelayClient([url], ALICE, QUICK) as relays,
+        Outbound(sources, ALICE, relays, **options) as outward,
+    ):
         yield outward
 
 

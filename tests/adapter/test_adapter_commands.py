@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.control import ask
-from moot.adapter.loading import load_settings
+from moot.adapter.config.config_loader import load_settings
+from moot.adapter.operations.control_socket import ask
 from moot.cli.adapter.start import set_up_logging
-from moot.endpoint.resolving import read_record
+from moot.endpoint.dns_records import read_record
 from moot.errors import MootError
 from moot.identity import keyfile
 from tests.adapter.commands import Shell, run_program, started

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
-from moot.adapter.dns import record_of
-from moot.adapter.standing import document_of
+from moot.adapter.inbound.dns_record import record_of
+from moot.adapter.operations.adapter_status import document_of
 from moot.errors import UsageError
 from moot.xprotocol.delegation import delegate, read_chain
 from moot.xprotocol.events import ANNOUNCE, SignedPublic, decode
@@ -133,10 +133,10 @@ async def test_it_is_said_again_to_another_relay_and_before_it_expires(tmp_path:
 
 
 async def announces_at(here: World, url: str) -> list[str]:
-    from moot.endpoint.relays import Relays
+    from moot.endpoint.relay_client import RelayClient
 
     async with (
-        Relays([url], EVE) as relays,
+        RelayClient([url], EVE) as relays,
         relays.subscribe([{"kinds": [ANNOUNCE]}]) as events,
     ):
         signed = decode(await anext(events))

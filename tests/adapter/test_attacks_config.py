@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from moot.adapter.loading import Loaded, read_settings
+from moot.adapter.config.config_loader import LoadedConfig, read_settings
 from tests.adapter.worlds import desk, world
 
 BASE = """
@@ -19,7 +19,7 @@ relay: {urls: ["ws://127.0.0.1:1"]}
 """
 
 
-def loaded(folder: Path, text: str, environ: dict[str, str] | None = None) -> Loaded:
+def loaded(folder: Path, text: str, environ: dict[str, str] | None = None) -> LoadedConfig:
     file = folder / "adapter.yml"
     file.write_text((BASE % folder) + text)
     begun = time.process_time()

@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from moot.adapter.control import ask
+from moot.adapter.operations.control_socket import ask
 from moot.errors import MootError, UsageError
 from tests.adapter.worlds import NAMESPACE, desk, world
 from tests.waiting import until_told

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from moot.xprotocol.composing import compose
+from moot.xprotocol.event_composer import compose
 from moot.xprotocol.events import SignedDirected
 from tests.adapter.test_inbound_relays import ADAPTER
 from tests.adapter.worlds import NAMESPACE, Desk, World, desk, empty_world

@@ -19,10 +19,10 @@ import pytest
 from moot.errors import MalformedEvent
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import publish
-from moot.xprotocol.delegation import Chain, delegate
+from moot.xprotocol.delegation import DelegationChain, delegate
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import GRANT, MAX_EVENT_BYTES, SignedPublic
-from moot.xprotocol.statements import read_delegation
+from moot.xprotocol.key_statements import read_delegation
 from tests.adapter.worlds import NAMESPACE, READ, Desk, World, desk, empty_world, world
 from tests.xprotocol.people import CAROL, EVE, person, signed_by
 
@@ -202,7 +202,7 @@ async def test_an_event_for_one_adapter_is_nothing_to_another(tmp_path: Path) ->
         assert notes.requests() == []
 
 
-def link(signer: Identity, to: str, capabilities: list[str], by: Chain | None) -> SignedPublic:
+def link(signer: Identity, to: str, capabilities: list[str], by: DelegationChain | None) -> SignedPublic:
     now = time.time()
     return delegate(signer, to, capabilities, ends=int(now + 3_600), now=now, by=by)
 
@@ -213,14 +213,14 @@ async def test_chains_that_are_too_long_circular_grown_or_cut_open_nothing(tmp_p
         here.document["access"][CAROL.key.text] = [READ]
         await here.adapter.reload(here.settings())
         bob = await here.somebody("bob")
-        chain: Chain | None = None
+        chain: DelegationChain | None = None
         signer = CAROL
         links: list[SignedPublic] = []
         for place in range(8):
             last = place == 7
             after = bob.identity if last else person(f"deputy {place}")
             links.append(link(signer, after.key.text, [READ], chain))
-            chain = Chain(tuple(read_delegation(each) for each in links))
+            chain = DelegationChain(tuple(read_delegation(each) for each in links))
             signer = after
         proofs: list[Json] = [orjson.loads(each.raw) for each in links]
         whole: dict[str, Any] = {"delegation": links[-1].event.id}

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 import yaml
 
-from moot.adapter.loading import read_settings
-from moot.adapter.running import Adapter
-from moot.adapter.settings import AdapterLimits
+from moot.adapter.adapter import Adapter
+from moot.adapter.config.adapter_settings import AdapterLimits
+from moot.adapter.config.config_loader import read_settings
 from moot.errors import McpError
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import compose, reply
+from moot.xprotocol.event_composer import compose, reply
 from moot.xprotocol.events import DirectedEvent
 from tests.adapter.far_endpoint import ALL, far_endpoint
 from tests.adapter.outside import Outside, opened, outside, source

@@ -9,15 +9,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from moot.adapter.proven import MAX_PROOF_BYTES, AccessOnce
-from moot.adapter.rates import MinuteRates
+from moot.adapter.inbound.call_rates import MinuteRates
+from moot.adapter.inbound.proof_cache import MAX_PROOF_BYTES, CachedAccess
 from moot.errors import AuthorizationInsufficient
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import compose, publish
+from moot.xprotocol.access_rights import Access, grant
 from moot.xprotocol.delegation import delegate
+from moot.xprotocol.event_composer import compose, publish
 from moot.xprotocol.events import GRANT, SignedDirected
-from moot.xprotocol.grants import Access, grant
 from tests.adapter.worlds import NAMESPACE, READ, World, desk, world
 from tests.waiting import until
 from tests.xprotocol.people import CAROL, EVE, person
@@ -78,7 +78,7 @@ async def test_a_describe_says_what_proofs_open_and_reads_them_once(tmp_path: Pa
         told = {each["kind"]: each["callable"] for each in answer.payload["matches"]}
         assert told[KIND] is True
         assert told[f"{NAMESPACE}.write_note"] is False
-    access = AccessOnce.of(Access(own_key=CAROL.key.text))
+    access = CachedAccess.of(Access(own_key=CAROL.key.text))
     proofs = heavy(EVE, EVE.key.text, 15, 200)
     spent: list[float] = []
     for n in range(100):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from moot.adapter import resource_subscriptions
-from moot.adapter.resource_subscriptions import UPDATE_SECONDS
-from moot.xprotocol.grants import grant
+from moot.adapter.inbound import resource_subscriptions
+from moot.adapter.inbound.resource_subscriptions import UPDATE_SECONDS
+from moot.xprotocol.access_rights import grant
 from tests.adapter.test_inbound_refusals import proofs
 from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, world
 from tests.waiting import move_clock, until

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.sources import MAX_LISTED
+from moot.adapter.inbound.mcp_source import MAX_LISTED
 from moot.protocol.operation import Json
 from tests.adapter.servers.liar import MARK, SHAPES
 from tests.adapter.worlds import NAMESPACE, desk, named, tool, world
@@ -221,7 +221,7 @@ async def test_a_server_that_lists_ever_new_tools_fills_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kind is remembered for good (D-71): beyond a number of them, the last list that was taken stays."""
-    monkeypatch.setattr("moot.adapter.registry.KINDS_KEPT", 60)
+    monkeypatch.setattr("moot.adapter.inbound.contract_registry.KINDS_KEPT", 60)
     notes = desk(tmp_path)
     async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
         for turn in range(5):

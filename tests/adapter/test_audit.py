@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from moot.adapter.audit import Audit
-from moot.adapter.settings import AuditSettings
+from moot.adapter.config.adapter_settings import AuditSettings
+from moot.adapter.operations.audit_log import AuditLog
 from moot.errors import UsageError
 from tests.adapter.worlds import NAMESPACE, World, desk, world
 from tests.waiting import until
@@ -94,7 +94,7 @@ async def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Pat
 
 async def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    audit = Audit(file, AuditSettings(file_bytes=200, files_kept=2))
+    audit = AuditLog(file, AuditSettings(file_bytes=200, files_kept=2))
     for number in range(12):
         audit.note({"number": number, "nothing": None, "words": "x" * 60})
         await audit.written()
@@ -113,16 +113,16 @@ async def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
 async def test_a_file_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(UsageError, match=r"audit\.enabled"):
-        Audit(tmp_path / "taken" / "audit.jsonl")
+        AuditLog(tmp_path / "taken" / "audit.jsonl")
 
 
 async def test_what_was_noted_is_written_before_the_end(tmp_path: Path) -> None:
-    audit = Audit(tmp_path / "audit.jsonl")
+    audit = AuditLog(tmp_path / "audit.jsonl")
     for number in range(1_000):
         audit.note({"number": number})
     await audit.close()
     assert [entry["number"] for entry in lines(tmp_path / "audit.jsonl")] == list(range(1_000))
     audit.note({"number": -1})
-    nowhere = Audit(None)
+    nowhere = AuditLog(None)
     nowhere.note({"number": 1})
     await nowhere.close()

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.chain import Evidence, anchors_with, own_chain, walk
-from moot.adapter.evidence import gather
-from moot.adapter.registration import publish_events
+from moot.adapter.trust_chain.chain_evidence import gather
+from moot.adapter.trust_chain.chain_walk import ChainEvidence, anchors_with, own_chain, walk
+from moot.adapter.trust_chain.key_registration import publish_events
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.identity.keys import Identity
-from moot.xprotocol.composing import publish
-from moot.xprotocol.delegation import Chain, assemble, delegate
+from moot.xprotocol.delegation import DelegationChain, assemble, delegate
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, SignedPublic
+from moot.xprotocol.key_statements import read_delegation
 from moot.xprotocol.revocation import revoke
-from moot.xprotocol.statements import read_delegation
 from tests.adapter.commands import Said, Shell, run_program
 from tests.adapter.test_settings import MINIMAL, settings_of, written
 from tests.relay.talk import relay_in
@@ -35,7 +35,7 @@ def chain_of(*people: Identity, ends: float = 3_600, capability: str = READ) -> 
     """Each delegates to the next."""
     now = time.time()
     events: list[SignedPublic] = []
-    by: Chain | None = None
+    by: DelegationChain | None = None
     for giver, taker in itertools.pairwise(people):
         events.append(delegate(giver, taker.key.text, [capability], ends=int(now + ends), now=now, by=by))
         known = {event.event.id: read_delegation(event) for event in events}
@@ -104,7 +104,7 @@ def test_a_chain_that_does_not_hold_is_1_with_the_reason(shell: Shell, tmp_path:
 
 def test_an_ended_chain_and_a_revoked_key_do_not_hold() -> None:
     now = time.time()
-    evidence = Evidence()
+    evidence = ChainEvidence()
     for event in chain_of(ROOT, DEPARTMENT, ADAPTER, ends=60):
         evidence.add(json.loads(event.raw), "test")
     key, anchors = ADAPTER.key.text, {ROOT.key.text}
@@ -123,7 +123,7 @@ def test_an_ended_chain_and_a_revoked_key_do_not_hold() -> None:
 
 def test_whoever_is_trusted_revokes_everywhere_and_a_trusted_key_can_end_itself() -> None:
     now = time.time()
-    evidence = Evidence()
+    evidence = ChainEvidence()
     for event in chain_of(ROOT, DEPARTMENT, ADAPTER):
         evidence.add(json.loads(event.raw), "test")
     security = person("security")
@@ -194,7 +194,7 @@ async def test_a_relay_is_asked_for_what_a_key_announces_and_for_what_is_missing
 
 
 async def test_a_relay_that_cannot_be_reached_is_told_and_proves_nothing() -> None:
-    evidence = Evidence()
+    evidence = ChainEvidence()
     with pytest.raises(MootError, match=r"ws://127\.0\.0\.1:1 can be used"):
         # Nothing listens on port 1.
         await gather(evidence, ADAPTER.key.text, ["ws://127.0.0.1:1"], within=0.5)

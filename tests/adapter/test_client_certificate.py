@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.inspecting import inspect
-from moot.adapter.settings import AdapterLimits
-from moot.mcp.downstream.doors import Doors
-from moot.mcp.downstream.face import Face
-from moot.mcp.downstream.http import HttpFace
-from moot.mcp.downstream.limits import FaceLimits
-from moot.net.port import bound, served
+from moot.adapter.config.adapter_settings import AdapterLimits
+from moot.adapter.operations.source_inspection import inspect
+from moot.mcp.downstream.http_access import HttpAccessPolicy
+from moot.mcp.downstream.http_server import McpHttpServer
+from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.downstream.mcp_server import McpServer
+from moot.net.http_listener import bound, served
 from tests.adapter.test_settings_sources import source
 from tests.authority import Authority
 from tests.mcp.shop import Shop
@@ -50,8 +50,8 @@ async def shop_behind_tls(authority: Authority) -> AsyncIterator[str]:
 
     door = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
     port = door.sockets[0].getsockname()[1]
-    async with Face(Shop(), FaceLimits()) as face:
-        http = HttpFace(face, Doors.of(port))
+    async with McpServer(Shop(), McpServerLimits()) as face:
+        http = McpHttpServer(face, HttpAccessPolicy.of(port))
         try:
             async with served(http, inner):
                 yield f"https://127.0.0.1:{port}/mcp"

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.control import (
+from moot.adapter.operations.control_socket import (
     CONNECTIONS,
-    AskFailed,
-    NotRunning,
+    AdapterNotRunning,
+    ControlRequestFailed,
     answered,
     ask,
     control_socket,
@@ -45,11 +45,11 @@ async def test_a_question_is_answered_refused_or_not_understood(tmp_path: Path) 
     path = tmp_path / "run" / "control.sock"
     async with control_socket(path, HANDLERS):
         assert await ask(path, "echo", {"a": [1, "ü"]}) == {"said": {"a": [1, "ü"]}}
-        with pytest.raises(AskFailed, match="not today"):
+        with pytest.raises(ControlRequestFailed, match="not today"):
             await ask(path, "refuse")
-        with pytest.raises(AskFailed, match="no such question; there is break, echo, refuse"):
+        with pytest.raises(ControlRequestFailed, match="no such question; there is break, echo, refuse"):
             await ask(path, "dance")
-        with pytest.raises(AskFailed, match="internal error") as told:
+        with pytest.raises(ControlRequestFailed, match="internal error") as told:
             await ask(path, "break")
         assert "secret" not in str(told.value)
 
@@ -63,19 +63,20 @@ async def test_only_its_owner_may_open_the_socket(tmp_path: Path) -> None:
 
 async def test_nobody_at_home_is_not_running(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
-    with pytest.raises(NotRunning, match="No such file"):
+    with pytest.raises(AdapterNotRunning, match="No such file"):
         await ask(path, "echo")
     async with control_socket(path, HANDLERS):
         pass
     assert not path.exists()
-    with pytest.raises(NotRunning):
+    with pytest.raises(AdapterNotRunning):
         await ask(path, "echo")
 
 
 async def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
     program = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom moot.adapter.control import control_socket\n"
+        "import asyncio, sys\nfrom pathlib import Path\n"
+        "from moot.adapter.operations.control_socket import control_socket\n"
         "async def main():\n    async with control_socket(Path(sys.argv[1]), {}):\n"
         "        print('up', flush=True)\n        await asyncio.Event().wait()\nasyncio.run(main())\n"
     )
@@ -145,7 +146,7 @@ async def test_no_more_than_so_many_ask_at_once(tmp_path: Path) -> None:
     async with control_socket(path, HANDLERS):
         idle = [await asyncio.open_unix_connection(path) for _ in range(CONNECTIONS)]
         # The server takes connections in their order, so this one comes after all the idle ones.
-        with pytest.raises(AskFailed, match=f"{CONNECTIONS} are asking already"):
+        with pytest.raises(ControlRequestFailed, match=f"{CONNECTIONS} are asking already"):
             await ask(path, "echo")
         for _, writer in idle:
             writer.close()

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from moot.adapter.face import Asked
-from moot.adapter.proofs import credentials_of
-from moot.adapter.settings import AdapterLimits
-from moot.endpoint.caller import Credentials
+from moot.adapter.config.adapter_settings import AdapterLimits
+from moot.adapter.outbound.call_proofs import credentials_of
+from moot.adapter.outbound.endpoints_backend import AuditedCall
+from moot.endpoint.endpoint_caller import CallProofs
 from moot.errors import (
     EndpointUnavailable,
     EventExpired,
@@ -23,12 +23,12 @@ from moot.errors import (
     SenderTooFast,
     UsageError,
 )
-from moot.mcp.downstream.backend import Call, Changed, Updated
+from moot.mcp.downstream.backend import BackendCall, ListChanged, ResourceUpdated
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import reply
+from moot.xprotocol.access_rights import grant
 from moot.xprotocol.delegation import delegate
+from moot.xprotocol.event_composer import reply
 from moot.xprotocol.events import DirectedEvent
-from moot.xprotocol.grants import grant
 from tests.adapter.far_endpoint import CURRENT, FORECAST, GREETING, SECRET, STATIONS, far_endpoint
 from tests.adapter.outside import opened, outside, source
 from tests.relay.talk import relay_in
@@ -122,12 +122,12 @@ async def test_resources_are_listed_read_and_followed(tmp_path: Path) -> None:
         await backend.subscribe(bern)
         await backend.subscribe(bern)
         await out.far.change(23)
-        await until(lambda: Updated(bern) in out.changes)
+        await until(lambda: ResourceUpdated(bern) in out.changes)
         # Reading what is followed does not end it.
         assert (await out.do("resources/read", uri=bern))["contents"][0]["text"] == "23"
         out.changes.clear()
         await out.far.change(24)
-        await until(lambda: Updated(bern) in out.changes)
+        await until(lambda: ResourceUpdated(bern) in out.changes)
         await backend.unsubscribe(bern)
         assert len(out.far.followers) == 1
         await backend.unsubscribe(bern)
@@ -143,7 +143,7 @@ async def test_what_is_followed_is_asked_for_again_when_the_endpoint_was_restart
         await out.far.announce()
         await until(lambda: bool(out.far.followers))
         # Nobody knows what it missed, so it is told that something may have changed.
-        await until(lambda: Updated(bern) in out.changes)
+        await until(lambda: ResourceUpdated(bern) in out.changes)
 
 
 @pytest.mark.requirement("XP-11.3-7")
@@ -318,12 +318,12 @@ def test_files_that_prove_nothing_for_us_are_said_so(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=words):
             credentials_of(source("wss://r.example", **more), ALICE.key.text)
-    assert credentials_of(source("wss://r.example"), ALICE.key.text) == Credentials()
+    assert credentials_of(source("wss://r.example"), ALICE.key.text) == CallProofs()
 
 
 async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_path: Path) -> None:
     """XP 8.6: for the audit log."""
-    asked: list[Asked] = []
+    asked: list[AuditedCall] = []
     async with (
         relay_in(tmp_path) as relay,
         far_endpoint(relay.url, BOB, caller=ALICE) as far,
@@ -332,7 +332,7 @@ async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_
         await outward.settled(HANG_SECONDS)
 
         async def call(name: str, **arguments: Any) -> None:
-            await outward.backend.perform(Call("tools/call", {"name": name, "arguments": arguments}))
+            await outward.backend.perform(BackendCall("tools/call", {"name": name, "arguments": arguments}))
 
         await call("weather_current_get", location="a secret place")
         with pytest.raises(McpError):
@@ -372,7 +372,7 @@ async def test_a_uri_that_two_sources_have_leads_to_each_by_a_name_of_its_own(tm
             assert uris == [bern, f"xprotocol://two/{bern}"]
             # Templates, too; and what is filled into one may name its source.
             for uri, text in ((bern, "17"), (uris[1], "30"), (f"xprotocol://two/{bern}x", "30")):
-                read = await outward.backend.perform(Call("resources/read", {"uri": uri}))
+                read = await outward.backend.perform(BackendCall("resources/read", {"uri": uri}))
                 assert isinstance(read, dict)
                 assert [(each["uri"], each["text"]) for each in read["contents"]] == [(uri, text)]
 
@@ -389,7 +389,7 @@ async def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> N
             return
 
         far.answer = never
-        call = Call("tools/call", {"name": "weather_current_get", "arguments": {"location": "Bern"}})
+        call = BackendCall("tools/call", {"name": "weather_current_get", "arguments": {"location": "Bern"}})
         tasks = [asyncio.create_task(outward.backend.perform(call)) for _ in range(2)]
         await until(lambda: outward.caller.waiting == 2)
         with pytest.raises(McpError, match="Rate limit exceeded") as caught:
@@ -408,9 +408,9 @@ async def test_lists_tell_when_they_change_and_only_then(tmp_path: Path) -> None
         out.far.contracts.append(GREETING)
         await out.far.announce()
         await until(lambda: bool(out.changes))
-        assert out.changes == [Changed("prompts")]
+        assert out.changes == [ListChanged("prompts")]
         out.far.contracts.remove(CURRENT)
         out.far.contracts.append(SECRET)
         await out.far.announce()
         await until(lambda: len(out.changes) > 1)
-        assert out.changes[1:] == [Changed("tools")]
+        assert out.changes[1:] == [ListChanged("tools")]

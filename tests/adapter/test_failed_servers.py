@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.control import ask
-from moot.adapter.loading import control_path, load_settings
+from moot.adapter.config.config_loader import control_path, load_settings
+from moot.adapter.operations.control_socket import ask
 from moot.errors import MootError
 from moot.protocol.operation import Json
 from tests.adapter.commands import run_program, started

@@ -11,7 +11,7 @@ import pytest
 from moot.errors import SchemaViolation
 from moot.xprotocol.events import SignedDirected, decode
 from moot.xprotocol.faults import read_error
-from moot.xprotocol.sealing import open_payload
+from moot.xprotocol.payload_seal import open_payload
 from tests.adapter.worlds import NAMESPACE, desk, world
 from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import EVE

@@ -11,10 +11,10 @@ import pytest
 
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import compose, publish
+from moot.xprotocol.access_rights import grant
 from moot.xprotocol.delegation import delegate
+from moot.xprotocol.event_composer import compose, publish
 from moot.xprotocol.events import SKEW_SECONDS, Signed, SignedDirected, SignedPublic, decode
-from moot.xprotocol.grants import grant
 from moot.xprotocol.revocation import revoke
 from tests.adapter.worlds import NAMESPACE, READ, WRITE, World, desk, world
 from tests.waiting import until

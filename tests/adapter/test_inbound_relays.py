@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from moot.adapter.control import ask
+from moot.adapter.operations.control_socket import ask
 from tests.adapter.worlds import NAMESPACE, desk, empty_world, world, world_on
 from tests.endpoint.proxy import proxied_relay
 from tests.relay.talk import relay_in
@@ -20,8 +20,8 @@ ONE = {"name": "one"}
 ADAPTER = """
 import asyncio, os, sys
 from pathlib import Path
-from moot.adapter.loading import load_settings
-from moot.adapter.running import run_adapter
+from moot.adapter.config.config_loader import load_settings
+from moot.adapter.adapter import run_adapter
 asyncio.run(run_adapter(load_settings(Path(sys.argv[1]), environ=os.environ)))
 """
 

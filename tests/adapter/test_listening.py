@@ -17,9 +17,9 @@ import yaml
 from mcp.client.sse import sse_client
 
 from mcp import Client, MCPError, StdioServerParameters
-from moot.adapter.listening import Listener
-from moot.adapter.settings import McpServerSettings
-from moot.config.gateway import Secret
+from moot.adapter.config.adapter_settings import McpServerSettings
+from moot.adapter.outbound.mcp_listener import McpListener
+from moot.config.gateway_config import Secret
 from moot.errors import UsageError
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from tests.adapter.commands import PROGRAM
@@ -57,7 +57,7 @@ async def client(folder: Path, way: str, mode: Any, **more: Any) -> AsyncIterato
         wanted = source(relay.url, mcp_tool_prefix="weather_")
         async with (
             opened(relay.url, wanted) as outward,
-            Listener(HTTP, outward.backend) as listener,
+            McpListener(HTTP, outward.backend) as listener,
         ):
             assert listener.url is not None
             server = listener.url if way == "http" else sse_client(listener.url.replace("/mcp", "/sse"))
@@ -153,9 +153,9 @@ async def test_a_client_hears_of_new_tools_and_of_changed_resources(tmp_path: Pa
 
 
 @asynccontextmanager
-async def listening(folder: Path, **settings: Any) -> AsyncIterator[tuple[Listener, Outside]]:
+async def listening(folder: Path, **settings: Any) -> AsyncIterator[tuple[McpListener, Outside]]:
     options: dict[str, Any] = {"transport": "sse", "sse_port": 0} | settings
-    async with outside(folder) as out, Listener(McpServerSettings(**options), out.outward.backend) as one:
+    async with outside(folder) as out, McpListener(McpServerSettings(**options), out.outward.backend) as one:
         yield one, out
 
 
@@ -231,14 +231,14 @@ async def check_ports(tmp_path: Path, port: int) -> None:
     async with outside(tmp_path) as out, httpx.AsyncClient(timeout=HANG_SECONDS) as web:
         backend = out.outward.backend
         for settings in (None, McpServerSettings(transport="none", sse_port=port)):
-            async with Listener(settings, backend) as listener:
+            async with McpListener(settings, backend) as listener:
                 assert listener.url is None
                 with pytest.raises(httpx.ConnectError):
                     await web.get(f"http://127.0.0.1:{port}/mcp")
         ways: list[tuple[Literal["sse", "http"], int]] = [("sse", 200), ("http", 404)]
         for transport, sse in ways:
             named = McpServerSettings(transport=transport, sse_port=1)
-            async with Listener(named, backend, port=port) as listener:
+            async with McpListener(named, backend, port=port) as listener:
                 assert listener.url == f"http://127.0.0.1:{port}/mcp"
                 answer = await web.post(listener.url, json=INITIALIZE, headers=TYPES)
                 assert answer.json()["result"]["serverInfo"]["name"] == "xprotocol-adapter"
@@ -247,7 +247,7 @@ async def check_ports(tmp_path: Path, port: int) -> None:
                 ) as stream:
                     assert stream.status_code == sse
                 with pytest.raises(UsageError, match=r"mcp_server\.sse_port, or --port"):
-                    async with Listener(named, backend, port=port):
+                    async with McpListener(named, backend, port=port):
                         pass
 
 
@@ -284,12 +284,12 @@ async def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, output: s
 
 
 def test_a_refusal_at_the_door_names_the_settings_of_the_adapter() -> None:
-    from moot.adapter.listening import _doors
-    from moot.adapter.settings import McpServerSettings
-    from moot.mcp.downstream.doors import Denied
+    from moot.adapter.config.adapter_settings import McpServerSettings
+    from moot.adapter.outbound.mcp_listener import _doors
+    from moot.mcp.downstream.http_access import HttpAccessDenied
 
     doors = _doors(McpServerSettings(transport="sse"), 8765)
-    with pytest.raises(Denied, match=r"mcp_server\.allowed_hosts"):
+    with pytest.raises(HttpAccessDenied, match=r"mcp_server\.allowed_hosts"):
         doors.check({"host": "evil.example"})
-    with pytest.raises(Denied, match=r"mcp_server\.allowed_origins"):
+    with pytest.raises(HttpAccessDenied, match=r"mcp_server\.allowed_origins"):
         doors.check({"host": "127.0.0.1:8765", "origin": "http://evil.example"})

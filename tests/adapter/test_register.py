@@ -14,7 +14,7 @@ from moot.errors import InvalidStatement
 from moot.identity import keyfile
 from moot.xprotocol.delegation import read_chain
 from moot.xprotocol.events import REVOKE, SignedPublic, decode, verify_event
-from moot.xprotocol.statements import read_revocation
+from moot.xprotocol.key_statements import read_revocation
 from tests.adapter.commands import Said, Shell
 from tests.adapter.test_settings import MINIMAL, written
 from tests.relay.talk import relay_in

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from moot.adapter.rates import WINDOW_SECONDS, MinuteRates
-from moot.adapter.registry import GrammarCache, Registry
+from moot.adapter.inbound.call_rates import WINDOW_SECONDS, MinuteRates
+from moot.adapter.inbound.contract_registry import ContractRegistry, GrammarCache
 from moot.errors import UsageError
-from moot.xprotocol.overrides import SourceSettings
-from moot.xprotocol.publishing import Offer
+from moot.xprotocol.publication import ServerOffer
+from moot.xprotocol.source_overrides import SourceSettings
 from tests.adapter.worlds import OBJECT, named, tool
 
 
@@ -20,8 +20,8 @@ def source(name: str, namespace: str = "com.acme.desk") -> SourceSettings:
 
 
 async def test_a_kind_belongs_to_the_source_that_had_it_first_until_that_gives_it_up() -> None:
-    registry = Registry.open(None)
-    offer = Offer(tools=[tool("read_note", schema=named("name"))])
+    registry = ContractRegistry.open(None)
+    offer = ServerOffer(tools=[tool("read_note", schema=named("name"))])
     await registry.take("one", source("one"), offer)
     second = await registry.take("two", source("two"), offer)
     assert [each.reason for each in second.publication.refused] == ["kind_taken"]
@@ -41,33 +41,33 @@ async def test_a_kind_belongs_to_the_source_that_had_it_first_until_that_gives_i
 
 
 async def test_a_version_is_on_disk_before_anybody_can_hear_of_it(tmp_path: Path) -> None:
-    registry = Registry.open(tmp_path)
-    await registry.take("one", source("one"), Offer(tools=[tool("read_note", schema=OBJECT)]))
+    registry = ContractRegistry.open(tmp_path)
+    await registry.take("one", source("one"), ServerOffer(tools=[tool("read_note", schema=OBJECT)]))
     digest = registry.digest
     (tmp_path / "versions.json").unlink()
     # Nothing can be written in place of a folder.
     (tmp_path / "versions.json").mkdir()
-    stricter = Offer(tools=[tool("read_note", schema=named("name"))])
+    stricter = ServerOffer(tools=[tool("read_note", schema=named("name"))])
     with pytest.raises(UsageError, match="cannot be written"):
         await registry.take("one", source("one"), stricter)
     assert registry.digest == digest
     (tmp_path / "versions.json").rmdir()
     taken = await registry.take("one", source("one"), stricter)
     assert [change.version for change in taken.changes] == ["2.0.0"]
-    again = Registry.open(tmp_path)
+    again = ContractRegistry.open(tmp_path)
     taken = await again.take("one", source("one"), stricter)
     assert not taken.is_change
     assert again.digest == registry.digest != digest
 
 
 async def test_many_sources_at_once_lose_no_version(tmp_path: Path) -> None:
-    registry = Registry.open(tmp_path)
-    offer = Offer(tools=[tool("read_note", schema=OBJECT)])
+    registry = ContractRegistry.open(tmp_path)
+    offer = ServerOffer(tools=[tool("read_note", schema=OBJECT)])
     names = [f"s{number}" for number in range(8)]
     await asyncio.gather(*(registry.take(n, source(n, f"com.acme.{n}"), offer) for n in names))
     assert len(registry.catalog) == 8
     assert registry.grammars.compiled == 1
-    again = Registry.open(tmp_path)
+    again = ContractRegistry.open(tmp_path)
     found = [await again.take(n, source(n, f"com.acme.{n}"), offer) for n in names]
     assert not any(taken.is_change for taken in found)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.adapter import resource_subscriptions
+from moot.adapter.inbound import resource_subscriptions
 from moot.xprotocol.revocation import revoke
 from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, world
 from tests.waiting import move_clock, until

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.control import ask
-from moot.adapter.reloading import changes_between
-from moot.adapter.running import Adapter, run_adapter
+from moot.adapter.adapter import Adapter, run_adapter
+from moot.adapter.config.config_changes import changes_between
+from moot.adapter.operations.control_socket import ask
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
-from moot.mcp.downstream.backend import Call, Pending
+from moot.mcp.downstream.backend import BackendCall, PendingCall
 from tests.adapter.far_endpoint import far_endpoint
 from tests.adapter.worlds import NAMESPACE, READ, TOOLS, World, desk, empty_world, world
 from tests.mcp.upstreams import is_alive
@@ -264,8 +264,10 @@ async def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) 
 async def called(adapter: Adapter, tool: str, arguments: dict[str, Any]) -> str:
     """What an MCP client of this adapter gets."""
     await until(lambda: adapter.outward.backend.tool(tool) is not None)
-    result = await adapter.outward.backend.perform(Call("tools/call", {"name": tool, "arguments": arguments}))
-    assert not isinstance(result, Pending)
+    result = await adapter.outward.backend.perform(
+        BackendCall("tools/call", {"name": tool, "arguments": arguments})
+    )
+    assert not isinstance(result, PendingCall)
     return str(result["content"][0]["text"])
 
 
@@ -324,8 +326,8 @@ async def test_a_process_that_is_told_to_stop_says_goodbye_and_ends(tmp_path: Pa
         script = (
             "import asyncio, os, signal, sys, uvloop\n"
             "from pathlib import Path\n"
-            "from moot.adapter.loading import load_settings\n"
-            "from moot.adapter.running import run_adapter\n"
+            "from moot.adapter.config.config_loader import load_settings\n"
+            "from moot.adapter.adapter import run_adapter\n"
             "async def main():\n"
             "    task = asyncio.current_task()\n"
             "    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)\n"

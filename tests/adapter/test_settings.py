@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from moot.adapter.loading import control_path, load_settings, read_settings, settings_from
-from moot.adapter.settings import AdapterSettings
-from moot.adapter.source_settings import BearerAuth
-from moot.config.gateway import Secret
+from moot.adapter.config.adapter_settings import AdapterSettings
+from moot.adapter.config.config_loader import control_path, load_settings, read_settings, settings_from
+from moot.adapter.config.source_settings import BearerAuth
+from moot.config.gateway_config import Secret
 from moot.errors import UsageError
 from tests.xprotocol.people import ALICE, BOB, CAROL
 

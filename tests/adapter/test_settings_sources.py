@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.source_settings import ApiKeyAuth, BearerAuth, CertificateAuth, McpSource
-from moot.config.gateway import Secret
+from moot.adapter.config.source_settings import ApiKeyAuth, BearerAuth, CertificateAuth, McpSource
+from moot.config.gateway_config import Secret
 from moot.mcp.upstream import HttpServer, StdioServer
 from tests.adapter.test_settings import problems_of, settings_of
 from tests.xprotocol.people import ALICE

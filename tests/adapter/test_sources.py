@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.running import Adapter
+from moot.adapter.adapter import Adapter
 from moot.errors import UsageError
-from moot.mcp.downstream.doors import Doors
-from moot.mcp.downstream.face import Face
-from moot.mcp.downstream.http import HttpFace
-from moot.mcp.downstream.limits import FaceLimits
-from moot.net.port import bound, served
+from moot.mcp.downstream.http_access import HttpAccessPolicy
+from moot.mcp.downstream.http_server import McpHttpServer
+from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.downstream.mcp_server import McpServer
+from moot.net.http_listener import bound, served
 from tests.adapter.worlds import NAMESPACE, TOOLS, World, desk, empty_world, named, tool
 from tests.mcp.shop import Shop
 from tests.mcp.upstreams import NODE, SERVERS
@@ -34,8 +34,8 @@ async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterato
     shop = Shop()
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    async with Face(shop, FaceLimits()) as face:
-        http = HttpFace(face, Doors.of(port))
+    async with McpServer(shop, McpServerLimits()) as face:
+        http = McpHttpServer(face, HttpAccessPolicy.of(port))
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
             if not allowed({name.decode(): value.decode() for name, value in scope["headers"]}):

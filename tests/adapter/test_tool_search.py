@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.control import ask
-from moot.adapter.loading import control_path, load_settings
-from moot.endpoint.relays import Relays
+from moot.adapter.config.config_loader import control_path, load_settings
+from moot.adapter.operations.control_socket import ask
+from moot.endpoint.relay_client import RelayClient
 from moot.protocol.operation import Json
 from moot.xprotocol.catalog import DESCRIBE_KIND
-from moot.xprotocol.search.vectors import are_vectors_installed
+from moot.xprotocol.search.word_vectors import are_vectors_installed
 from tests.adapter.commands import Shell, run_program, started
 from tests.adapter.test_adapter_commands import config
 from tests.adapter.test_devserver import devserver
@@ -153,7 +153,7 @@ async def test_a_devserver_finds_it_too(tmp_path: Path, word_vectors: bool) -> N
     async with devserver(tmp_path, "--config", str(file), "--data", str(tmp_path / "dev")) as running:
         relay = (await running.line(r"Local relay: (\S+)"))[1]
         control = control_path(tmp_path / "dev" / "adapter")
-        async with Relays([relay], person("alice"), QUICK_RELAYS) as relays:
+        async with RelayClient([relay], person("alice"), QUICK_RELAYS) as relays:
             alice = Person(person("alice"), relays, lambda: ("", ""))
             listening = asyncio.create_task(alice.listen())
             try:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.adapter.loading import load_settings
-from moot.adapter.running import Adapter
+from moot.adapter.adapter import Adapter
+from moot.adapter.config.config_loader import load_settings
 from tests.ports import held_port
 from tests.relay.talk import relay_in
 from tests.test_docs import blocks_of, text_of

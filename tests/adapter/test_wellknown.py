@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moot.adapter.measures import ADAPTER_METRICS
+from moot.adapter.operations.adapter_metrics import ADAPTER_METRICS
 from moot.errors import UsageError
 from moot.xprotocol.contracts import read_contract
 from tests.adapter.worlds import NAMESPACE, TOOLS, desk, empty_world, world

@@ -19,16 +19,16 @@ from typing import Any
 
 import yaml
 
-from moot.adapter.loading import load_settings
-from moot.adapter.running import Adapter
-from moot.adapter.settings import AdapterSettings
+from moot.adapter.adapter import Adapter
+from moot.adapter.config.adapter_settings import AdapterSettings
+from moot.adapter.config.config_loader import load_settings
+from moot.endpoint.relay_client import RelayClient
 from moot.endpoint.relay_settings import RelaysSettings
-from moot.endpoint.relays import Relays
 from moot.errors import UnverifiedEvent
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.relay.server import RelayServer
-from moot.xprotocol.composing import compose
+from moot.relay.relay_server import RelayServer
+from moot.xprotocol.event_composer import compose
 from moot.xprotocol.events import (
     ANNOUNCE,
     DirectedEvent,
@@ -39,7 +39,7 @@ from moot.xprotocol.events import (
     decode,
     verify_event,
 )
-from moot.xprotocol.sealing import open_payload
+from moot.xprotocol.payload_seal import open_payload
 from tests.relay.talk import relay_in
 from tests.waiting import bounded
 from tests.xprotocol.people import person
@@ -156,7 +156,7 @@ class Person:
     """Somebody with a key and a relay, who sends what a test wants and reads what comes back."""
 
     def __init__(
-        self, identity: Identity, relays: Relays, adapter_key: Callable[[], tuple[str, str]]
+        self, identity: Identity, relays: RelayClient, adapter_key: Callable[[], tuple[str, str]]
     ) -> None:
         self.identity = identity
         self.key = identity.key.text
@@ -267,7 +267,7 @@ class World:
 
     async def somebody(self, name: str) -> Person:
         identity = person(name)
-        relays = await self._stack.enter_async_context(Relays([self.url], identity, QUICK_RELAYS))
+        relays = await self._stack.enter_async_context(RelayClient([self.url], identity, QUICK_RELAYS))
 
         def adapter_key() -> tuple[str, str]:
             return self.adapter.key, self.adapter.identity.enc_key.text

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from moot.agent.agent import Agent
+from moot.agent.agent_settings import AgentLimits, AgentSettings, ModelSettings
 from moot.agent.model import Model
-from moot.agent.settings import AgentLimits, AgentSettings, ModelSettings
 from moot.catalogue.search_settings import SearchSettings
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.xprotocol.search.vectors import are_vectors_installed
+from moot.xprotocol.search.word_vectors import are_vectors_installed
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
 from tests.participant.gathering import QUICK, TOOL_HOST, Heard, Party, gathering
 from tests.waiting import until

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from moot.agent.model import Model, ModelFailed, Reply
-from moot.agent.settings import AgentLimits, ModelSettings
+from moot.agent.agent_settings import AgentLimits, ModelSettings
+from moot.agent.model import Model, ModelFailed, ModelReply
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
 from tests.waiting import HANG_SECONDS
 
@@ -22,7 +22,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 async def asked(
     *script: Line, stream: bool = True, hear: Callable[[str], Awaitable[None]] | None = None
-) -> tuple[Reply, Endpoint]:
+) -> tuple[ModelReply, Endpoint]:
     async with endpoint(*script) as served:
         settings = ModelSettings(base_url=served.url, model="m", api_key=KEY, stream=stream, temperature=0.5)
         async with Model(settings, LIMITS) as model:

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from mcp import Client
-from moot.bridge.face.backend import BackendSettings, SpaceBackend
-from moot.mcp.downstream.doors import Doors
-from moot.mcp.downstream.face import Face
-from moot.mcp.downstream.http import HttpFace
-from moot.mcp.downstream.limits import FaceLimits
-from moot.net.port import bound, served
+from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
+from moot.mcp.downstream.http_access import HttpAccessPolicy
+from moot.mcp.downstream.http_server import McpHttpServer
+from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.downstream.mcp_server import McpServer
+from moot.net.http_listener import bound, served
 from moot.participant import JoinedSpace, connect
 from tests.gateway.lab import Lab, lab, participants
 
 # A decision takes longer than this, so that every way of telling the client of it is taken.
-HASTY = FaceLimits(decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5)
+HASTY = McpServerLimits(decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5)
 HOST: list[Any] = ["mcp/response", "chat", {"kind": "mcp/request", "payload": {"method": "notifications/*"}}]
 PROPOSER: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
 
@@ -37,7 +37,7 @@ class FaceRoom:
     async def face(
         self,
         name: str,
-        limits: FaceLimits | None = None,
+        limits: McpServerLimits | None = None,
         settings: BackendSettings | None = None,
         joining: Mapping[str, Any] | None = None,
         **options: Any,
@@ -53,7 +53,7 @@ class Shown:
 
     space: JoinedSpace
     backend: SpaceBackend
-    face: Face
+    face: McpServer
     url: str
 
     def client(self, mode: Any = "2026-07-28", **more: Any) -> Client:
@@ -63,16 +63,16 @@ class Shown:
 async def show(
     space: JoinedSpace,
     stack: AsyncExitStack,
-    limits: FaceLimits | None = None,
+    limits: McpServerLimits | None = None,
     settings: BackendSettings | None = None,
     **options: Any,
 ) -> Shown:
     """A face of this member, served over HTTP until the stack is left."""
     backend = await stack.enter_async_context(SpaceBackend(space, settings, called="lab", **options))
-    face = await stack.enter_async_context(Face(backend, limits or FaceLimits()))
+    face = await stack.enter_async_context(McpServer(backend, limits or McpServerLimits()))
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    http = HttpFace(face, Doors.of(port))
+    http = McpHttpServer(face, HttpAccessPolicy.of(port))
     stack.callback(http.close)
     await stack.enter_async_context(served(http, listening))
     return Shown(space, backend, face, f"http://127.0.0.1:{port}/mcp")

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from moot.bridge.bridge_runner import bridged
+from moot.bridge.bridge_settings import BridgeSettings
 from moot.bridge.server_member import ServerMember
-from moot.bridge.serving import bridged
-from moot.bridge.settings import BridgeSettings
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import Server
 from moot.participant import JoinedSpace, connect

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.bridge.serving import serve_bridge
-from moot.bridge.settings import BridgeSettings
+from moot.bridge.bridge_runner import serve_bridge
+from moot.bridge.bridge_settings import BridgeSettings
 from moot.cli import main
 from moot.protocol.close_codes import REMOVED
 from tests.bridge.rooms import bridged_room, call

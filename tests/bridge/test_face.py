@@ -11,9 +11,9 @@ import mcp_types as types
 import pytest
 
 from mcp import MCPError
-from moot.bridge.face.tools import OWN_NAMES
+from moot.bridge.space_server.own_tools import OWN_NAMES
 from moot.errors import McpError
-from moot.participant import Request
+from moot.participant import IncomingRequest
 from tests.bridge.face_room import Shown, face_room, offer_files, text_of
 from tests.waiting import until
 
@@ -137,7 +137,7 @@ async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) ->
         files = await room.join("files")
         asked, released = asyncio.Event(), asyncio.Event()
 
-        async def slow(request: Request) -> dict[str, Any]:
+        async def slow(request: IncomingRequest) -> dict[str, Any]:
             asked.set()
             await released.wait()
             if request.method == "tools/list":

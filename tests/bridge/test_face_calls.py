@@ -13,7 +13,7 @@ import pytest
 
 from mcp import MCPError
 from moot.errors import McpError
-from moot.participant import ParticipantLimits, Request
+from moot.participant import IncomingRequest, ParticipantLimits
 from tests.bridge.face_room import FaceRoom, face_room, offer_files, text_of
 from tests.bridge.test_face import ERAS, names_at
 from tests.waiting import bounded, until
@@ -23,10 +23,10 @@ class RawHost:
     """A member that answers by hand."""
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[IncomingRequest] = []
         self.cancelled = asyncio.Event()
 
-    async def __call__(self, request: Request) -> dict[str, Any]:
+    async def __call__(self, request: IncomingRequest) -> dict[str, Any]:
         if request.method == "tools/list":
             names = ("work", "ask", "fail", "wait", "vendor")
             return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from mcp import Client, StdioServerParameters
-from moot.bridge.face.names_file import NamesFile, place_of
-from moot.bridge.face.tools import OWN_NAMES
-from moot.catalogue.offers import Offers
+from moot.bridge.space_server.names_file import NamesFile, place_of
+from moot.bridge.space_server.own_tools import OWN_NAMES
+from moot.catalogue.offer_table import OfferTable
 from moot.cli import main
 from moot.config import load
 from moot.participant import connect
@@ -186,7 +186,7 @@ async def test_names_are_kept_from_one_start_to_the_next(tmp_path: Path) -> None
 
 def test_several_processes_share_a_file_and_the_first_to_write_keeps_the_name(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "names.json"
-    one, two = Offers(), Offers()
+    one, two = OfferTable(), OfferTable()
     first, second = NamesFile(path, one), NamesFile(path, two)
     assert (first.load(), second.load()) == (0, 0)
     one.tool_names.bind("a", "x")
@@ -194,7 +194,7 @@ def test_several_processes_share_a_file_and_the_first_to_write_keeps_the_name(tm
     two.tool_names.bind("b", "y")
     first.save()
     second.save()
-    third = Offers()
+    third = OfferTable()
     assert NamesFile(path, third).load() == 2
     assert list(third.tool_names) == [("x", "a", "x"), ("y", "b", "y")]
     assert path.stat().st_mode & 0o777 == 0o600
@@ -212,12 +212,12 @@ def test_several_processes_share_a_file_and_the_first_to_write_keeps_the_name(tm
 def test_a_file_that_makes_no_sense_is_passed_over(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "names.json"
     path.write_bytes(content)
-    offers = Offers(OWN_NAMES)
+    offers = OfferTable(OWN_NAMES)
     names = NamesFile(path, offers)
     assert names.load() == 0
     offers.tool_names.bind("a", "x")
     names.save()
-    again = Offers(OWN_NAMES)
+    again = OfferTable(OWN_NAMES)
     assert NamesFile(path, again).load() == 1
 
 
@@ -225,7 +225,7 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    offers = Offers()
+    offers = OfferTable()
     names = NamesFile(tmp_path / "file" / "names.json", offers)
     assert names.load() == 0
     offers.tool_names.bind("a", "x")

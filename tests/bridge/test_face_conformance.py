@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from moot.bridge.serving import bridged
-from moot.bridge.settings import BridgeSettings
-from moot.mcp.children import Command
+from moot.bridge.bridge_runner import bridged
+from moot.bridge.bridge_settings import BridgeSettings
+from moot.mcp.child_process import Command
 from moot.mcp.upstream import StdioServer
 from tests.bridge.face_room import Shown, face_room
 

@@ -12,8 +12,8 @@ import mcp_types as types
 import pytest
 
 from mcp import MCPError
-from moot.bridge.face.backend import BackendSettings
-from moot.bridge.face.tools import OWN_NAMES
+from moot.bridge.space_server.own_tools import OWN_NAMES
+from moot.bridge.space_server.space_backend import BackendSettings
 from moot.participant import JoinedSpace
 from tests.bridge.face_room import HASTY, FaceRoom, Shown, face_room, offer_files, text_of
 from tests.bridge.test_face import LISTS

@@ -8,7 +8,7 @@ from typing import Any
 
 import mcp_types as types
 
-from moot.bridge.face.tools import OWN_NAMES
+from moot.bridge.space_server.own_tools import OWN_NAMES
 from tests.bridge.face_room import show
 from tests.bridge.rooms import HOST, bridged_room
 from tests.bridge.test_real_servers import ERAS, EVERYTHING, MEMORY, TIME, Calls, filesystem, git, join_all

@@ -10,7 +10,7 @@ import pytest
 
 from mcp import Client, StdioServerParameters
 from moot.participant import JoinedSpace
-from moot.xprotocol.search.vectors import are_vectors_installed
+from moot.xprotocol.search.word_vectors import are_vectors_installed
 from tests.bridge.face_room import face_room, text_of
 from tests.bridge.test_face_command import arguments
 from tests.broken_vectors import environment_with_broken_vectors, environment_without_vectors

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from moot.bridge.relaying import CALL_BURST, CALL_WAITING, CHANGE_SECONDS, Announcements
+from moot.bridge.server_messages import CALL_BURST, CALL_WAITING, CHANGE_SECONDS, ServerMessages
 from moot.mcp.eras import JsonObject
 from tests.waiting import until
 
@@ -39,8 +39,8 @@ class Square:
 
 
 @asynccontextmanager
-async def announcing(square: Square) -> AsyncIterator[Announcements]:
-    made = Announcements(square.announce)
+async def announcing(square: Square) -> AsyncIterator[ServerMessages]:
+    made = ServerMessages(square.announce)
     work = asyncio.create_task(made.run())
     try:
         yield made

@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.catalogue.names import MAX_OF_OWNER, Names, Owned
+from moot.catalogue.name_table import MAX_OF_OWNER, NameOwner, NameTable
 
 
 def test_a_name_is_shown_verbatim_while_it_is_free() -> None:
-    names = Names()
+    names = NameTable()
     assert names.bind("files", "read_file") == "read_file"
-    assert names.meant("read_file") == Owned("files", "read_file")
+    assert names.meant("read_file") == NameOwner("files", "read_file")
 
 
 def test_a_later_member_of_the_same_name_says_whose_it_is() -> None:
-    names = Names()
+    names = NameTable()
     names.bind("files", "read_file")
     assert names.bind("other", "read_file") == "other__read_file"
     assert names.bind("third", "read_file") == "third__read_file"
-    assert names.meant("other__read_file") == Owned("other", "read_file")
+    assert names.meant("other__read_file") == NameOwner("other", "read_file")
 
 
 def test_binding_again_gives_the_same_name() -> None:
-    names = Names()
+    names = NameTable()
     assert [names.bind("a", "x") for _ in range(3)] == ["x"] * 3
     assert names.bind("b", "x") == names.bind("b", "x") == "b__x"
     assert len(names) == 2
@@ -36,22 +36,22 @@ def test_binding_again_gives_the_same_name() -> None:
 
 def test_a_newcomer_never_takes_a_name_over() -> None:
     """Nothing is ever unbound, so it does not matter who is here."""
-    names = Names()
+    names = NameTable()
     names.bind("bank", "pay")
     for number in range(100):
         assert names.bind(f"thief{number}", "pay") != "pay"
-    assert names.meant("pay") == Owned("bank", "pay")
+    assert names.meant("pay") == NameOwner("bank", "pay")
 
 
 def test_reserved_names_are_nobodys() -> None:
-    names = Names(["moot_chat"])
+    names = NameTable(["moot_chat"])
     assert names.bind("evil", "moot_chat") == "evil__moot_chat"
     assert names.meant("moot_chat") is None
     assert not names.restore("moot_chat", "evil", "moot_chat")
 
 
 def test_a_name_made_to_look_like_anothers_later_name_does_not_become_it() -> None:
-    names = Names()
+    names = NameTable()
     names.bind("a", "x")
     assert names.bind("evil", "b__x") == "b__x"
     shown = names.bind("b", "x")
@@ -60,7 +60,7 @@ def test_a_name_made_to_look_like_anothers_later_name_does_not_become_it() -> No
 
 
 def test_names_that_clients_refuse_are_cleaned_cut_and_told_apart_by_a_hash() -> None:
-    names = Names()
+    names = NameTable()
     for name in ("lire le fichier", "lire_le_fichier", "x" * 65, "x" * 66, "", "été", "a/b", "a b"):
         shown = names.bind("member", name)
         assert shown is not None
@@ -70,12 +70,12 @@ def test_names_that_clients_refuse_are_cleaned_cut_and_told_apart_by_a_hash() ->
 
 def test_names_do_not_depend_on_the_process() -> None:
     """A hash that Python salts would give another name at each start."""
-    names = Names()
+    names = NameTable()
     assert names.bind("member", "a b") == "member__a_b_" + sha256(b"member\0a b").hexdigest()[:6]
 
 
 def test_one_owner_cannot_fill_the_catalogue() -> None:
-    names = Names()
+    names = NameTable()
     shown = [names.bind("flood", f"tool{number}") for number in range(MAX_OF_OWNER + 10)]
     assert shown.count(None) == 10
     assert names.bind("modest", "tool") == "tool"
@@ -87,16 +87,16 @@ def test_one_owner_cannot_fill_the_catalogue() -> None:
     )
 )
 def test_every_shown_name_is_unique_short_plain_and_leads_back(things: list[tuple[str, str]]) -> None:
-    names = Names(["moot_chat"])
+    names = NameTable(["moot_chat"])
     for owner, name in things:
         shown = names.bind(owner, name)
         assert shown is not None
         assert len(shown) <= 64
         assert re.fullmatch(r"[A-Za-z0-9_.-]+", shown)
-        assert names.meant(shown) == Owned(owner, name)
+        assert names.meant(shown) == NameOwner(owner, name)
         assert names.shown(owner, name) == shown
     assert len(names) == len(set(things))
-    again = Names(["moot_chat"])
+    again = NameTable(["moot_chat"])
     assert all(again.restore(*binding) for binding in names)
     assert list(again) == list(names)
 
@@ -108,11 +108,11 @@ def test_every_shown_name_is_unique_short_plain_and_leads_back(things: list[tupl
 def test_a_kept_binding_that_could_not_have_been_made_is_not_taken_over(
     binding: tuple[str, str, str],
 ) -> None:
-    assert not Names().restore(*binding)
+    assert not NameTable().restore(*binding)
 
 
 def test_restored_names_keep_newcomers_out() -> None:
-    names = Names()
+    names = NameTable()
     assert names.restore("read_file", "files", "read_file")
     assert not names.restore("read_file", "other", "read_file")
     assert names.bind("aaa", "read_file") == "aaa__read_file"
@@ -122,5 +122,5 @@ def test_restored_names_keep_newcomers_out() -> None:
 def test_the_order_of_binding_decides_and_nothing_else() -> None:
     things = [("a", "x"), ("b", "x"), ("a", "y"), ("c", "x")]
     for order in itertools.permutations(things):
-        first, second = Names(), Names()
+        first, second = NameTable(), NameTable()
         assert [first.bind(*each) for each in order] == [second.bind(*each) for each in order]

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from moot.catalogue.definitions import What, fault_of
-from moot.catalogue.offers import MAX_ITEMS, Offers
-from moot.catalogue.uris import Place, fits, from_long_form, long_form
+from moot.catalogue.definition_check import What, fault_of
+from moot.catalogue.offer_table import MAX_ITEMS, OfferTable
+from moot.catalogue.uri_table import ResourceLocation, fits, from_long_form, long_form
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **more}
 
 
-def names(offers: Offers, what: What = "tools") -> list[str]:
+def names(offers: OfferTable, what: What = "tools") -> list[str]:
     return [offer.shown for offer in offers.all(what)]
 
 
 def test_order_is_by_member_and_then_the_members_own_whoever_answered_first() -> None:
-    one, two = Offers(), Offers()
+    one, two = OfferTable(), OfferTable()
     one.learn("b", "tools", [tool("z"), tool("y")])
     one.learn("a", "tools", [tool("q")])
     two.learn("a", "tools", [tool("q")])
@@ -29,7 +29,7 @@ def test_order_is_by_member_and_then_the_members_own_whoever_answered_first() ->
 
 
 def test_learning_says_whether_anything_changed() -> None:
-    offers = Offers()
+    offers = OfferTable()
     assert offers.learn("a", "tools", [tool("x")])
     assert not offers.learn("a", "tools", [tool("x")])
     assert offers.learn("a", "tools", [tool("x", description="now explained")])
@@ -39,7 +39,7 @@ def test_learning_says_whether_anything_changed() -> None:
 
 
 def test_a_next_page_adds_to_the_list() -> None:
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("a", "tools", [tool("x")])
     offers.learn("a", "tools", [tool("y")], more=True)
     assert names(offers) == ["x", "y"]
@@ -48,7 +48,7 @@ def test_a_next_page_adds_to_the_list() -> None:
 
 
 def test_who_leaves_takes_its_things_along_but_keeps_its_names() -> None:
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("a", "tools", [tool("x")])
     offers.learn("a", "resources", [{"uri": "r://1", "name": "one"}])
     assert offers.gone("a") == {"tools", "resources"}
@@ -62,7 +62,7 @@ def test_who_leaves_takes_its_things_along_but_keeps_its_names() -> None:
 
 
 def test_prompts_have_names_of_their_own() -> None:
-    offers = Offers(["moot_chat"])
+    offers = OfferTable(["moot_chat"])
     offers.learn("a", "tools", [tool("x")])
     offers.learn("b", "prompts", [{"name": "x"}])
     assert names(offers, "prompts") == ["x"]
@@ -86,7 +86,7 @@ def test_prompts_have_names_of_their_own() -> None:
     ],
 )
 def test_a_tool_that_would_break_the_whole_list_is_left_out(bad: Any) -> None:
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("a", "tools", [tool("before"), bad, tool("after")])
     assert names(offers) == ["before", "after"]
     assert offers.left_out == 1
@@ -94,19 +94,19 @@ def test_a_tool_that_would_break_the_whole_list_is_left_out(bad: Any) -> None:
 
 def test_what_no_client_knows_is_kept() -> None:
     odd = tool("x", annotations={"title": "X", "vendor": 1}, vendor={"deep": [1, None]}, _meta={"k": 2})
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("a", "tools", [odd])
     assert offers.all("tools")[0].item == odd
 
 
 def test_a_name_listed_twice_is_shown_once() -> None:
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("a", "tools", [tool("x"), tool("x", description="second")])
     assert [offer.item.get("description") for offer in offers.all("tools")] == [None]
 
 
 def test_a_flood_is_cut() -> None:
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("a", "tools", [tool(f"t{number}") for number in range(MAX_ITEMS + 5)])
     assert len(names(offers)) == MAX_ITEMS
     assert offers.left_out == 5
@@ -130,16 +130,16 @@ def test_the_other_kinds_are_checked_the_same_way(what: What, good: dict[str, An
 
 
 def test_a_uri_is_verbatim_while_free_and_names_its_member_otherwise() -> None:
-    offers = Offers()
+    offers = OfferTable()
     for owner in ("a", "b"):
         offers.learn(owner, "resources", [{"uri": "file:///x?y=1#z", "name": "x"}])
     assert names(offers, "resources") == ["file:///x?y=1#z", "moot://b/file:///x?y=1#z"]
-    assert offers.place("file:///x?y=1#z") == Place("a", "file:///x?y=1#z")
-    assert offers.place("moot://b/file:///x?y=1#z") == Place("b", "file:///x?y=1#z")
+    assert offers.place("file:///x?y=1#z") == ResourceLocation("a", "file:///x?y=1#z")
+    assert offers.place("moot://b/file:///x?y=1#z") == ResourceLocation("b", "file:///x?y=1#z")
 
 
 def test_a_uri_stays_its_owners_while_that_is_away() -> None:
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("a", "resources", [{"uri": "r://1", "name": "one"}])
     offers.gone("a")
     offers.learn("b", "resources", [{"uri": "r://1", "name": "one"}])
@@ -148,7 +148,7 @@ def test_a_uri_stays_its_owners_while_that_is_away() -> None:
 
 @pytest.mark.parametrize("owner", ["b", "with:colon", "with space", "a/b", "ü"])
 def test_the_long_form_leads_back(owner: str) -> None:
-    assert from_long_form(long_form(owner, "x://y/{z}")) == Place(owner, "x://y/{z}")
+    assert from_long_form(long_form(owner, "x://y/{z}")) == ResourceLocation(owner, "x://y/{z}")
 
 
 @pytest.mark.parametrize("uri", ["moot://", "moot://a", "moot:///x", "http://a/b"])
@@ -157,26 +157,26 @@ def test_what_is_no_long_form_is_none(uri: str) -> None:
 
 
 def test_a_member_cannot_pass_for_another_by_listing_its_long_form() -> None:
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("evil", "resources", [{"uri": "moot://bank/secrets://all", "name": "x"}])
     assert names(offers, "resources") == ["moot://evil/moot://bank/secrets://all"]
 
 
 def test_what_is_not_listed_is_found_by_the_template_that_says_most_of_it() -> None:
-    offers = Offers()
+    offers = OfferTable()
     offers.learn("a", "resourceTemplates", [{"uriTemplate": "{any}", "name": "any"}])
     offers.learn("b", "resourceTemplates", [{"uriTemplate": "note://{id}/text", "name": "text"}])
     offers.learn("c", "resourceTemplates", [{"uriTemplate": "note://{id}", "name": "note"}])
-    assert offers.place("note://7/text") == Place("b", "note://7/text")
-    assert offers.place("note://7") == Place("c", "note://7")
-    assert offers.place("other://x") == Place("a", "other://x")
+    assert offers.place("note://7/text") == ResourceLocation("b", "note://7/text")
+    assert offers.place("note://7") == ResourceLocation("c", "note://7")
+    assert offers.place("other://x") == ResourceLocation("a", "other://x")
 
 
 def test_what_fits_no_template_belongs_to_the_only_member_with_resources_or_to_nobody() -> None:
-    offers = Offers()
+    offers = OfferTable()
     assert offers.place("x://1") is None
     offers.learn("a", "resources", [{"uri": "r://1", "name": "one"}])
-    assert offers.place("x://1") == Place("a", "x://1")
+    assert offers.place("x://1") == ResourceLocation("a", "x://1")
     offers.learn("b", "resources", [{"uri": "r://2", "name": "two"}])
     assert offers.place("x://1") is None
 

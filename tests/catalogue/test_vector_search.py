@@ -13,7 +13,7 @@ from moot.catalogue import vector_search
 from moot.catalogue.search_settings import SearchSettings
 from moot.catalogue.vector_search import VectorModel, VectorSearch, check_search, search_status
 from moot.xprotocol.search import Document, SearchIndex
-from moot.xprotocol.search.vectors import WordVectors, load_vectors
+from moot.xprotocol.search.word_vectors import WordVectors, load_vectors
 
 pytest.importorskip("wordllama", reason="the extra moot[search] is not installed")
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from moot.cli import main
-from moot.cli.talking import COMMANDS, OPERATIONS
-from moot.cli.talking.operations import exit_code
+from moot.cli.client import COMMANDS, OPERATIONS
+from moot.cli.client.operation_output import exit_code
 from moot.errors import (
     CapabilityViolation,
     Expired,
@@ -24,11 +24,11 @@ from moot.errors import (
 )
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
-from moot.protocol.jsontext import encode
 from moot.protocol.operation import Json
-from moot.tui.operations.deciding import argument_lines
+from moot.protocol.strict_json import encode
+from moot.tui.envelope_view import lines_of
+from moot.tui.operations.decision_operations import argument_lines
 from moot.tui.operations.operation import SlashParser, capability, tool_arguments, word_of
-from moot.tui.showing import lines_of
 from tests.waiting import HANG_SECONDS
 
 
@@ -79,9 +79,9 @@ def test_every_failure_has_an_exit_code_and_a_word(fault: MootError, code: int, 
 def test_every_operation_explains_itself_in_the_shell_and_behind_a_slash(
     operation: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from moot.tui.operations.operation import Operation
+    from moot.tui.operations.operation import UserOperation
 
-    assert isinstance(operation, Operation)
+    assert isinstance(operation, UserOperation)
     assert f"/{operation.name}" in operation.slash_parser().format_help()
     if not operation.only_joined:
         with pytest.raises(SystemExit, match="0"):

@@ -6,12 +6,12 @@ import io
 import json
 
 from moot.cli.status_view import ChangeLines, LiveTable, duration, table
-from moot.up.standing import Standing
+from moot.up.part_status import PartStatus
 
 
-def standing(name: str = "files", **more: object) -> Standing:
+def standing(name: str = "files", **more: object) -> PartStatus:
     facts: dict[str, object] = {"space": "lab", "kind": "member", "state": "running", "since": 10.0} | more
-    return Standing(name=name, **facts)  # type: ignore[arg-type]  # facts of a test
+    return PartStatus(name=name, **facts)  # type: ignore[arg-type]  # facts of a test
 
 
 def test_the_table_fits_the_terminal_and_obeys_nobody() -> None:

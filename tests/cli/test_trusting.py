@@ -12,8 +12,8 @@ import pytest
 
 from moot.participant import JoinedSpace, SeenProposal, connect
 from moot.trust.approver import Approver, ApproverSettings
-from moot.trust.book import Book
-from moot.trust.ledger import Ledger
+from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.rule_store import RuleStore
 from tests.cli.town import SETTINGS, Town, town
 from tests.trust.test_approver import APPROVER, LEARNING
 
@@ -46,7 +46,7 @@ class Office:
     approver: Approver
 
     @property
-    def book(self) -> Book:
+    def book(self) -> RuleStore:
         return self.approver.book
 
     def suggested(self) -> str:
@@ -81,7 +81,7 @@ async def _approver(lab: Town) -> AsyncIterator[Approver]:
     token = lab.token("approver").read_text("ascii").strip()
     async with connect(lab.gateway.url, "lab", token) as space:
         approver = Approver(
-            space, Book.open(lab.folder / "trust"), Ledger(), ApproverSettings(learning=LEARNING)
+            space, RuleStore.open(lab.folder / "trust"), DecisionLedger(), ApproverSettings(learning=LEARNING)
         )
         running = asyncio.create_task(approver.run())
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moot.config import BUILT_IN, TokenGrant, hash_token
-from moot.conformance.pure import PureDriver
+from moot.conformance.pure_driver import PureDriver
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import Rights, read_capabilities
 from moot.space.space import Space

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moot.config import Secret, check, hash_token, load
-from moot.config.settings import McpServerConfig
+from moot.config.configuration import McpServerConfig
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, lab, loaded, written
 

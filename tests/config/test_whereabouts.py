@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from moot.config import hash_token, load
-from moot.config.gateway import Secret
-from moot.config.whereabouts import Asked, Whereabouts, find_config, read_token, token_of, whereabouts
+from moot.config.connect_settings import (
+    CliOverrides,
+    ConnectSettings,
+    connect_settings,
+    find_config,
+    read_token,
+    token_of,
+)
+from moot.config.gateway_config import Secret
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, written
 
@@ -32,14 +39,14 @@ TWO = """
 """
 
 
-def found(folder: Path, asked: Asked | None = None, **environ: str) -> Whereabouts:
-    return whereabouts(asked or Asked(), environ=environ, folder=folder)
+def found(folder: Path, asked: CliOverrides | None = None, **environ: str) -> ConnectSettings:
+    return connect_settings(asked or CliOverrides(), environ=environ, folder=folder)
 
 
 def test_in_the_folder_of_a_space_nothing_has_to_be_said(tmp_path: Path) -> None:
     """alice is the only one whom nobody starts and who is no file."""
     written(tmp_path, LAB)
-    assert found(tmp_path) == Whereabouts(
+    assert found(tmp_path) == ConnectSettings(
         url="http://127.0.0.1:8123",
         space="lab",
         token=Secret("alice-token"),
@@ -79,13 +86,13 @@ def test_which_space_and_whom_can_be_chosen(tmp_path: Path) -> None:
     load(path, environ=NO_ENVIRONMENT)  # makes the tokens
     with pytest.raises(UsageError, match="--space NAME is missing: there is a, b"):
         found(tmp_path)
-    assert found(tmp_path, Asked(space="a")).participant == "alice"
-    assert found(tmp_path, Asked(space="b")).participant == "bob"
-    assert found(tmp_path, Asked(space="b", name="alice")).participant == "alice"
+    assert found(tmp_path, CliOverrides(space="a")).participant == "alice"
+    assert found(tmp_path, CliOverrides(space="b")).participant == "bob"
+    assert found(tmp_path, CliOverrides(space="b", name="alice")).participant == "alice"
     assert found(tmp_path, MOOT_SPACE="b").participant == "bob"
-    assert found(Path("/"), Asked(space="a", config=path)).space == "a"
+    assert found(Path("/"), CliOverrides(space="a", config=path)).space == "a"
     with pytest.raises(UsageError, match="no space c: there is a, b"):
-        found(tmp_path, Asked(space="c"))
+        found(tmp_path, CliOverrides(space="c"))
 
 
 def test_who_is_not_clear_has_to_be_said(tmp_path: Path) -> None:
@@ -112,23 +119,27 @@ def test_what_is_said_outright_wins_over_the_environment(tmp_path: Path) -> None
     token.write_text("one\n")
     other.write_text("two")
     environ = {"MOOT_URL": "http://e", "MOOT_SPACE": "s", "MOOT_TOKEN_FILE": str(token), "MOOT_TOKEN": "x"}
-    assert found(tmp_path, Asked(), **environ) == Whereabouts(url="http://e", space="s", token=Secret("one"))
+    assert found(tmp_path, CliOverrides(), **environ) == ConnectSettings(
+        url="http://e", space="s", token=Secret("one")
+    )
     del environ["MOOT_TOKEN_FILE"]
-    assert found(tmp_path, Asked(), **environ).token == Secret("x")
-    asked = Asked(gateway="http://said", space="o", token_file=other)
-    assert found(tmp_path, asked, **environ) == Whereabouts(url="http://said", space="o", token=Secret("two"))
+    assert found(tmp_path, CliOverrides(), **environ).token == Secret("x")
+    asked = CliOverrides(gateway="http://said", space="o", token_file=other)
+    assert found(tmp_path, asked, **environ) == ConnectSettings(
+        url="http://said", space="o", token=Secret("two")
+    )
 
 
 def test_a_configurations_token_goes_to_no_other_gateway(tmp_path: Path) -> None:
     written(tmp_path, LAB)
     with pytest.raises(UsageError, match="--gateway needs --token-file"):
-        found(tmp_path, Asked(gateway="http://elsewhere"))
+        found(tmp_path, CliOverrides(gateway="http://elsewhere"))
     assert found(tmp_path, MOOT_URL="http://elsewhere").url == "http://127.0.0.1:8123"
 
 
 def test_whose_token_it_is_cannot_be_said_twice(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exclude each other"):
-        found(tmp_path, Asked(name="a", token_file=tmp_path / "t"))
+        found(tmp_path, CliOverrides(name="a", token_file=tmp_path / "t"))
 
 
 def test_without_a_space_the_way_to_one_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, expect
 
 from moot.participant import JoinedSpace
-from moot.participant.hosting import Request
+from moot.participant.serving.request_server import IncomingRequest
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
@@ -65,7 +65,7 @@ def offer_form(space: JoinedSpace, given: list[Json], released: asyncio.Event | 
     space.tool(order, description="Order <b>something</b>.", input_schema=SCHEMA, annotations=claims)
 
     @space.tool
-    async def slowly(request: Request) -> str:
+    async def slowly(request: IncomingRequest) -> str:
         """Tell how far it is."""
         await request.progress(1, 4, "a quarter")
         if released is not None:

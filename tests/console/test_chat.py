@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from moot.participant import JoinedSpace, Sent
+from moot.participant import JoinedSpace, SentEnvelope
 from tests.console.conftest import MemberAs, PageAs
 
 
@@ -29,7 +29,7 @@ def test_emptying_the_queue_sends_one_acknowledgement_for_each(page_as: PageAs, 
     page = page_as("human", "chat")
     agent = member("agent")
 
-    async def chat_often(space: JoinedSpace) -> list[Sent]:
+    async def chat_often(space: JoinedSpace) -> list[SentEnvelope]:
         return [await space.chat(f"message {number}") for number in range(23)]
 
     sent = agent.run(chat_often)
@@ -93,7 +93,7 @@ def test_a_long_chat_is_a_window_that_follows_the_end_or_stays_where_one_reads(
     page = page_as("human", "chat")
     agent = member("agent")
 
-    async def chat_often(space: JoinedSpace) -> list[Sent]:
+    async def chat_often(space: JoinedSpace) -> list[SentEnvelope]:
         return [await space.chat(f"message {number}") for number in range(300)]
 
     sent = agent.run(chat_often)

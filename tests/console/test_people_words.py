@@ -7,7 +7,7 @@ from typing import Any
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
-from moot.tui.capability_words import in_words
+from moot.tui.capability_text import in_words
 from tests.console.conftest import PageAs
 
 CALL = "tools/call"

@@ -12,9 +12,9 @@ from moot.errors import Rejected
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
 from moot.trust.approver import Approver, ApproverSettings
-from moot.trust.book import Book
-from moot.trust.learning import DEFAULTS
-from moot.trust.ledger import Ledger
+from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.learner import DEFAULTS
+from moot.trust.rule_store import RuleStore
 from tests.console.conftest import MemberAs
 from tests.console.stage import PEOPLE
 from tests.gateway.lab import participants, space_settings
@@ -45,7 +45,7 @@ class Office:
         self.mood = "approve"
         self.files, self.agent, self.second = member("files"), member("agent"), member("second")
         self.second.run(self._decide)
-        self.book = Book.open(folder / "trust")
+        self.book = RuleStore.open(folder / "trust")
         self.approver: Approver
         self.begin(settings)
 
@@ -53,7 +53,7 @@ class Office:
         """The approver comes."""
         self.member = self._member("approver")
         chosen = settings or ApproverSettings(learning=LEARNING)
-        self.approver = Approver(self.member.space, self.book, Ledger(), chosen)
+        self.approver = Approver(self.member.space, self.book, DecisionLedger(), chosen)
         self.member.start(lambda _: self.approver.run())
 
     def _decide(self, space: JoinedSpace) -> None:

@@ -96,7 +96,7 @@ def test_the_sdk_talks_calls_and_catches_up(behind: Behind, loop: Loop) -> None:
         files.run(lambda space: space.chat("over TLS"))
         assert gathered(heard, 1) == ["over TLS"]
         # What was said before is fetched over HTTP, with the same trust and the same path.
-        recalled = agent.run(lambda space: space.past())
+        recalled = agent.run(lambda space: space.history())
         assert "over TLS" in [envelope.payload.get("text") for envelope in recalled]
     finally:
         files.leave()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from websockets.asyncio.server import serve
 
-from moot.relay.server import RelayServer
+from moot.relay.relay_server import RelayServer
 from tests.endpoint.proxy import Proxy
 from tests.ports import held_port
 from tests.relay.talk import relay_in

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from moot.relay.server import RelayServer
+from moot.relay.relay_server import RelayServer
 from tests.relay.talk import relay_in
 
 # From the relay (True) or from the client; the messages that go on instead of this one.

@@ -13,16 +13,23 @@ from typing import Any
 import orjson
 import pytest
 
-from moot.endpoint.caller import UPDATES_BURST, Caller, Credentials, EndpointFault, Peer, fault_of
-from moot.endpoint.hearing import Hearing
-from moot.endpoint.relays import Relays
+from moot.endpoint.endpoint_caller import (
+    UPDATES_BURST,
+    CalledEndpoint,
+    CallProofs,
+    EndpointCaller,
+    EndpointFault,
+    fault_of,
+)
+from moot.endpoint.event_listener import EventListener
+from moot.endpoint.relay_client import RelayClient
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import compose, publish, reply
+from moot.xprotocol.access_rights import grant
+from moot.xprotocol.event_composer import compose, publish, reply
 from moot.xprotocol.events import ANNOUNCE, DirectedEvent
 from moot.xprotocol.faults import Fault
-from moot.xprotocol.grants import grant
 from tests.adapter.far_endpoint import CURRENT, QUICK, SECRET, STATIONS, FarEndpoint, far_endpoint
 from tests.endpoint.hostile import hostile_relay
 from tests.endpoint.proxy import Proxy
@@ -31,15 +38,15 @@ from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
 BERN = {"location": "Bern"}
-PEER = Peer(BOB.key.text, BOB.enc_key.text)
+PEER = CalledEndpoint(BOB.key.text, BOB.enc_key.text)
 
 
 @dataclass
 class Desk:
     """Somebody who calls, and the endpoint that is called."""
 
-    caller: Caller
-    relays: Relays
+    caller: EndpointCaller
+    relays: RelayClient
     far: FarEndpoint
     url: str
 
@@ -53,9 +60,9 @@ class Desk:
 async def desk(url: str, far_url: str | None = None, **more: Any) -> AsyncIterator[Desk]:
     async with (
         far_endpoint(far_url or url, BOB, caller=ALICE) as far,
-        Relays([url], ALICE, QUICK) as relays,
-        Caller(ALICE, **more) as caller,
-        Hearing(relays, caller) as hearing,
+        RelayClient([url], ALICE, QUICK) as relays,
+        EndpointCaller(ALICE, **more) as caller,
+        EventListener(relays, caller) as hearing,
     ):
         hearing.add(BOB.key.text, lambda _signed: None)
         await hearing.ready(HANG_SECONDS)
@@ -98,7 +105,7 @@ async def test_grants_and_delegations_go_along(tmp_path: Path) -> None:
             await d.ask()
         now = time.time()
         given = grant(BOB, ALICE.key.text, ["weather.read"], ends=int(now) + 600, now=now)
-        proofs = Credentials((orjson.loads(given.raw),))
+        proofs = CallProofs((orjson.loads(given.raw),))
         assert (await d.ask(credentials=proofs))["content"] == "Bern: 17°C"
         assert d.far.served[-1].payload == BERN
 
@@ -285,7 +292,7 @@ async def test_without_a_relay_a_call_ends_in_time_and_is_not_sent_when_one_is_b
     """Nobody waits for it any more, so nobody must act on it."""
     async with relay_in(tmp_path / "a") as relay:
         url, port = relay.url, relay.port
-    async with Relays([url], ALICE, QUICK) as relays, Caller(ALICE) as caller:
+    async with RelayClient([url], ALICE, QUICK) as relays, EndpointCaller(ALICE) as caller:
         with pytest.raises((TimedOut, Unreachable)):
             await caller.call(PEER, CURRENT.kind, BERN, by=relays, within=0.5)
         async with relay_in(tmp_path / "a", port=port) as relay:

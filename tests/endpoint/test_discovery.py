@@ -12,7 +12,7 @@ from typing import Any
 import dns.rcode
 import pytest
 
-from moot.endpoint.addresses import ForbiddenAddress, is_public
+from moot.endpoint.address_check import ForbiddenAddress, is_public
 from moot.endpoint.discovery import (
     Disagreement,
     Discovered,
@@ -20,19 +20,19 @@ from moot.endpoint.discovery import (
     discover,
     parse_endpoint,
 )
-from moot.endpoint.fetching import BadDocument, Reach
-from moot.endpoint.known_endpoints import KeyChanged, KnownEndpoints
-from moot.endpoint.resolving import (
+from moot.endpoint.dns_records import (
     BadRecord,
-    Record,
+    EndpointRecord,
     dns_lookup,
     find_record,
     no_lookup,
     read_record,
     record_text,
 )
+from moot.endpoint.document_fetch import BadDocument, FetchPolicy
+from moot.endpoint.known_endpoints import KeyChanged, KnownEndpoints
 from moot.errors import MootError, Unreachable, UsageError
-from moot.xprotocol.announcing import discovery_document
+from moot.xprotocol.announcement import discovery_document
 from tests.endpoint.pages import HOST, Pages, certified, head, leading, name_server, serving_pages
 from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB
@@ -54,11 +54,13 @@ def document(port: int = 0, **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def host(folder: Path) -> AsyncIterator[tuple[Pages, Reach, str]]:
+async def host(folder: Path) -> AsyncIterator[tuple[Pages, FetchPolicy, str]]:
     """A host with its page over TLS; its name leads to loopback, which is allowed here."""
     tls, trusted = certified(folder)
     async with serving_pages(tls) as pages:
-        reach = Reach(allow_private=True, ca_file=trusted, resolve=leading("127.0.0.1"), seconds=HANG_SECONDS)
+        reach = FetchPolicy(
+            allow_private=True, ca_file=trusted, resolve=leading("127.0.0.1"), seconds=HANG_SECONDS
+        )
         pages.at[WELL_KNOWN] = document(pages.port)
         yield pages, reach, f"xp://{HOST}:{pages.port}"
 
@@ -84,7 +86,7 @@ async def test_a_dns_record_that_agrees_adds_its_relay_and_one_that_does_not_end
     """xp1, Discovery: a real name server says it; the keys must agree."""
     async with host(tmp_path) as (_pages, reach, name), name_server() as names:
         lookup = dns_lookup(["127.0.0.1"], port=names.port, seconds=HANG_SECONDS)
-        record = Record(BOB.key.text, BOB.enc_key.text, "wss://first.example")
+        record = EndpointRecord(BOB.key.text, BOB.enc_key.text, "wss://first.example")
         names.texts[f"_xprotocol.{HOST}"] = ["v=spf1 -all", record_text(record)]
         found = await discover(name, reach, lookup)
         assert found.relays == ("wss://first.example", "wss://relay.example/xp")
@@ -137,10 +139,10 @@ async def test_two_records_and_broken_ones_are_refused(texts: list[str]) -> None
 
 
 def test_a_record_is_read_as_it_is_written() -> None:
-    record = Record(BOB.key.text, BOB.enc_key.text, "wss://r.example", "https://weather.example/w")
+    record = EndpointRecord(BOB.key.text, BOB.enc_key.text, "wss://r.example", "https://weather.example/w")
     assert read_record(record_text(record)) == record
     # As people write them.
-    assert read_record(f" v=xp1 ;k={BOB.key.text};; unknown=1 ") == Record(BOB.key.text)
+    assert read_record(f" v=xp1 ;k={BOB.key.text};; unknown=1 ") == EndpointRecord(BOB.key.text)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ async def test_a_certificate_of_somebody_else_is_none(tmp_path: Path) -> None:
     async with serving_pages(tls) as pages:
         pages.at[WELL_KNOWN] = document()
         for authority in (trusted, tmp_path / "other.example.pem", None):
-            reach = Reach(
+            reach = FetchPolicy(
                 allow_private=True, ca_file=authority, resolve=leading("127.0.0.1"), seconds=HANG_SECONDS
             )
             with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
@@ -246,7 +248,7 @@ def test_only_addresses_of_the_open_internet_are_public_however_they_are_written
 async def test_a_name_that_leads_into_a_private_network_is_not_followed(addresses: list[str]) -> None:
     """One private address among public ones refuses all of them."""
     async with serving_pages() as pages:
-        reach = Reach(resolve=leading(*addresses), seconds=HANG_SECONDS)
+        reach = FetchPolicy(resolve=leading(*addresses), seconds=HANG_SECONDS)
         with pytest.raises(ForbiddenAddress, match="allow_private_addresses"):
             await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
         assert pages.asked == []
@@ -256,11 +258,11 @@ async def test_literal_addresses_and_localhost_are_no_way_around(tmp_path: Path)
     async with serving_pages() as pages:
         for name in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "127.1"):
             with pytest.raises((ForbiddenAddress, Unreachable, UsageError)):
-                await discover(f"xp://{name}:{pages.port}", Reach(seconds=HANG_SECONDS), no_lookup)
+                await discover(f"xp://{name}:{pages.port}", FetchPolicy(seconds=HANG_SECONDS), no_lookup)
         assert pages.asked == []
         # Where it is allowed, this machine itself needs no certificate; nobody else goes without.
         pages.at[WELL_KNOWN] = document(endpoint="ws://127.0.0.1:8765")
-        allowed = Reach(seconds=HANG_SECONDS, allow_private=True)
+        allowed = FetchPolicy(seconds=HANG_SECONDS, allow_private=True)
         found = await discover(f"xp://127.0.0.1:{pages.port}", allowed, no_lookup)
         assert (found.key, found.relays) == (BOB.key.text, ("ws://127.0.0.1:8765",))
         # Neither side of a handshake that only one of them speaks ever says so: time ends it.
@@ -346,7 +348,7 @@ async def test_a_host_that_takes_the_connection_and_says_nothing_is_left_in_time
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(Unreachable, match=r"within 0\.5 s"):
-        await discover(f"xp://127.0.0.1:{port}", Reach(seconds=0.5, allow_private=True), no_lookup)
+        await discover(f"xp://127.0.0.1:{port}", FetchPolicy(seconds=0.5, allow_private=True), no_lookup)
     server.close()
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.endpoint.addresses import is_public
+from moot.endpoint.address_check import is_public
 from moot.endpoint.catalog_pages import read_list_query, read_page
 from moot.endpoint.discovery import parse_endpoint
-from moot.endpoint.fetching import BadDocument, Reach, check_url
-from moot.endpoint.resolving import BadRecord, read_record, record_text
+from moot.endpoint.dns_records import BadRecord, read_record, record_text
+from moot.endpoint.document_fetch import BadDocument, FetchPolicy, check_url
 from moot.errors import SchemaViolation, UsageError
 from moot.xprotocol.contracts import ContractRefused
 from tests.xprotocol.people import BOB
@@ -45,7 +45,7 @@ def test_a_name_is_an_endpoint_or_refused_and_never_a_way_elsewhere(text: str) -
 @given(st.text(max_size=60).map(lambda text: f"https://weather.example{text}") | st.text(max_size=60))
 def test_an_address_is_one_line_of_ascii_with_a_host_or_refused(url: str) -> None:
     with suppress(BadDocument):
-        parts = check_url(url, Reach(allow_private=True))
+        parts = check_url(url, FetchPolicy(allow_private=True))
         assert parts.hostname
         assert parts.scheme in ("https", "http")
         assert url.isascii()

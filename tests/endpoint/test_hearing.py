@@ -12,12 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.endpoint import relay_messages
-from moot.endpoint.relay_messages import Challenge, Closed, EndOfStored, Event, NotARelay, Notice, Ok
+from moot.endpoint.relay_client import RelayClient
+from moot.endpoint.relay_messages import (
+    Challenge,
+    EndOfStored,
+    NotARelay,
+    PublishResult,
+    RelayEvent,
+    RelayNotice,
+    SubscriptionClosed,
+)
 from moot.endpoint.relay_settings import RelaysSettings
-from moot.endpoint.relays import Relays
-from moot.endpoint.subscriptions import Memory, Subscription
-from moot.store.events import EventStore
-from moot.xprotocol.receipt import Accepted, Dropped, Outcome
+from moot.endpoint.relay_subscriptions import RelaySubscription, SubscriptionMemory
+from moot.store.event_store import EventStore
+from moot.xprotocol.event_receiver import Accepted, Dropped, Outcome
 from tests.endpoint.proxy import proxied_relay
 from tests.relay.talk import event, relay_in
 from tests.waiting import bounded
@@ -25,12 +33,12 @@ from tests.xprotocol.people import ALICE, BOB, Office
 
 
 def test_every_message_of_a_relay_is_read() -> None:
-    assert relay_messages.read(b'["EVENT","s1",{"a":1}]') == Event("s1", b'{"a":1}')
-    assert relay_messages.read(b'[ "EVENT", "s1", {"a": 1} ]') == Event("s1", b'{"a": 1}')
-    assert relay_messages.read(b'["OK","ab",false,"full: no"]') == Ok("ab", False, "full: no")
+    assert relay_messages.read(b'["EVENT","s1",{"a":1}]') == RelayEvent("s1", b'{"a":1}')
+    assert relay_messages.read(b'[ "EVENT", "s1", {"a": 1} ]') == RelayEvent("s1", b'{"a": 1}')
+    assert relay_messages.read(b'["OK","ab",false,"full: no"]') == PublishResult("ab", False, "full: no")
     assert relay_messages.read(b'["EOSE","s1"]') == EndOfStored("s1")
-    assert relay_messages.read(b'["CLOSED","s1","x"]') == Closed("s1", "x")
-    assert relay_messages.read(b'["NOTICE","x"]') == Notice("x")
+    assert relay_messages.read(b'["CLOSED","s1","x"]') == SubscriptionClosed("s1", "x")
+    assert relay_messages.read(b'["NOTICE","x"]') == RelayNotice("x")
     assert relay_messages.read(b'["AUTH","c"]') == Challenge("c")
     assert len(relay_messages.read(b'["NOTICE","%b"]' % (b"x" * 9_000)).words) == 500  # type: ignore[union-attr]
 
@@ -48,7 +56,7 @@ async def test_after_a_break_a_subscription_asks_from_the_overlap_on_and_only_wh
         {"kinds": ["xp.key.revoke"]},
         {"recipients": ["k"], "since": 9_500},
     ]
-    subscription = Subscription("s1", wishes, settings, lambda: None, lambda _: None)
+    subscription = RelaySubscription("s1", wishes, settings, lambda: None, lambda _: None)
     assert subscription.wish("ws://a") == wishes
     subscription.complete_until("ws://a", 10_000.7)
     assert subscription.wish("ws://a") == [
@@ -61,7 +69,7 @@ async def test_after_a_break_a_subscription_asks_from_the_overlap_on_and_only_wh
 
 
 def test_the_memory_of_heard_events_is_bounded_and_forgets_the_oldest() -> None:
-    memory = Memory(2)
+    memory = SubscriptionMemory(2)
     assert [memory.is_new(raw) for raw in (b"a", b"b", b"a", b"c", b"b", b"a")] == [
         True,
         True,
@@ -82,7 +90,7 @@ async def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on
         store = EventStore.open(tmp_path / "bob")
         office = Office()
         office.seen_ids = store.seen_ids  # type: ignore[assignment]
-        async with Relays([url], BOB) as bob:
+        async with RelayClient([url], BOB) as bob:
             subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
             async with bounded():
                 raw = await anext(subscription)
@@ -92,7 +100,7 @@ async def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on
         return outcome
 
     async with relay_in(tmp_path / "relay") as relay:
-        async with Relays([relay.url], ALICE) as alice:
+        async with RelayClient([relay.url], ALICE) as alice:
             await alice.publish(event())
         assert isinstance(await lives_once(relay.url), Accepted)
         again = await lives_once(relay.url)
@@ -116,7 +124,7 @@ async def test_what_a_relay_changes_in_an_event_is_dropped_by_the_receiver(
         proxy.mangle = lambda from_relay, message: [
             message.replace(before, after) if from_relay and message.startswith(b'["EVENT"') else message
         ]
-        async with Relays([proxy.url], ALICE) as alice, Relays([proxy.url], BOB) as bob:
+        async with RelayClient([proxy.url], ALICE) as alice, RelayClient([proxy.url], BOB) as bob:
             subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
             await alice.publish(event())
             async with bounded():

@@ -13,12 +13,12 @@ import orjson
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
+from moot.endpoint.relay_client import RelayClient
 from moot.endpoint.relay_settings import RelaysSettings
-from moot.endpoint.relays import Relays
-from moot.endpoint.subscriptions import RelayRefused, Subscription
+from moot.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
-from moot.net.dial import DialLimits
-from moot.relay.settings import RelayLimits
+from moot.net.websocket_client import DialLimits
+from moot.relay.relay_settings import RelayLimits
 from tests.endpoint.proxy import proxied_relay
 from tests.relay.talk import announce, event, relay_in
 from tests.waiting import HANG_SECONDS, bounded, until
@@ -32,7 +32,7 @@ QUICK = RelaysSettings(
 )
 
 
-async def heard(subscription: Subscription, count: int) -> list[str]:
+async def heard(subscription: RelaySubscription, count: int) -> list[str]:
     found = []
     async with bounded():
         async for raw in subscription:
@@ -42,7 +42,7 @@ async def heard(subscription: Subscription, count: int) -> list[str]:
     return found
 
 
-async def nothing_more(subscription: Subscription, alice: Relays) -> None:
+async def nothing_more(subscription: RelaySubscription, alice: RelayClient) -> None:
     """The next event that is sent is the next that is heard."""
     last = event()
     await alice.publish(last)
@@ -52,8 +52,8 @@ async def nothing_more(subscription: Subscription, alice: Relays) -> None:
 async def test_a_published_event_has_an_ok_and_reaches_its_listener(tmp_path: Path) -> None:
     async with (
         relay_in(tmp_path) as relay,
-        Relays([relay.url], ALICE, QUICK) as alice,
-        Relays([relay.url], BOB, QUICK) as bob,
+        RelayClient([relay.url], ALICE, QUICK) as alice,
+        RelayClient([relay.url], BOB, QUICK) as bob,
     ):
         early, late = event(), event()
         assert await alice.publish(early) == relay.url
@@ -78,7 +78,7 @@ async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_wh
     settings = replace(QUICK, return_seconds=0.3)
     async with relay_in(tmp_path / "b") as second:
         urls = [first, second.url]
-        async with Relays(urls, ALICE, settings, on_change=changes.append) as alice:
+        async with RelayClient(urls, ALICE, settings, on_change=changes.append) as alice:
             sent = event()
             assert await alice.publish(sent) == second.url
             assert await second.store.get(sent.event.id) == sent.raw
@@ -103,7 +103,7 @@ async def test_retries_are_as_far_apart_as_reconnect_interval_seconds_says() -> 
     server = await asyncio.start_server(turn_away, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     url = f"ws://127.0.0.1:{port}"
-    async with server, Relays([url], ALICE, replace(QUICK, reconnect_interval_seconds=0.25)) as alice:
+    async with server, RelayClient([url], ALICE, replace(QUICK, reconnect_interval_seconds=0.25)) as alice:
         await asyncio.wait_for(enough.wait(), HANG_SECONDS)
         with pytest.raises(Unreachable, match=f"no relay of {url}"):
             await alice.connected(0.01)
@@ -119,7 +119,7 @@ async def test_nothing_is_lost_or_doubled_when_a_relay_restarts_again_and_again(
 ) -> None:
     url = f"ws://127.0.0.1:{port}"
     sent = [event(correlation_id=f"c-{number}") for number in range(150)]
-    async with Relays([url], ALICE, QUICK) as alice, Relays([url], BOB, QUICK) as bob:
+    async with RelayClient([url], ALICE, QUICK) as alice, RelayClient([url], BOB, QUICK) as bob:
         subscription = bob.subscribe(BOBS)
         listening = asyncio.create_task(heard(subscription, len(sent)))
 
@@ -171,8 +171,8 @@ async def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_
         proxy.mangle = mangle
         settings = replace(QUICK, ok_seconds=0.3)
         async with (
-            Relays([proxy.url], ALICE, settings) as alice,
-            Relays([proxy.url], BOB, settings) as bob,
+            RelayClient([proxy.url], ALICE, settings) as alice,
+            RelayClient([proxy.url], BOB, settings) as bob,
         ):
             subscription = bob.subscribe(BOBS)
             sent = [event() for _ in range(40)]
@@ -197,7 +197,7 @@ async def test_a_relay_that_withholds_its_ok_is_left_for_the_next(tmp_path: Path
             [] if from_relay and message.startswith(b'["OK"') and b"auth" not in message else [message]
         )
         settings = replace(QUICK, ok_seconds=0.2, return_seconds=60)
-        async with Relays([proxy.url, other.url], ALICE, settings) as alice:
+        async with RelayClient([proxy.url, other.url], ALICE, settings) as alice:
             sent = event()
             assert await alice.publish(sent) == other.url
             assert await other.store.get(sent.event.id) == sent.raw
@@ -213,8 +213,8 @@ async def test_a_forgery_under_the_id_of_an_event_does_not_hide_it(tmp_path: Pat
 
         proxy.mangle = forge
         async with (
-            Relays([proxy.url], ALICE, QUICK) as alice,
-            Relays([proxy.url], BOB, QUICK) as bob,
+            RelayClient([proxy.url], ALICE, QUICK) as alice,
+            RelayClient([proxy.url], BOB, QUICK) as bob,
         ):
             subscription = bob.subscribe(BOBS)
             sent = event()
@@ -228,8 +228,8 @@ async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all
     settings = replace(QUICK, queue_events=8)
     async with (
         relay_in(tmp_path) as relay,
-        Relays([relay.url], ALICE, QUICK) as alice,
-        Relays([relay.url], BOB, settings) as bob,
+        RelayClient([relay.url], ALICE, QUICK) as alice,
+        RelayClient([relay.url], BOB, settings) as bob,
     ):
         subscription = bob.subscribe(BOBS)
         await subscription.stored()
@@ -248,7 +248,7 @@ async def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_la
     tmp_path: Path,
 ) -> None:
     limits = RelayLimits(sender_events_per_second=5, sender_events_burst=2)
-    async with relay_in(tmp_path, limits=limits) as relay, Relays([relay.url], ALICE, QUICK) as alice:
+    async with relay_in(tmp_path, limits=limits) as relay, RelayClient([relay.url], ALICE, QUICK) as alice:
         old = event(now=time.time() - 9_000, ttl=60)
         with pytest.raises(RelayRefused, match="expired"):
             await alice.publish(old)
@@ -257,7 +257,7 @@ async def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_la
 
 
 async def test_a_subscription_that_a_relay_refuses_ends_with_its_words(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, Relays([relay.url], ALICE, QUICK) as alice:
+    async with relay_in(tmp_path) as relay, RelayClient([relay.url], ALICE, QUICK) as alice:
         with pytest.raises(RelayRefused, match="restricted"):
             await anext(alice.subscribe(BOBS))
         with pytest.raises(RelayRefused, match="invalid"):
@@ -268,7 +268,7 @@ async def test_a_subscription_that_a_relay_refuses_ends_with_its_words(tmp_path:
 
 async def test_more_events_than_publish_waiting_are_refused_before_they_are_sent(port: int) -> None:
     url = f"ws://127.0.0.1:{port}"
-    async with Relays([url], ALICE, replace(QUICK, publish_waiting=2)) as alice:
+    async with RelayClient([url], ALICE, replace(QUICK, publish_waiting=2)) as alice:
         waiting = [asyncio.create_task(alice.publish(event(), within=HANG_SECONDS)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(OutboxFull, match="publish_waiting is 2"):
@@ -299,11 +299,11 @@ async def test_what_is_no_relay_is_left_and_the_next_is_used(tmp_path: Path, say
         relay_in(tmp_path) as relay,
     ):
         url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
-        async with Relays([url, relay.url], ALICE, settings) as alice:
+        async with RelayClient([url, relay.url], ALICE, settings) as alice:
             assert await alice.connected(HANG_SECONDS) == relay.url
 
 
 def test_addresses_that_are_none_are_refused_with_words() -> None:
     for urls in ([], ["http://relay.example"], ["relay.example"], ["ws://user:secret@relay.example"]):
         with pytest.raises(UsageError, match="relay"):
-            Relays(urls, ALICE)
+            RelayClient(urls, ALICE)

@@ -19,7 +19,7 @@ import uvloop
 import websockets
 
 from moot.protocol.operation import Json
-from moot.store.records import read_records, verify
+from moot.store.journal_reader import read_records, verify
 from tests.gateway.lab import (
     Client,
     Closed,

@@ -28,14 +28,14 @@ import yaml
 from picows import WSTransport
 
 from moot.config import load
-from moot.gateway import lanes
+from moot.gateway import fast_path
 from moot.gateway.app import Gateway
 from moot.gateway.delivery import spelled
-from moot.gateway.host import SpaceHost
-from moot.gateway.patience import Patience
-from moot.net.websocket import Connection, Refusal, SocketLimits, Upgrade
+from moot.gateway.error_reply_limiter import ErrorReplyLimiter
+from moot.gateway.space_host import SpaceHost
+from moot.net.websocket_server import ServerSocket, SocketLimits, Upgrade, UpgradeRefusal
 from moot.protocol.operation import Json
-from moot.store.records import read_records, verify
+from moot.store.journal_reader import read_records, verify
 from tests.gateway.lab import write_config
 
 SECOND: Final = "2001-09-09T01:46:40"
@@ -136,7 +136,7 @@ class Wire:
         self.written = bytearray()
         self.closed: tuple[int, bytes] | None = None
         self.underlying_transport = self
-        self.connection: Connection | None = None
+        self.connection: ServerSocket | None = None
 
     def set_write_buffer_limits(self, **_: int) -> None:
         pass
@@ -160,7 +160,7 @@ class Wire:
 class Seat:
     """One session, seen from its member's side."""
 
-    def __init__(self, name: str, connection: Connection) -> None:
+    def __init__(self, name: str, connection: ServerSocket) -> None:
         self.name = name
         self._connection = connection
         self.wire = Wire()
@@ -218,10 +218,10 @@ class House:
     async def open(self) -> None:
         self.gateway = Gateway(load(self.file, environ={}))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lanes, "COMPILED", self._with_lanes and lanes.COMPILED)
+            patch.setattr(fast_path, "COMPILED", self._with_lanes and fast_path.COMPILED)
             await self.gateway.start()
         # How often a mistake is answered depends on the clock, and nothing here does.
-        self.host._stream_patience = Patience(1e6)
+        self.host._stream_patience = ErrorReplyLimiter(1e6)
 
     async def close(self) -> None:
         """All leave in the order in which they came, then the gateway stops."""
@@ -246,9 +246,9 @@ class House:
         }
         assert self.gateway._reception is not None
         answer = self.gateway._reception.admit(Upgrade(f"/ws?space=lab{query}", headers, "here"))
-        if isinstance(answer, Refusal):
+        if isinstance(answer, UpgradeRefusal):
             return answer.status
-        seat = Seat(name, Connection(answer, SocketLimits()))
+        seat = Seat(name, ServerSocket(answer, SocketLimits()))
         self.seats.append(seat)
         return seat
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
-from moot.conformance.live import LiveDriver
-from moot.conformance.manifest import Row
-from moot.conformance.pure import PureDriver
-from moot.conformance.remote import refreshed, why_not
+from moot.conformance.blocking_client import GatewayAddress
+from moot.conformance.live_driver import LiveDriver
+from moot.conformance.manifest import RequirementRow
+from moot.conformance.pure_driver import PureDriver
+from moot.conformance.remote_runner import refreshed, why_not
+from moot.conformance.row_verdicts import VectorOutcome, by_row, report
 from moot.conformance.runner import run_vector
 from moot.conformance.vectors import Vector, load_vectors
-from moot.conformance.verdicts import Outcome, by_row, report
-from moot.conformance.wire import Address
 from moot.protocol.operation import Json
 from tests.waiting import HANG_SECONDS
 
@@ -112,7 +112,7 @@ def test_a_gateway_that_differs_fails_and_is_told_where(
 
 
 def test_a_space_with_others_in_it_is_left_alone(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    guest = LiveDriver(Address(served.url), {"guest": "t-guest"}, space="busy")
+    guest = LiveDriver(GatewayAddress(served.url), {"guest": "t-guest"}, space="busy")
     guest.join("guest", {})
     assert served.run("--space", "busy") == 1
     assert "guest is in this space" in capsys.readouterr().err
@@ -209,13 +209,13 @@ def test_what_inviting_cannot_bring_about_is_not_run(space: Json, join: Json, re
 
 def test_a_row_has_failed_if_one_of_its_vectors_has() -> None:
     rows = {
-        id: Row(level=level, who=["gateway"], room="space", words=f"words of {id}")
+        id: RequirementRow(level=level, who=["gateway"], room="space", words=f"words of {id}")
         for id, level in (("A", "MUST"), ("B", "MUST"), ("C", "MAY"), ("D", "MAY"))
     }
     outcomes = [
-        Outcome("file", Vector("one", ["A", "B"], []), "passed"),
-        Outcome("file", Vector("two", ["A"], []), "failed", "two: step 1: silence"),
-        Outcome("file", Vector("three", ["B", "C"], []), "not runnable", "needs a clock"),
+        VectorOutcome("file", Vector("one", ["A", "B"], []), "passed"),
+        VectorOutcome("file", Vector("two", ["A"], []), "failed", "two: step 1: silence"),
+        VectorOutcome("file", Vector("three", ["B", "C"], []), "not runnable", "needs a clock"),
     ]
     verdicts = by_row(outcomes, rows)
     assert [(each.id, each.verdict, each.why) for each in verdicts] == [

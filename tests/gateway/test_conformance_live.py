@@ -18,11 +18,11 @@ import pytest
 import uvloop
 
 from moot.config import load
-from moot.config.settings import Configuration
-from moot.conformance.live import Hands, LiveDriver
+from moot.config.configuration import Configuration
+from moot.conformance.blocking_client import GatewayAddress
+from moot.conformance.live_driver import GatewayControl, LiveDriver
 from moot.conformance.runner import Failed, run_vector
-from moot.conformance.vectors import Step, Vector, load_vectors, read_vectors
-from moot.conformance.wire import Address
+from moot.conformance.vectors import Vector, VectorStep, load_vectors, read_vectors
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.protocol.operation import Json
@@ -54,7 +54,7 @@ class Running:
         self._thread.start()
         self.gateway = Gateway(self._read("first", {"participants": {}}))
         self._do(self.gateway.start())
-        self.address = Address(self.gateway.url)
+        self.address = GatewayAddress(self.gateway.url)
 
     def _do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
@@ -84,7 +84,7 @@ class Running:
         self._do(self.gateway._opener.open(name, configuration.spaces[name]))
         return LiveDriver(self.address, tokens, space=name, hands=self._hands(name))
 
-    def _hands(self, name: str) -> Hands:
+    def _hands(self, name: str) -> GatewayControl:
         host = self.gateway.doors.hosts[name]
         clock = host.clock = Clock()
 
@@ -96,7 +96,7 @@ class Running:
             assert host.journal.on_health is not None
             self._call(host.journal.on_health, able)
 
-        return Hands(wait, journal)
+        return GatewayControl(wait, journal)
 
     def stop(self) -> None:
         self._do(self.gateway.stop())
@@ -167,7 +167,7 @@ def test_a_vector_that_says_something_false_fails_over_a_socket_too(
 
 
 def test_raw_text_that_no_text_message_can_hold_is_sent_as_bytes(running: Running) -> None:
-    step = Step(by="bob", raw='{"kind":"chat","payload":{"text":"\ud800"}}', refused="invalid_json")
+    step = VectorStep(by="bob", raw='{"kind":"chat","payload":{"text":"\ud800"}}', refused="invalid_json")
     play(Vector("half a character", [], [step], SPACE), running.driver("bytes", SPACE))
 
 

@@ -14,28 +14,35 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from moot.conformance.live import LiveDriver
-from moot.conformance.wire import Address, Closed, Message, TurnedAway, Unanswered, Wire
+from moot.conformance.blocking_client import (
+    BlockingClient,
+    ConnectionEnded,
+    GatewayAddress,
+    HandshakeRefused,
+    NoReply,
+    WireMessage,
+)
+from moot.conformance.live_driver import LiveDriver
 from tests.waiting import HANG_SECONDS
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 @contextmanager
-def served(handler: Callable[[ServerConnection], None], *, seconds: float = 10) -> Iterator[Address]:
+def served(handler: Callable[[ServerConnection], None], *, seconds: float = 10) -> Iterator[GatewayAddress]:
     """A server of the websockets library, on a thread of its own."""
     with serve(handler, "127.0.0.1", 0, compression=None) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield Address(f"ws://127.0.0.1:{server.socket.getsockname()[1]}", seconds=seconds)
+            yield GatewayAddress(f"ws://127.0.0.1:{server.socket.getsockname()[1]}", seconds=seconds)
         finally:
             server.shutdown()
             thread.join(HANG_SECONDS)
 
 
-def opened(address: Address) -> Wire:
-    return Wire(address, query={}, headers={})
+def opened(address: GatewayAddress) -> BlockingClient:
+    return BlockingClient(address, query={}, headers={})
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 300_000])
@@ -47,9 +54,9 @@ def test_messages_of_every_size_come_back_as_they_were(size: int) -> None:
     with served(echo) as address:
         wire = opened(address)
         wire.send(b"x" * size)
-        assert wire.receive() == Message(b"x" * size, False)
+        assert wire.receive() == WireMessage(b"x" * size, False)
         wire.send(bytes(range(256)) * 4, binary=True)
-        assert wire.receive() == Message(bytes(range(256)) * 4, True)
+        assert wire.receive() == WireMessage(bytes(range(256)) * 4, True)
         wire.close()
 
 
@@ -65,8 +72,8 @@ def test_fragments_are_joined_and_pings_are_answered_in_between() -> None:
 
     with served(speak) as address:
         wire = opened(address)
-        assert wire.receive() == Message(b"in three parts", False)
-        assert wire.receive() == Closed(4003, "that is all")
+        assert wire.receive() == WireMessage(b"in three parts", False)
+        assert wire.receive() == ConnectionEnded(4003, "that is all")
         assert ponged.is_set()
         wire.close()
         wire.send(b"nobody hears this")
@@ -80,10 +87,10 @@ def test_silence_has_an_end() -> None:
 
     with served(be_silent, seconds=0.5) as address:
         wire = opened(address)
-        with pytest.raises(Unanswered, match="nothing was heard within"):
+        with pytest.raises(NoReply, match="nothing was heard within"):
             wire.receive()
         driver = LiveDriver(address, {"a": "t"})
-        with pytest.raises(Unanswered, match=r"no answer within .* to an envelope under a false name"):
+        with pytest.raises(NoReply, match=r"no answer within .* to an envelope under a false name"):
             driver.join("a", {})
         done.set()
         driver.close()
@@ -114,7 +121,7 @@ def test_a_gateway_that_lets_false_names_pass_is_run_all_the_same() -> None:
 
 
 @contextmanager
-def answering(answer: Callable[[str], bytes]) -> Iterator[Address]:
+def answering(answer: Callable[[str], bytes]) -> Iterator[GatewayAddress]:
     """One connection that gets these bytes for its handshake, and then the end."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -129,7 +136,7 @@ def answering(answer: Callable[[str], bytes]) -> Iterator[Address]:
 
         thread = threading.Thread(target=once)
         thread.start()
-        yield Address(f"http://127.0.0.1:{listening.getsockname()[1]}", seconds=5)
+        yield GatewayAddress(f"http://127.0.0.1:{listening.getsockname()[1]}", seconds=5)
         thread.join(HANG_SECONDS)
 
 
@@ -142,16 +149,16 @@ def switched(key: str, then: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("then", "closed"),
     [
-        (b"", Closed(1006, "")),
-        (b"\x81", Closed(1006, "")),
-        (b"\x81\x7e\x01", Closed(1006, "")),
+        (b"", ConnectionEnded(1006, "")),
+        (b"\x81", ConnectionEnded(1006, "")),
+        (b"\x81\x7e\x01", ConnectionEnded(1006, "")),
         # A server never masks.
-        (b"\x81\x81\0\0\0\0x", Closed(1006, "")),
-        (b"\x88\x00", Closed(1005, "")),
-        (b"\x88\x02\x03\xe9", Closed(1001, "")),
+        (b"\x81\x81\0\0\0\0x", ConnectionEnded(1006, "")),
+        (b"\x88\x00", ConnectionEnded(1005, "")),
+        (b"\x88\x02\x03\xe9", ConnectionEnded(1001, "")),
     ],
 )
-def test_however_a_connection_ends_it_is_told_as_an_end(then: bytes, closed: Closed) -> None:
+def test_however_a_connection_ends_it_is_told_as_an_end(then: bytes, closed: ConnectionEnded) -> None:
     with answering(lambda key: switched(key, then)) as address:
         assert opened(address).receive() == closed
 
@@ -159,8 +166,8 @@ def test_however_a_connection_ends_it_is_told_as_an_end(then: bytes, closed: Clo
 def test_what_comes_right_behind_the_handshake_is_not_lost() -> None:
     with answering(lambda key: switched(key, b"\x81\x02hi")) as address:
         wire = opened(address)
-        assert wire.receive() == Message(b"hi", False)
-        assert wire.receive() == Closed(1006, "")
+        assert wire.receive() == WireMessage(b"hi", False)
+        assert wire.receive() == ConnectionEnded(1006, "")
 
 
 @pytest.mark.parametrize(
@@ -171,12 +178,12 @@ def test_what_comes_right_behind_the_handshake_is_not_lost() -> None:
     ],
 )
 def test_no_websocket_is_told_with_what_came_instead(answer: bytes) -> None:
-    with answering(lambda _: answer) as address, pytest.raises(TurnedAway):
+    with answering(lambda _: answer) as address, pytest.raises(HandshakeRefused):
         opened(address)
 
 
 def test_what_is_no_http_is_no_answer() -> None:
-    with answering(lambda _: b"SSH-2.0-x\r\n") as address, pytest.raises(Unanswered):
+    with answering(lambda _: b"SSH-2.0-x\r\n") as address, pytest.raises(NoReply):
         opened(address)
 
 
@@ -184,7 +191,7 @@ def test_an_answer_that_breaks_off_is_no_answer() -> None:
     def answer(_: str) -> bytes:
         return b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}"
 
-    with answering(answer) as address, pytest.raises(Unanswered):
+    with answering(answer) as address, pytest.raises(NoReply):
         address.fetch("GET", "/", query={}, headers={"Sec-WebSocket-Key": "x"})
 
 

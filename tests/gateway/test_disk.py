@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moot.protocol.operation import Json
-from moot.store.records import read_records, verify
+from moot.store.journal_reader import read_records, verify
 from tests.gateway.disk import no_room_on_disk
 from tests.gateway.lab import (
     CALL,

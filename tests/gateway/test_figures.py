@@ -11,8 +11,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from moot import __version__
-from moot.gateway.lanes import COMPILED
-from moot.gateway.measures import GATEWAY_METRICS
+from moot.gateway.fast_path import COMPILED
+from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.store.journal import TIMED_WRITES
 from tests.gateway.lab import (
     CALL,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
-from moot.store.records import Record, read_records, verify
+from moot.store.journal_reader import JournalRecord, read_records, verify
 from tests.gateway.lab import CALL, Lab, lab, participants
 from tests.gateway.served import command
 
@@ -21,7 +21,7 @@ PEOPLE = participants(
 )
 
 
-def records_of(folder: Path) -> list[Record]:
+def records_of(folder: Path) -> list[JournalRecord]:
     journal = folder / "data" / "spaces" / "lab" / "journal"
     assert verify(journal).ok
     return list(read_records(journal))
@@ -111,7 +111,7 @@ async def test_who_gave_whom_what_and_when(tmp_path: Path) -> None:
     assert [each["id"] for each in searched] == ["g1", "g2", "v1"]
 
 
-def is_grant_to(record: Record, name: str) -> bool:
+def is_grant_to(record: JournalRecord, name: str) -> bool:
     return record.kind == "capability/grant" and record.said["payload"]["recipient"] == name
 
 

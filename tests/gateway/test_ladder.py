@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from moot.errors import Refused
-from moot.gateway.answers import STATUS
+from moot.gateway.http_replies import STATUS
 from moot.protocol.operation import Json
 from tests.gateway.disk import no_room_on_disk
 from tests.gateway.lab import (

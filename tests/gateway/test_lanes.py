@@ -14,7 +14,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
-from moot.store.records import read_records, verify
+from moot.store.journal_reader import read_records, verify
 from tests.gateway.disk import no_room_on_disk
 from tests.gateway.lab import CALL, gateway_settings, participants, space_settings, write_config
 from tests.gateway.lane_pairs import House, Seat, chat, house, members, spelt

@@ -20,7 +20,7 @@ from moot.errors import Refused
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
-from moot.space.effects import Answer
+from moot.space.effects import Reply
 from moot.space.roster import Options
 from tests.gateway.lab import CALL, gateway_settings, participants, space_settings
 from tests.gateway.lane_pairs import ODD, SECOND, House, Seat, check_alike, house, members, spelt
@@ -276,7 +276,7 @@ async def _played(step: Step, home: House) -> str:
                 answer = await host.post(step.name, "mew", step.line(step.name), Options(injected=True))
             except Refused as refusal:
                 return f"{step.name} {refusal.code}"
-            if isinstance(answer, Answer):
+            if isinstance(answer, Reply):
                 return str(DIALECTS["mew"].encode_notice(answer.notice))
             return json.dumps([dict(each.fields) for each in answer])
         case Operator():

@@ -11,7 +11,7 @@ import pytest
 from moot.config import load
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
-from moot.gateway.opening import Opener
+from moot.gateway.space_factory import SpaceFactory
 from tests.gateway.lab import (
     Room,
     gateway_settings,
@@ -67,14 +67,14 @@ async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_open, may_open = asyncio.Event(), asyncio.Event()
-    open_all = Opener.open_all
+    open_all = SpaceFactory.open_all
 
-    async def held(opener: Opener) -> None:
+    async def held(opener: SpaceFactory) -> None:
         is_open.set()
         await may_open.wait()
         await open_all(opener)
 
-    monkeypatch.setattr(Opener, "open_all", held)
+    monkeypatch.setattr(SpaceFactory, "open_all", held)
     gateway = Gateway(load(settings(tmp_path), environ={}))
     starting = asyncio.create_task(gateway.start())
     async with asyncio.timeout(HANG_SECONDS):

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import websockets
 
-from moot.gateway.records import replay
+from moot.gateway.space_records import replay
 from moot.protocol.operation import Json
-from moot.space.rules import load_config
+from moot.space.config_json import load_config
 from moot.space.space import Space
 from moot.store.database import Database
-from moot.store.records import read_records
+from moot.store.journal_reader import read_records
 from tests.gateway.lab import CALL, Client, Closed, Lab, fields, lab, participants
 from tests.waiting import bounded
 

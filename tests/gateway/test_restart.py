@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
-from moot.store.records import verify
+from moot.store.journal_reader import verify
 from tests.gateway.lab import (
     CALL,
     ROOT,

@@ -102,7 +102,7 @@ async def test_too_many_seconds_behind(
     tmp_path: Path, goes_on: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who took nothing for so long is stuck, also when nobody says anything more."""
-    caplog.set_level(logging.INFO, "moot.gateway.sockets")
+    caplog.set_level(logging.INFO, "moot.gateway.websocket_handler")
     gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 1 << 20, "outbox_seconds": 0.5}
     async with lab(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as room:
         alice = await room.join("alice")

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from moot.mcp.downstream.doors import Doors
-from moot.mcp.downstream.face import Face
-from moot.mcp.downstream.http import HttpFace
-from moot.mcp.downstream.limits import FaceLimits
-from moot.net.port import bound, served
+from moot.mcp.downstream.http_access import HttpAccessPolicy
+from moot.mcp.downstream.http_server import McpHttpServer
+from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.downstream.mcp_server import McpServer
+from moot.net.http_listener import bound, served
 from tests.mcp.shop import Shop
 
 
@@ -19,8 +19,8 @@ class Open:
     """A shop with its doors open."""
 
     shop: Shop
-    face: Face
-    http: HttpFace
+    face: McpServer
+    http: McpHttpServer
     port: int
 
     @property
@@ -30,13 +30,13 @@ class Open:
 
 @asynccontextmanager
 async def open_shop(
-    limits: FaceLimits | None = None, *, token: str | None = None, port: int = 0
+    limits: McpServerLimits | None = None, *, token: str | None = None, port: int = 0
 ) -> AsyncIterator[Open]:
     shop = Shop()
     listening = bound("127.0.0.1", port)
     port = listening.getsockname()[1]
-    async with Face(shop, limits or FaceLimits()) as face:
-        http = HttpFace(face, Doors.of(port, token=token))
+    async with McpServer(shop, limits or McpServerLimits()) as face:
+        http = McpHttpServer(face, HttpAccessPolicy.of(port, token=token))
         try:
             async with served(http, listening):
                 yield Open(shop, face, http, port)

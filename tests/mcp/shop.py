@@ -19,7 +19,16 @@ from collections.abc import Callable
 from typing import Any
 
 from moot.errors import McpError
-from moot.mcp.downstream.backend import About, Call, Change, Changed, Offering, Pending, Updated, text_result
+from moot.mcp.downstream.backend import (
+    BackendCall,
+    Change,
+    ListChanged,
+    Offering,
+    PendingCall,
+    ResourceUpdated,
+    ServerDescription,
+    text_result,
+)
 from moot.mcp.eras import INVALID_PARAMS, JsonObject
 from tests.waiting import bounded
 
@@ -58,9 +67,9 @@ QUESTION: JsonObject = {
 class Decision:
     """One call that waits for the test to decide."""
 
-    def __init__(self, shop: Shop, call: Call) -> None:
+    def __init__(self, shop: Shop, call: BackendCall) -> None:
         self.withdrawn: str | None = None
-        self.pending = Pending(
+        self.pending = PendingCall(
             f"p-{len(shop.decisions) + 1}",
             headline="Somebody has to agree to decide.",
             call=call,
@@ -87,9 +96,9 @@ class Shop:
     """What the face shows in these tests."""
 
     def __init__(self) -> None:
-        self.about = About({"name": "shop", "version": "1.2.3"}, "Ask for anything.")
+        self.about = ServerDescription({"name": "shop", "version": "1.2.3"}, "Ask for anything.")
         self.tools = list(TOOLS)
-        self.calls: list[Call] = []
+        self.calls: list[BackendCall] = []
         self.decisions: list[Decision] = []
         self.news = asyncio.Event()
         self.given_up = 0
@@ -112,7 +121,7 @@ class Shop:
     def tool(self, name: str) -> JsonObject | None:
         return next((tool for tool in self.tools if tool["name"] == name), None)
 
-    async def perform(self, call: Call) -> JsonObject | Pending:
+    async def perform(self, call: BackendCall) -> JsonObject | PendingCall:
         self.calls.append(call)
         match call.method:
             case "tools/call":
@@ -144,7 +153,7 @@ class Shop:
         self.news.set()
         return lambda: self._listeners.remove(listener)
 
-    def pending(self, handle: str) -> Pending | None:
+    def pending(self, handle: str) -> PendingCall | None:
         return next((each.pending for each in self.decisions if each.pending.handle == handle), None)
 
     # For tests
@@ -169,7 +178,7 @@ class Shop:
             raise McpError(-32002, "Resource not found", {"uri": uri})
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "abc", "x-vendor": 2}]}
 
-    async def _tool(self, call: Call) -> JsonObject | Pending:
+    async def _tool(self, call: BackendCall) -> JsonObject | PendingCall:
         arguments = call.params.get("arguments", {})
         match call.params["name"]:
             case "echo":
@@ -226,23 +235,23 @@ class Shop:
                 print("nor this", flush=True)
                 return text_result("printed")
             case "change":
-                self.tell(Changed("tools"))
-                self.tell(Updated("note://one"))
+                self.tell(ListChanged("tools"))
+                self.tell(ResourceUpdated("note://one"))
                 return text_result("changed")
         raise RuntimeError("a tool that nobody wrote")
 
 
 async def main() -> None:
-    from moot.mcp.downstream import stdio
-    from moot.mcp.downstream.face import Face
+    from moot.mcp.downstream import stdio_server
+    from moot.mcp.downstream.mcp_server import McpServer
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with Face(Shop()) as face:
+    async with McpServer(Shop()) as face:
         if "--chatty" in sys.argv:
             asyncio.get_running_loop().call_soon(print, "this must not reach the client")
-        await stdio.serve(face, stop=stop)
+        await stdio_server.serve(face, stop=stop)
 
 
 if __name__ == "__main__":

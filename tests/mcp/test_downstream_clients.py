@@ -14,7 +14,7 @@ import pytest
 from mcp.client.sse import sse_client
 
 from mcp import Client, MCPError, StdioServerParameters
-from moot.mcp.downstream.backend import Changed, Updated
+from moot.mcp.downstream.backend import ListChanged, ResourceUpdated
 from tests.mcp.http_shop import Open, open_shop
 from tests.waiting import HANG_SECONDS
 
@@ -194,9 +194,14 @@ async def test_a_handshake_client_hears_of_changes_and_of_resources_it_subscribe
         with pytest.raises(MCPError, match="nothing to subscribe to"):
             await one.subscribe_resource("gone://away")
         await shop.shop.until(lambda: shop.shop.listeners == 1)
-        for change in (Changed("tools"), Changed("prompts"), Updated("note://two"), Updated("note://one")):
+        for change in (
+            ListChanged("tools"),
+            ListChanged("prompts"),
+            ResourceUpdated("note://two"),
+            ResourceUpdated("note://one"),
+        ):
             shop.shop.tell(change)
-        shop.shop.tell(Changed("resources"))
+        shop.shop.tell(ListChanged("resources"))
         with anyio.fail_after(HANG_SECONDS):
             await enough.wait()
         assert heard == [
@@ -218,10 +223,10 @@ async def test_a_stateless_client_listens_for_what_it_asked_for_and_nothing_else
             tools_list_changed=True, resource_subscriptions=["note://one", "gone://x"]
         ) as news:
             assert shop.shop.subscribed == ["note://one"]
-            shop.shop.tell(Changed("prompts"))
-            shop.shop.tell(Updated("note://two"))
-            shop.shop.tell(Updated("note://one"))
-            shop.shop.tell(Changed("tools"))
+            shop.shop.tell(ListChanged("prompts"))
+            shop.shop.tell(ResourceUpdated("note://two"))
+            shop.shop.tell(ResourceUpdated("note://one"))
+            shop.shop.tell(ListChanged("tools"))
             first = await anext(aiter(news))
             second = await anext(aiter(news))
             assert [type(first).__name__, type(second).__name__] == ["ResourceUpdated", "ToolsListChanged"]

@@ -15,9 +15,9 @@ from pydantic import Field
 
 from mcp import MCPError
 from moot.errors import McpError
-from moot.mcp.downstream.limits import FaceLimits
-from moot.mcp.downstream.rpc import Request
-from moot.mcp.downstream.stateless import Listening, OneRequest
+from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.downstream.rpc import RpcRequest
+from moot.mcp.downstream.stateless import StatelessRequest, StatelessSubscription
 from tests.mcp.http_shop import Open, open_shop
 from tests.mcp.shop import QUESTION
 from tests.mcp.test_downstream_clients import at, text_of
@@ -25,7 +25,9 @@ from tests.mcp.test_downstream_http import stateless
 from tests.waiting import HANG_SECONDS, until
 
 # Nothing is decided within this by itself, so that every way beyond waiting is taken.
-HASTY = FaceLimits(decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5, task_poll_seconds=0.05)
+HASTY = McpServerLimits(
+    decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5, task_poll_seconds=0.05
+)
 ERAS = ["legacy", "2026-07-28"]
 TASKS = "io.modelcontextprotocol/tasks"
 
@@ -132,7 +134,7 @@ async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> Non
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         heard.append((progress, message))
 
-    limits = FaceLimits(decision_seconds=HANG_SECONDS, progress_seconds=0.02)
+    limits = McpServerLimits(decision_seconds=HANG_SECONDS, progress_seconds=0.02)
     async with open_shop(limits) as shop, at(shop, "http", mode) as one:
         async with anyio.create_task_group() as group:
 
@@ -213,9 +215,9 @@ async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
     async with open_shop(HASTY) as shop:
         await raw(shop, "tools/call", {"name": "decide", "arguments": {}})
         heard: list[tuple[str, Any]] = []
-        request = Request(7, "subscriptions/listen", {"notifications": {"taskIds": ["p-1", "p-9", 3]}})
-        client = OneRequest({"extensions": {TASKS: {}}}, None, lambda *told: heard.append(told))
-        listening = Listening(shop.face, request, client)
+        request = RpcRequest(7, "subscriptions/listen", {"notifications": {"taskIds": ["p-1", "p-9", 3]}})
+        client = StatelessRequest({"extensions": {TASKS: {}}}, None, lambda *told: heard.append(told))
+        listening = StatelessSubscription(shop.face, request, client)
         await listening.begin(request.params["notifications"])
         telling = asyncio.create_task(listening.tell())
         shop.shop.decisions[0].approve()

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from moot.mcp.downstream.backend import Changed
-from moot.mcp.downstream.limits import FaceLimits
+from moot.mcp.downstream.backend import ListChanged
+from moot.mcp.downstream.limits import McpServerLimits
 from tests.mcp.http_shop import Open, open_shop
 from tests.waiting import HANG_SECONDS
 
@@ -40,7 +40,7 @@ def stateless(method: str, params: Any = None, /, **headers: str) -> dict[str, A
 
 @asynccontextmanager
 async def http(
-    limits: FaceLimits | None = None, **more: Any
+    limits: McpServerLimits | None = None, **more: Any
 ) -> AsyncIterator[tuple[Open, httpx.AsyncClient]]:
     async with open_shop(limits, **more) as shop, httpx.AsyncClient(timeout=HANG_SECONDS) as client:
         yield shop, client
@@ -124,7 +124,7 @@ async def test_a_token_is_asked_for_and_compared() -> None:
 
 
 async def test_a_body_has_a_limit_whether_or_not_it_says_its_length() -> None:
-    async with http(FaceLimits(message_bytes=1000)) as (shop, client):
+    async with http(McpServerLimits(message_bytes=1000)) as (shop, client):
         long = b" " * 1001
 
         async def dripping() -> AsyncIterator[bytes]:
@@ -254,7 +254,7 @@ async def test_what_happens_on_the_way_makes_a_stream_and_a_stream_carries_no_id
 
 
 async def test_hanging_up_cancels_and_a_long_silence_becomes_a_stream_that_lives() -> None:
-    async with http(FaceLimits(silence_seconds=0.05, keepalive_seconds=0.05)) as (shop, client):
+    async with http(McpServerLimits(silence_seconds=0.05, keepalive_seconds=0.05)) as (shop, client):
         async with client.stream("POST", shop.url, **stateless("tools/call", {"name": "hang"})) as response:
             assert response.headers["content-type"] == "text/event-stream"
             async for line in response.aiter_lines():
@@ -285,7 +285,7 @@ async def test_a_handshake_that_fails_leaves_no_session() -> None:
 
 
 async def test_sessions_have_a_limit_and_idle_ones_make_room() -> None:
-    async with http(FaceLimits(sessions=2)) as (shop, client):
+    async with http(McpServerLimits(sessions=2)) as (shop, client):
         await opened(shop, client)
         await opened(shop, client)
         answer = await client.post(shop.url, json=body("initialize", HELLO), headers=TYPES)
@@ -297,7 +297,7 @@ async def test_sessions_have_a_limit_and_idle_ones_make_room() -> None:
 
 
 async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_stream() -> None:
-    async with http(FaceLimits(silence_seconds=0.01)) as (shop, client):
+    async with http(McpServerLimits(silence_seconds=0.01)) as (shop, client):
         headers = await opened(shop, client)
         hang = body("tools/call", {"name": "hang"}, id="h")
         async with client.stream("POST", shop.url, json=hang, headers=headers) as response:
@@ -311,7 +311,7 @@ async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_s
 
 async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None:
     """MCP 2025-11-25: a first event without data gives an id to come back with."""
-    async with http(FaceLimits(silence_seconds=0.01)) as (shop, client):
+    async with http(McpServerLimits(silence_seconds=0.01)) as (shop, client):
         headers = await opened(shop, client)
         call = body("tools/call", {"name": "decide"}, id="d")
         async with client.stream("POST", shop.url, json=call, headers=headers) as response:
@@ -334,23 +334,23 @@ async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None
 async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_reader_gets_it() -> None:
     async with http() as (shop, client):
         headers = await opened(shop, client)
-        shop.shop.tell(Changed("tools"))
+        shop.shop.tell(ListChanged("tools"))
         async with client.stream("GET", shop.url, headers=headers) as first:
             _, heard = await events(first, 2)
             assert json.loads(heard["data"])["method"] == "notifications/tools/list_changed"
             async with client.stream("GET", shop.url, headers=headers) as second:
-                shop.shop.tell(Changed("prompts"))
+                shop.shop.tell(ListChanged("prompts"))
                 _, heard = await events(second, 2)
                 assert json.loads(heard["data"])["method"] == "notifications/prompts/list_changed"
         assert (await client.get(shop.url, headers=headers | {"accept": "text/html"})).status_code == 406
 
 
 async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it() -> None:
-    async with http(FaceLimits(kept_events=5, unread_bytes=2_000)) as (shop, client):
+    async with http(McpServerLimits(kept_events=5, unread_bytes=2_000)) as (shop, client):
         headers = await opened(shop, client)
         for _ in range(500):
-            shop.shop.tell(Changed("tools"))
-        shop.shop.tell(Changed("prompts"))
+            shop.shop.tell(ListChanged("tools"))
+        shop.shop.tell(ListChanged("prompts"))
         async with client.stream("GET", shop.url, headers=headers) as response:
             heard = await events(response, 6)
             assert "prompts/list_changed" in heard[-1]["data"]

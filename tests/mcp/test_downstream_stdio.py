@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.mcp.downstream import stdio
-from moot.mcp.downstream.face import Face
-from moot.mcp.downstream.limits import FaceLimits
-from moot.mcp.downstream.rpc import BadMessage, Message, read
+from moot.mcp.downstream import stdio_server
+from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.downstream.mcp_server import McpServer
+from moot.mcp.downstream.rpc import InvalidRpcMessage, Message, read
 from tests.mcp.shop import Shop
 from tests.waiting import bounded
 
@@ -34,7 +34,7 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 class Pipes:
     """A client at the other end of two pipes, in the same process."""
 
-    def __init__(self, shop: Shop, face: Face, to: int, reader: asyncio.StreamReader) -> None:
+    def __init__(self, shop: Shop, face: McpServer, to: int, reader: asyncio.StreamReader) -> None:
         self.shop = shop
         self.face = face
         self._to = to
@@ -64,7 +64,7 @@ class Pipes:
 
 
 @asynccontextmanager
-async def pipes(limits: FaceLimits | None = None) -> AsyncIterator[Pipes]:
+async def pipes(limits: McpServerLimits | None = None) -> AsyncIterator[Pipes]:
     ours, theirs = os.pipe(), os.pipe()
     shop, stop = Shop(), asyncio.Event()
     reader = asyncio.StreamReader(limit=1 << 26)
@@ -72,8 +72,8 @@ async def pipes(limits: FaceLimits | None = None) -> AsyncIterator[Pipes]:
     transport, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(theirs[0], "rb", buffering=0)
     )
-    async with Face(shop, limits or FaceLimits()) as face:
-        serving = asyncio.create_task(stdio.serve(face, stop=stop, stdin=ours[0], stdout=theirs[1]))
+    async with McpServer(shop, limits or McpServerLimits()) as face:
+        serving = asyncio.create_task(stdio_server.serve(face, stop=stop, stdin=ours[0], stdout=theirs[1]))
         client = Pipes(shop, face, ours[1], reader)
         try:
             yield client
@@ -106,7 +106,7 @@ async def test_what_is_no_message_is_answered_and_the_next_one_served() -> None:
 
 
 async def test_lines_longer_than_allowed_are_refused_and_passed_over() -> None:
-    async with pipes(FaceLimits(message_bytes=1000)) as client:
+    async with pipes(McpServerLimits(message_bytes=1000)) as client:
         client.say(b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 40_000 + b'"}')
         assert "at most 1000 bytes" in (await client.hear())["error"]["message"]
         assert (await client.ask("ping"))["result"] == {}
@@ -203,7 +203,7 @@ async def test_a_cancelled_request_gets_no_answer(era: str) -> None:
 
 
 async def test_an_id_in_use_and_too_many_at_once_are_refused() -> None:
-    async with pipes(FaceLimits(requests=2)) as client:
+    async with pipes(McpServerLimits(requests=2)) as client:
         await client.open()
         hang = {"jsonrpc": "2.0", "id": "h", "method": "tools/call", "params": {"name": "hang"}}
         client.say(hang)
@@ -295,7 +295,7 @@ async def test_a_listen_stream_over_stdio_is_acknowledged_first_and_ends_when_ca
 
 
 async def test_there_is_a_limit_to_listening() -> None:
-    async with pipes(FaceLimits(listeners=1)) as client:
+    async with pipes(McpServerLimits(listeners=1)) as client:
         wanted = {"notifications": {}, "_meta": META}
         await client.ask("subscriptions/listen", wanted)
         assert "1 listen streams" in (await client.ask("subscriptions/listen", wanted))["error"]["message"]
@@ -306,7 +306,7 @@ async def test_there_is_a_limit_to_listening() -> None:
 
 
 async def test_a_client_that_does_not_read_does_not_fill_our_memory() -> None:
-    async with pipes(FaceLimits(unread_bytes=100_000)) as client:
+    async with pipes(McpServerLimits(unread_bytes=100_000)) as client:
         await client.open()
         text = "x" * 50_000
         call = {"method": "tools/call", "params": {"name": "echo", "arguments": {"text": text}}}
@@ -342,12 +342,12 @@ _members = st.fixed_dictionaries(
 
 @given(st.binary(max_size=200) | _members.map(lambda value: json.dumps(value).encode()))
 def test_whatever_bytes_come_they_are_a_message_or_a_bad_one(raw: bytes) -> None:
-    heard: Message | BadMessage
+    heard: Message | InvalidRpcMessage
     try:
         heard = read(raw)
-    except BadMessage as fault:
+    except InvalidRpcMessage as fault:
         heard = fault
-    if isinstance(heard, BadMessage):
+    if isinstance(heard, InvalidRpcMessage):
         assert heard.code in (-32700, -32600)
 
 

@@ -13,7 +13,7 @@ from mcp_types import jsonrpc, methods, version
 
 from mcp import types
 from moot.mcp import eras
-from moot.mcp.eras import Caller, JsonObject, caller_of, with_caller
+from moot.mcp.eras import CallerInfo, JsonObject, caller_of, with_caller
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -51,7 +51,7 @@ def test_a_caller_is_put_in_and_taken_out_without_a_trace(
 ) -> None:
     params = params | ({"_meta": meta} if meta else {})
     before = deepcopy(params)
-    caller = Caller("2026-07-28", {"name": "x", "version": "1"}, capabilities, "debug")
+    caller = CallerInfo("2026-07-28", {"name": "x", "version": "1"}, capabilities, "debug")
     stamped = with_caller(params, caller)
     assert caller_of(stamped) == (before, caller)
     assert params == before

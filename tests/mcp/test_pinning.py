@@ -9,7 +9,7 @@ import pytest
 
 from moot.errors import UsageError
 from moot.mcp.eras import JsonObject
-from moot.mcp.pinning import DEFINITION_BYTES, Pins
+from moot.mcp.tool_pins import DEFINITION_BYTES, Pins
 
 READ: JsonObject = {"name": "read", "description": "Reads a file", "inputSchema": {"type": "object"}}
 WRITE: JsonObject = {"name": "write", "description": "Writes a file", "inputSchema": {"type": "object"}}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moot.errors import McpError, UsageError
-from moot.mcp.children import ChildLimits, Command
+from moot.mcp.child_process import ChildLimits, Command
 from moot.mcp.eras import (
     CLIENT_CAPABILITIES_KEY,
     LOG_LEVEL_KEY,

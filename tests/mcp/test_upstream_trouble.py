@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moot.errors import McpError
-from moot.mcp.children import ChildLimits
+from moot.mcp.child_process import ChildLimits
 from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE, JsonObject
 from moot.mcp.upstream import HttpServer, StartFailed, open_upstream
 from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of

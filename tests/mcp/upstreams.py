@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from moot.mcp.children import ChildLimits, Command
+from moot.mcp.child_process import ChildLimits, Command
 from moot.mcp.eras import JsonObject
-from moot.mcp.upstream import Events, Greeting, Server, StdioServer, Upstream, UpstreamLimits, open_upstream
+from moot.mcp.upstream import Events, Server, ServerInfo, StdioServer, Upstream, UpstreamLimits, open_upstream
 from tests.waiting import HANG_SECONDS, bounded, until
 
 SERVERS = Path(__file__).parent / "servers"
@@ -36,7 +36,7 @@ PATIENT = replace(QUICK, probe_seconds=HANG_SECONDS)
 class Heard:
     """Everything that an upstream told."""
 
-    ups: list[Greeting] = field(default_factory=list)
+    ups: list[ServerInfo] = field(default_factory=list)
     downs: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     updated: list[tuple[JsonObject, tuple[str, ...]]] = field(default_factory=list)

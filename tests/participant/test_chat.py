@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moot.errors import NotAllowed, ReasoningCancelled, UsageError
-from moot.participant import Chunk, JoinedSpace, Request, format_of, is_within, levels
+from moot.participant import Chunk, IncomingRequest, JoinedSpace, format_of, is_within, levels
 from moot.protocol.operation import Json
 from tests.participant.gathering import Heard, gathering, settled
 from tests.waiting import bounded, until
@@ -112,7 +112,7 @@ async def test_reasoning_about_a_request(tmp_path: Path) -> None:
         heard = Heard(watcher)
         thought_of = asyncio.Event()
 
-        async def think(request: Request) -> dict[str, Json]:
+        async def think(request: IncomingRequest) -> dict[str, Json]:
             async with bob.reasoning("Shall I?", about=request.envelope.id) as reasoning:
                 await reasoning.thought("It is cheap.")
                 await thought_of.wait()

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moot.errors import UsageError
-from moot.participant import Misdeed, Request, connect
-from moot.participant.checking import Inspector
-from moot.participant.lineage import Lineage
-from moot.participant.misbehaviour import Misbehaviour
-from moot.participant.shapes import _CHECKS, Misshapen, check_shape
+from moot.participant import IncomingRequest, ProtocolViolation, connect
+from moot.participant.connection.correlation_index import CorrelationIndex
+from moot.participant.connection.inbound_check import InboundValidator
+from moot.participant.connection.payload_shapes import _CHECKS, PayloadShapeError, check_shape
+from moot.participant.connection.violation_log import ViolationLog
 from moot.protocol.dialects import MEW
 from moot.protocol.kinds import KINDS
 from moot.protocol.operation import Json
@@ -148,7 +148,7 @@ def test_every_kind_has_a_shape(kind: str) -> None:
     for payload in right:
         check_shape(kind, payload, ["id"], "context")
     for payload in wrong:
-        with pytest.raises(Misshapen):
+        with pytest.raises(PayloadShapeError):
             check_shape(kind, payload, ["id"], "context")
 
 
@@ -177,12 +177,12 @@ def test_kinds_without_a_shape_are_those_that_say_nothing() -> None:
 async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], mallory=["*"]) as party:
         alice, mallory = await party.join("alice"), await party.raw("mallory")
-        reports: list[Misdeed] = []
+        reports: list[ProtocolViolation] = []
         alice.misbehaviour.on_report = reports.append
         heard = Heard(alice)
-        handled: list[Request] = []
+        handled: list[IncomingRequest] = []
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             handled.append(request)
             return {}
 
@@ -372,8 +372,8 @@ _payloads = st.dictionaries(st.sampled_from(_words) | st.text(max_size=8), _json
     st.sampled_from(["bob", "system:gateway"]),
 )
 def test_any_payload_is_let_in_or_dropped(kind: str, payload: Json, about: list[str], sender: str) -> None:
-    misbehaviour = Misbehaviour(senders=10, kept=10)
-    inspector = Inspector(Lineage(10), misbehaviour)
+    misbehaviour = ViolationLog(senders=10, kept=10)
+    inspector = InboundValidator(CorrelationIndex(10), misbehaviour)
     try:
         raw = json.dumps(
             {
@@ -444,18 +444,18 @@ async def test_thousands_of_broken_messages_do_not_bring_a_member_down(
     assert "Traceback" not in caplog.text
 
 
-async def _answer(request: Request) -> dict[str, Json]:
+async def _answer(request: IncomingRequest) -> dict[str, Json]:
     return {"echo": request.method}
 
 
-def _failing(misdeed: Misdeed) -> None:
+def _failing(misdeed: ProtocolViolation) -> None:
     raise ZeroDivisionError
 
 
 def test_counts_are_bounded() -> None:
-    misbehaviour = Misbehaviour(senders=3, kept=2)
+    misbehaviour = ViolationLog(senders=3, kept=2)
     for n in range(10):
-        misbehaviour.report(Misdeed(f"m{n}", "bad_payload", "x", "chat", str(n)))
+        misbehaviour.report(ProtocolViolation(f"m{n}", "bad_payload", "x", "chat", str(n)))
     assert misbehaviour.total == 10
     assert len(misbehaviour.recent) == 2
     assert sorted(misbehaviour.senders()) == ["m7", "m8", "m9"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moot.errors import MootError, NotAdmitted, Unreachable, UsageError
-from moot.net.dial import DialLimits
+from moot.net.websocket_client import DialLimits
 from moot.participant import ParticipantLimits, connect
 from tests.participant.gathering import gathering
 from tests.waiting import HANG_SECONDS

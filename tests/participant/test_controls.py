@@ -15,7 +15,7 @@ from moot.errors import (
     UnsupportedByRecipient,
     UsageError,
 )
-from moot.participant import Control, Controls, Freed, Request, Transcript
+from moot.participant import CompactionResult, Control, Controls, IncomingRequest, Transcript
 from tests.participant.gathering import Heard, gathering, settled
 from tests.waiting import bounded, until
 
@@ -222,7 +222,9 @@ async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path)
         wished: list[int | None] = []
 
         class Mine(Controls):
-            async def on_compact(self, control: Control | None, target_tokens: int | None) -> Freed | None:
+            async def on_compact(
+                self, control: Control | None, target_tokens: int | None
+            ) -> CompactionResult | None:
                 wished.append(target_tokens)
                 return await super().on_compact(control, target_tokens)
 
@@ -256,7 +258,9 @@ async def test_a_member_with_nothing_to_compact_says_that_it_skipped(tmp_path: P
         assert await human.compact("agent") == {"skipped": True, "reason": "nothing to compact"}
 
         class Broken(Controls):
-            async def on_compact(self, control: Control | None, target_tokens: int | None) -> Freed | None:
+            async def on_compact(
+                self, control: Control | None, target_tokens: int | None
+            ) -> CompactionResult | None:
                 raise RuntimeError("no")
 
         await party.join("broken", controls=Broken())
@@ -389,14 +393,16 @@ async def test_requests_go_on_while_controls_are_obeyed(tmp_path: Path) -> None:
         go = asyncio.Event()
 
         class Slow(Controls):
-            async def on_compact(self, control: Control | None, target_tokens: int | None) -> Freed | None:
+            async def on_compact(
+                self, control: Control | None, target_tokens: int | None
+            ) -> CompactionResult | None:
                 await go.wait()
                 return None
 
         agent = await party.join("agent", controls=Slow())
 
         @agent.tool
-        async def hello(request: Request) -> str:
+        async def hello(request: IncomingRequest) -> str:
             return "hi"
 
         compacting = asyncio.create_task(human.compact("agent"))

@@ -12,8 +12,16 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
-from moot.net.dial import BackOff, DialLimits, Line, TurnedAway, dial, may_return, websocket_url
-from moot.net.dial_http import fetch
+from moot.net.http_client import fetch
+from moot.net.websocket_client import (
+    Backoff,
+    ClientSocket,
+    DialLimits,
+    UpgradeRefused,
+    dial,
+    may_return,
+    websocket_url,
+)
 from moot.protocol.close_codes import CLOSE_CODES
 from tests.waiting import HANG_SECONDS, until
 
@@ -22,11 +30,11 @@ class Ears:
     """What a line says to whoever listens."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[ClientSocket] = []
         self.messages: list[tuple[bytes, bool]] = []
         self.endings: list[tuple[int, str]] = []
 
-    def opened(self, line: Line) -> None:
+    def opened(self, line: ClientSocket) -> None:
         self.lines.append(line)
 
     def received(self, data: bytes, binary: bool) -> None:
@@ -45,7 +53,7 @@ async def serving(
         yield f"ws://127.0.0.1:{port}/ws"
 
 
-def _flood(line: Line) -> None:
+def _flood(line: ClientSocket) -> None:
     for _ in range(1000):
         line.send(b"x" * 100_000, binary=True)
 
@@ -128,7 +136,7 @@ async def test_an_answer_that_is_no_websocket() -> None:
     ):
         server = await asyncio.start_server(lambda r, w, head=head: answer(r, w, head), "127.0.0.1", 0)  # type: ignore[misc]
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws"
-        with pytest.raises(TurnedAway) as turned:
+        with pytest.raises(UpgradeRefused) as turned:
             await dial(url, Ears(), headers={"Authorization": "Bearer x"})
         assert turned.value.status == status
         assert turned.value.may_return is returns
@@ -187,11 +195,11 @@ async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> Non
 
 
 def test_back_off_doubles_with_jitter_up_to_its_bound() -> None:
-    steps = BackOff(0.25, 4.0, draw=lambda: 1.0)
+    steps = Backoff(0.25, 4.0, draw=lambda: 1.0)
     assert [steps.next() for _ in range(6)] == [0.25, 0.5, 1.0, 2.0, 4.0, 4.0]
     steps.reset()
     assert steps.next() == 0.25
-    lazy = BackOff(1.0, 4.0, draw=lambda: 0.0)
+    lazy = Backoff(1.0, 4.0, draw=lambda: 0.0)
     assert [lazy.next() for _ in range(3)] == [0.5, 1.0, 2.0]
 
 

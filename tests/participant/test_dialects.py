@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from moot.errors import CapabilityViolation, NotAllowed, UsageError
-from moot.participant import Chunk, JoinedSpace, Misdeed, Request, SeenProposal, connect, format_of
+from moot.participant import (
+    Chunk,
+    IncomingRequest,
+    JoinedSpace,
+    ProtocolViolation,
+    SeenProposal,
+    connect,
+    format_of,
+)
 from moot.protocol.dialects import DIALECTS, M3P, MCPX
 from moot.protocol.operation import Json, Operation
 from tests.gateway.lab import Client, participants
@@ -90,7 +98,7 @@ async def test_a_proposal_in_mcpx_from_end_to_end(tmp_path: Path) -> None:
         human.on_proposal(shown.append)
         ran: list[str] = []
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             ran.append(request.method)
             return {"content": [{"type": "text", "text": "x"}], "x-vendor": 1}
 
@@ -243,7 +251,7 @@ async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
     async with gathering(tmp_path, people=settings, rules={"kind_validation": "lazy"}) as party:
         host = await party.join("host", dialect="mcpx")
         mallory = await party.raw("mallory", "&dialect=mcpx")
-        reports: list[Misdeed] = []
+        reports: list[ProtocolViolation] = []
         host.misbehaviour.on_report = reports.append
         heard = Heard(host)
         ran: list[str] = []
@@ -282,7 +290,7 @@ async def test_fuzzed_kinds_meet_the_check_before_anything_else(tmp_path: Path) 
             mallory = await party.raw("mallory", f"&dialect={dialect}")
             called: list[str] = []
 
-            async def handler(request: Request, called: list[str] = called) -> dict[str, Json]:
+            async def handler(request: IncomingRequest, called: list[str] = called) -> dict[str, Json]:
                 called.append(request.params["name"])
                 return {}
 
@@ -355,7 +363,7 @@ async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Pat
             if name.startswith("host"):
                 member.tool(lambda text: text.upper(), name="shout", input_schema={"type": "object"})
 
-                async def handler(request: Request) -> dict[str, Json]:
+                async def handler(request: IncomingRequest) -> dict[str, Json]:
                     await request.progress(1, 1)
                     return {"structuredContent": request.params, "x-vendor": {"n": 2**70}}
 

@@ -10,7 +10,7 @@ import pytest
 import moot
 from moot.errors import ConnectionClosed, NotAdmitted, NotAllowed, Unreachable, UsageError
 from moot.participant import JoinedSpace, ParticipantLimits, connect, token_from
-from moot.participant.roster import PresenceEvent
+from moot.participant.connection.roster import PresenceEvent
 from tests.gateway.lab import participants
 from tests.participant.gathering import QUICK, Heard, gathering
 from tests.participant.rogue import rogue

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from moot.errors import OutboxFull
-from moot.net.dial import DialLimits
-from moot.participant import Gap, JoinedSpace
-from moot.participant.listening import Feed, is_async
-from moot.participant.speaking import Counts
+from moot.net.websocket_client import DialLimits
+from moot.participant import JoinedSpace, MissedMessages
+from moot.participant.connection.envelope_sender import SendCounts
+from moot.participant.connection.message_feed import Feed, is_async
 from moot.protocol.dialects import MEW
 from moot.protocol.envelope import Envelope
 from tests.participant.gathering import QUICK, Heard, gathering, settled
@@ -21,13 +21,13 @@ from tests.waiting import until
 
 
 async def test_a_slow_reader_gets_a_gap_and_the_newest() -> None:
-    counts = Counts()
+    counts = SendCounts()
     feed: Feed[int] = Feed(3, counts)
     for n in range(10):
         feed.put(n)
     feed.end()
     items = [item async for item in feed]
-    assert items == [Gap("slow", 7), 7, 8, 9]
+    assert items == [MissedMessages("slow", 7), 7, 8, 9]
     assert counts.gaps == 7
     feed.put(11)
     assert [item async for item in feed] == []
@@ -112,7 +112,7 @@ async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path
         await settled(bob)
         await settled(alice)
         gap = await anext(feed)
-        assert isinstance(gap, Gap)
+        assert isinstance(gap, MissedMessages)
         assert gap.why == "slow"
         assert (gap.missed or 0) + len(feed) == 301
         assert len(feed) == 10
@@ -123,13 +123,13 @@ async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path
 
 
 async def test_a_few_huge_messages_do_not_fill_a_queue_either() -> None:
-    feed: Feed[Envelope] = Feed(1000, Counts(), most=3_000)
+    feed: Feed[Envelope] = Feed(1000, SendCounts(), most=3_000)
     for n in range(5):
         raw = b'{"id":"%d","kind":"chat","payload":{"text":"%b"}}' % (n, b"x" * 1_000)
         feed.put(MEW.decode(raw))
     feed.end()
     items = [item async for item in feed]
-    assert items[0] == Gap("slow", 3)
+    assert items[0] == MissedMessages("slow", 3)
     assert [item.id for item in items if isinstance(item, Envelope)] == ["3", "4"]
 
 

@@ -21,7 +21,7 @@ from moot.errors import (
     UsageError,
     Withdrawn,
 )
-from moot.participant import REJECT_REASONS, JoinedSpace, Progress, Request, SeenProposal, ToolError
+from moot.participant import REJECT_REASONS, IncomingRequest, JoinedSpace, Progress, SeenProposal, ToolError
 from moot.protocol.operation import Json
 from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, settled
 from tests.waiting import HANG_SECONDS, until
@@ -324,7 +324,7 @@ async def test_a_fulfilment_must_repeat_the_proposal_to_the_digit(tmp_path: Path
         raw = await party.raw("agent")
         got: list[Any] = []
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             got.append(request.params)
             return {}
 
@@ -436,7 +436,7 @@ async def test_progress_of_a_fulfilment_reaches_the_proposer(tmp_path: Path) -> 
         agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
 
         @host.tool
-        async def work(request: Request) -> str:
+        async def work(request: IncomingRequest) -> str:
             await request.progress(1, 2)
             await request.progress(2, 2)
             return "done"

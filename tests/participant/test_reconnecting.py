@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from moot.errors import ConnectionClosed, ConnectionLost, Rejected, Unreachable
-from moot.participant import Gap, JoinedSpace, Request, connect
+from moot.participant import IncomingRequest, JoinedSpace, MissedMessages, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
@@ -28,7 +28,7 @@ async def back(space: JoinedSpace, times: int = 1) -> None:
 async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
-        items: list[Envelope | Gap] = []
+        items: list[Envelope | MissedMessages] = []
 
         async def read() -> None:
             async for item in alice.envelopes():
@@ -50,7 +50,7 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
         assert "bob" in alice.roster
         await bob.chat("are you back?")
         await until(lambda: any(isinstance(item, Envelope) and item.kind == "chat" for item in items))
-        gaps = [item for item in items if isinstance(item, Gap)]
+        gaps = [item for item in items if isinstance(item, MissedMessages)]
         assert [gap.why for gap in gaps] == ["reconnected"]
         assert alice.counts.reconnects == 1
         reading.cancel()
@@ -105,7 +105,7 @@ async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp
         alice, bob = await party.join("alice", limits=patient), await party.join("bob")
         go = asyncio.Event()
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             await go.wait()
             return {"answered": True}
 
@@ -127,7 +127,7 @@ async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> No
         bob = await party.join("bob", limits=msgspec.structs.replace(QUICK, held_answer_seconds=0.05))
         go = asyncio.Event()
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             await go.wait()
             return {}
 
@@ -311,7 +311,7 @@ async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(tmp_pa
 
 async def test_silence_is_asked_about_and_then_ended(tmp_path: Path) -> None:
     """A dead network is noticed by pings: the other side does not answer them."""
-    from moot.net.dial import DialLimits
+    from moot.net.websocket_client import DialLimits
 
     dead = asyncio.Event()
 
@@ -362,7 +362,7 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
         async with connect(party.url, "lab", "t-alice", limits=QUICK) as alice:
             alice.on("chat")(_slow)
 
-            async def handler(request: Request) -> dict[str, Json]:
+            async def handler(request: IncomingRequest) -> dict[str, Json]:
                 await asyncio.Event().wait()
                 return {}
 
@@ -383,7 +383,7 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
         )
 
 
-async def _never(request: Request) -> dict[str, Json]:
+async def _never(request: IncomingRequest) -> dict[str, Json]:
     await asyncio.Event().wait()
     return {}
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from moot.errors import BadAnswer, McpError, MemberLeft, TimedOut, ToolFailed
-from moot.participant import Progress, RawResult, Request, ToolError, connect
+from moot.participant import IncomingRequest, Progress, RawResult, ToolError, connect
 from moot.protocol.operation import Json
 from tests.participant.gathering import QUICK, TOOL_HOST, Heard, gathering, settled
 from tests.waiting import HANG_SECONDS, until
@@ -72,7 +72,7 @@ async def test_raw_results_lose_no_field_either_way(tmp_path: Path) -> None:
             "resultType": "complete",
         }
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             seen.append(request.params)
             return vendor
 
@@ -86,7 +86,7 @@ async def test_errors_come_with_code_message_and_data(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             if request.method == "boom":
                 raise RuntimeError("secret path /etc")
             raise McpError(-32042, "needs care", {"why": ["x"]})
@@ -135,7 +135,7 @@ async def test_progress_and_log_reach_the_caller_alone_and_are_notifications(tmp
         alice, bob = await party.join("alice"), await party.join("bob")
 
         @bob.tool
-        async def work(request: Request) -> str:
+        async def work(request: IncomingRequest) -> str:
             assert await request.progress(1, 2, "half")
             assert await request.log("info", {"step": 1}, "worker")
             assert await request.progress(2, 2)
@@ -172,7 +172,7 @@ async def test_the_callers_own_progress_token_is_kept(tmp_path: Path) -> None:
         alice, bob = await party.join("alice"), await party.join("bob")
 
         @bob.tool
-        async def work(request: Request) -> str:
+        async def work(request: IncomingRequest) -> str:
             await request.progress(0.5)
             return str(request.meta["progressToken"])
 
@@ -191,7 +191,7 @@ async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:
         started = asyncio.Event()
 
         @bob.tool
-        async def forever(request: Request) -> str:
+        async def forever(request: IncomingRequest) -> str:
             started.set()
             try:
                 await asyncio.Event().wait()
@@ -240,7 +240,7 @@ async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
         alice, bob = await party.join("alice"), await party.join("bob")
         begun, cancelled = 0, 0
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             nonlocal begun, cancelled
             begun += 1
             try:
@@ -268,7 +268,7 @@ async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) 
         alice = await party.join("alice")
         async with connect(party.url, "lab", "t-bob", limits=QUICK) as bob:
 
-            async def handler(request: Request) -> dict[str, Json]:
+            async def handler(request: IncomingRequest) -> dict[str, Json]:
                 await asyncio.Event().wait()
                 return {}
 
@@ -406,7 +406,7 @@ async def test_lists_with_cursors_are_followed_within_bounds(tmp_path: Path) -> 
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             page = int(request.params.get("cursor", "0"))
             more = {"nextCursor": str(page + 1)} if page < 3 else {}
             return {"tools": [{"name": f"t{page}"}]} | more
@@ -423,7 +423,7 @@ async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: 
         most = running = 0
         go_on = asyncio.Event()
 
-        async def handler(request: Request) -> dict[str, Json]:
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
             nonlocal most, running
             running += 1
             most = max(most, running)

@@ -17,15 +17,15 @@ from moot.errors import (
     Unauthorized,
     UsageError,
 )
-from moot.participant import Chunk, Gap, JoinedSpace, StreamInfo, connect
-from moot.participant.stream import stream_info
+from moot.participant import Chunk, JoinedSpace, MissedMessages, StreamInfo, connect
+from moot.participant.conversation.stream import stream_info
 from tests.participant.gathering import QUICK, Heard, gathering, settled
 from tests.waiting import bounded, until
 
 ALL = ["*"]
 
 
-async def read_all(space: JoinedSpace, id: str) -> list[Chunk | Gap]:
+async def read_all(space: JoinedSpace, id: str) -> list[Chunk | MissedMessages]:
     async with bounded():
         return [chunk async for chunk in space.streams.read(id)]
 
@@ -150,7 +150,7 @@ async def test_a_slow_reader_finds_a_gap_and_memory_stays_bounded(tmp_path: Path
         await settled(bob)
         assert sum(reader.size for reader in bob.streams._readers.values()) <= 15_000
         items = await read_all(bob, one.id)
-        assert isinstance(items[0], Gap)
+        assert isinstance(items[0], MissedMessages)
         assert items[0].why == "slow"
         chunks = [item for item in items if isinstance(item, Chunk)]
         assert (items[0].missed or 0) + len(chunks) == 30

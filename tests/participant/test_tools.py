@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from moot.errors import McpError, ToolFailed, UsageError
-from moot.participant import RawResult, Request, tool_of
+from moot.participant import IncomingRequest, RawResult, tool_of
 from moot.protocol.operation import Json
 from tests.participant.gathering import Heard, gathering
 from tests.waiting import bounded
@@ -162,7 +162,7 @@ async def test_functions_of_every_sort_can_be_tools(tmp_path: Path) -> None:
             return {"a": 1}
 
         @bob.tool
-        async def raw(request: Request) -> RawResult:
+        async def raw(request: IncomingRequest) -> RawResult:
             return RawResult(content=[], resultType="input_required", requestState="s", inputRequests={})
 
         @bob.tool
@@ -290,10 +290,10 @@ async def test_a_bridge_hears_notifications_and_may_stay_silent(tmp_path: Path) 
         told: list[str] = []
         came = asyncio.Event()
 
-        async def handler(request: Request) -> dict[str, Json] | None:
+        async def handler(request: IncomingRequest) -> dict[str, Json] | None:
             return None if request.is_broadcast else {"echo": request.method}
 
-        async def notification(request: Request) -> None:
+        async def notification(request: IncomingRequest) -> None:
             told.append(request.method)
             came.set()
 

@@ -9,7 +9,7 @@ import pytest
 
 from moot.errors import MemberLeft, UsageError
 from moot.participant import connect
-from moot.participant.speaking import Echo
+from moot.participant.connection.envelope_sender import Echo
 from moot.protocol.envelope import Envelope
 from tests.participant.gathering import QUICK, gathering
 from tests.participant.rogue import rogue

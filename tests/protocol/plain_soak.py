@@ -14,8 +14,8 @@ from random import Random
 import orjson
 
 from moot.errors import InvalidEnvelope
-from moot.protocol import jsontext
-from moot.protocol._plain import plain
+from moot.protocol import strict_json
+from moot.protocol._scan_envelope import plain
 from moot.protocol.dialects.mew import MEW, check_canonical_kind
 from moot.protocol.dialects.translation import check_sender
 from moot.protocol.envelope import DEFAULT_LIMITS, check_kind, check_timestamp
@@ -160,7 +160,7 @@ def check_case(raw: bytes) -> str:
     # A lane has rows for no kind and no sender at all, so nothing must look like one.
     assert all(found)
     assert b"\n" not in raw, "a record of the journal is one line"
-    fields = jsontext.parse(raw)
+    fields = strict_json.parse(raw)
     assert fields == orjson.loads(raw)
     assert fields.keys() - OPTIONAL == MEMBERS
     assert (fields["id"], fields["ts"], fields["from"], fields["kind"]) == found

@@ -13,7 +13,7 @@ from moot.protocol.dialects import DIALECTS, M3P, MCPX, MEW
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
-from moot.protocol.payloads import Notice
+from moot.protocol.payloads import GatewayNotice
 from tests.protocol.corpus import TS
 
 RIGHTS = read_capabilities(
@@ -25,7 +25,9 @@ DOTTED = ["chat.message", "mcp.proposal.*", "mcp.*", "mcpx.withdraw.proposal", "
 
 
 def said(dialect: DialectName, kind: str, payload: Any, **members: Any) -> dict[str, Any] | None:
-    raw = DIALECTS[dialect].encode_notice(Notice(kind=kind, id="g1", ts=TS, payload=payload, **members))
+    raw = DIALECTS[dialect].encode_notice(
+        GatewayNotice(kind=kind, id="g1", ts=TS, payload=payload, **members)
+    )
     if raw is None:
         return None
     envelope = DIALECTS[dialect].decode(raw)
@@ -162,7 +164,7 @@ def test_what_is_empty_is_left_out(dialect: DialectName) -> None:
 
 def test_capabilities_are_found_in_any_list_at_any_depth() -> None:
     payload = {"left": {"over": [RIGHTS[0], "as is", [RIGHTS[1]]]}, "n": 10**30}
-    raw = MCPX.encode_notice(Notice(kind="system/error", id="g1", ts=TS, payload=payload))
+    raw = MCPX.encode_notice(GatewayNotice(kind="system/error", id="g1", ts=TS, payload=payload))
     assert raw is not None
     assert json.loads(raw)["payload"] == {
         "left": {"over": ["chat", "as is", ["mcp/proposal:*"]]},
@@ -171,13 +173,13 @@ def test_capabilities_are_found_in_any_list_at_any_depth() -> None:
 
 
 def test_a_kind_that_a_dialect_cannot_say_is_not_said() -> None:
-    notice = Notice(kind="presence", id="g1", ts=TS, payload={})
+    notice = GatewayNotice(kind="presence", id="g1", ts=TS, payload={})
     assert MCPX.encode_notice(notice) is None
     assert MEW.encode_notice(notice) is not None
-    assert M3P.encode_notice(Notice(kind="mcp/response", id="g1", ts=TS, payload={})) is not None
+    assert M3P.encode_notice(GatewayNotice(kind="mcp/response", id="g1", ts=TS, payload={})) is not None
 
 
 def test_notices_are_compact_json() -> None:
-    raw = MEW.encode_notice(Notice(kind="system/error", id="g1", ts=TS, payload={"message": "é"}))
+    raw = MEW.encode_notice(GatewayNotice(kind="system/error", id="g1", ts=TS, payload={"message": "é"}))
     assert raw is not None
     assert raw == json.dumps(json.loads(raw), separators=(",", ":"), ensure_ascii=False).encode()

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.errors import InvalidJson
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.fingerprint import fingerprint
 
 
 def of(payload: str) -> str:
     """The fingerprint of an envelope with this payload text, which the gateway would accept."""
     raw = f'{{"kind":"mcp/request","payload":{payload}}}'.encode()
-    jsontext.parse(raw)
+    strict_json.parse(raw)
     return fingerprint(raw)
 
 
@@ -125,7 +125,7 @@ def _text(value: Any, **style: Any) -> str | None:
     """The value as JSON text, or None where the gateway would not take it."""
     text = json.dumps(value, **style)
     try:
-        jsontext.parse(text.encode("utf-8", "surrogatepass"))
+        strict_json.parse(text.encode("utf-8", "surrogatepass"))
     except InvalidJson:
         return None
     return text

@@ -11,7 +11,7 @@ from moot.errors import InvalidPattern
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import read_capabilities, read_capability
 from moot.protocol.patterns.capability import MAX_BYTES
-from moot.protocol.patterns.compiling import MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES
+from moot.protocol.patterns.compiler import MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES
 from moot.protocol.patterns.jsonpath import MAX_VISITS
 
 Json = Any

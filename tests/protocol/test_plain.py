@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moot.protocol._plain import MOST_NAME_BYTES, MOST_NAMES, plain
+from moot.protocol._scan_envelope import MOST_NAME_BYTES, MOST_NAMES, plain
 from moot.protocol.dialects.mew import MEW
 from moot.protocol.operation import Json
 from tests.protocol.corpus import REFUSALS, TS, Refusal
@@ -222,7 +222,7 @@ for _name, _value in json.loads(TIGHT).items():
     NOT_PLAIN[f"{_name} twice, spaced"] = b"{\t" + _again.replace(b":", b" : ", 1) + b" ," + TIGHT[1:]
 
 
-@pytest.mark.parametrize("name", ["moot.protocol._plain", "moot.gateway._lane"])
+@pytest.mark.parametrize("name", ["moot.protocol._scan_envelope", "moot.gateway._fast_path"])
 def test_the_compiled_part_is_there(name: str) -> None:
     """It is optional for users, so a build that fails says nothing; here it has to be noticed."""
     found = find_spec(name)

@@ -12,9 +12,9 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
 from moot.identity.keys import Identity
-from moot.relay.server import RelayServer, running_relay
-from moot.relay.settings import RelaySettings
-from moot.xprotocol.composing import publish
+from moot.relay.relay_server import RelayServer, running_relay
+from moot.relay.relay_settings import RelaySettings
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, SignedDirected, SignedPublic
 from moot.xprotocol.relay_auth import prove
 from tests.waiting import bounded

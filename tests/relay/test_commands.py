@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from moot.cli import main
-from moot.store.events import EventStore
-from moot.xprotocol.composing import publish
+from moot.store.event_store import EventStore
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, Signed, decode
 from tests.relay.crash import started
 from tests.relay.talk import announce, event, talking

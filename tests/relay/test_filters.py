@@ -12,12 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.relay.filters import Filter, FilterIndex
-from moot.relay.messages import Authenticate, Close, NotAMessage, Publish, Request, read_message
-from moot.relay.rates import Rate, Rates
-from moot.relay.settings import RelayLimits
-from moot.store.events import EventStore
-from moot.xprotocol.composing import publish
+from moot.relay.client_rates import ClientRate, ClientRates
+from moot.relay.relay_settings import RelayLimits
+from moot.relay.subscription_filters import EventFilter, FilterIndex
+from moot.relay.wire_messages import (
+    AuthMessage,
+    NotAMessage,
+    PublishMessage,
+    SubscribeMessage,
+    UnsubscribeMessage,
+    read_message,
+)
+from moot.store.event_store import EventStore
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed
 from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call
 
@@ -39,7 +46,7 @@ def population(draw: Random) -> list[Signed]:
     return made
 
 
-def some_filter(draw: Random, events: list[Signed]) -> Filter:
+def some_filter(draw: Random, events: list[Signed]) -> EventFilter:
     people = [ALICE.key.text, BOB.key.text, CAROL.key.text]
     wish: dict[str, Any] = {}
     if draw.random() < 0.5:
@@ -58,7 +65,7 @@ def some_filter(draw: Random, events: list[Signed]) -> Filter:
         wish["since"] = NOW + draw.randrange(20)
     if draw.random() < 0.3:
         wish["until"] = NOW + draw.randrange(20)
-    found = msgspec.convert(wish, Filter)
+    found = msgspec.convert(wish, EventFilter)
     assert found.fault(LIMITS.filter_values) is None
     return found
 
@@ -89,21 +96,23 @@ async def test_store_match_and_index_agree_on_every_filter(tmp_path: Path) -> No
 
 
 def test_a_filter_without_recipients_matches_no_event_that_has_one() -> None:
-    assert not Filter().matches(call().event)
-    assert not Filter(ids=(call().event.id,)).matches(call().event)
-    assert Filter().matches(publish(ALICE, GRANT, {}, now=NOW).event)
-    assert not Filter(recipients=(BOB.key.text,)).matches(publish(ALICE, GRANT, {}, now=NOW).event)
+    assert not EventFilter().matches(call().event)
+    assert not EventFilter(ids=(call().event.id,)).matches(call().event)
+    assert EventFilter().matches(publish(ALICE, GRANT, {}, now=NOW).event)
+    assert not EventFilter(recipients=(BOB.key.text,)).matches(publish(ALICE, GRANT, {}, now=NOW).event)
 
 
 def test_messages_are_read_as_they_are_written() -> None:
     raw = call().raw
     for text in (b'["EVENT",%b]', b' [ "EVENT" , %b ] ', b'["EV\\u0045NT",%b]'):
         message = read_message(text % raw, LIMITS)
-        assert isinstance(message, Publish)
+        assert isinstance(message, PublishMessage)
         assert message.raw.strip() == raw
-    assert read_message(b'["AUTH",{"a": 1}]', LIMITS) == Authenticate(b'{"a": 1}')
-    assert read_message(b'["CLOSE","x"]', LIMITS) == Close("x")
-    assert read_message(b'["REQ","x",{"limit":3},{}]', LIMITS) == Request("x", (Filter(limit=3), Filter()))
+    assert read_message(b'["AUTH",{"a": 1}]', LIMITS) == AuthMessage(b'{"a": 1}')
+    assert read_message(b'["CLOSE","x"]', LIMITS) == UnsubscribeMessage("x")
+    assert read_message(b'["REQ","x",{"limit":3},{}]', LIMITS) == SubscribeMessage(
+        "x", (EventFilter(limit=3), EventFilter())
+    )
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: f'["REQ",{text}]'.encode()))
@@ -113,18 +122,18 @@ def test_whatever_comes_is_a_message_or_none(data: bytes) -> None:
 
 
 def test_a_rate_gives_its_burst_then_its_pace_and_nothing_for_a_clock_set_back() -> None:
-    rate = Rate(2, 3, 100.0)
+    rate = ClientRate(2, 3, 100.0)
     assert [rate.wait(100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
     assert rate.wait(100.0) == pytest.approx(0.5)
     assert rate.wait(100.5) == 0.0
     assert rate.wait(50.0) > 0
     assert rate.wait(50.1) > 0
     assert rate.wait(60.0) == 0.0
-    assert Rate(0, 1, 0.0).wait(0.0) == Rate(0, 1, 0.0).wait(0.0) == 0.0
+    assert ClientRate(0, 1, 0.0).wait(0.0) == ClientRate(0, 1, 0.0).wait(0.0) == 0.0
 
 
 def test_of_too_many_keys_the_quietest_is_forgotten() -> None:
-    rates = Rates(1, 1, 2)
+    rates = ClientRates(1, 1, 2)
     assert rates.wait("a", 0.0) == 0.0
     assert rates.wait("b", 0.0) == 0.0
     assert rates.wait("a", 0.0) > 0

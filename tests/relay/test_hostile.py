@@ -13,12 +13,12 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from moot.errors import UsageError
-from moot.net.http import DoorLimits
+from moot.net.http_protocol import ConnectionLimits
 from moot.net.outbox import OutboxLimits
-from moot.relay.server import RelaySocket
-from moot.relay.settings import RelayLimits, RelaySettings
-from moot.store.events import StoreLimits
-from moot.xprotocol.composing import publish
+from moot.relay.relay_server import RelaySocket
+from moot.relay.relay_settings import RelayLimits, RelaySettings
+from moot.store.event_store import StoreLimits
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import DELEGATE, MAX_EVENT_BYTES
 from moot.xprotocol.relay_auth import prove
 from tests.relay.talk import Talk, announce, event, relay_in, talking
@@ -322,7 +322,7 @@ async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tm
 
 
 async def test_more_connections_from_one_address_than_allowed_are_not_answered(tmp_path: Path) -> None:
-    async with relay_in(tmp_path, door=DoorLimits(connections_per_address=2)) as relay:
+    async with relay_in(tmp_path, door=ConnectionLimits(connections_per_address=2)) as relay:
         async with talking(relay.url), talking(relay.url) as two:
             with pytest.raises((OSError, InvalidHandshake, ConnectionClosed, EOFError)):
                 async with bounded(), talking(relay.url):

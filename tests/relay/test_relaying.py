@@ -8,10 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from moot.net.dial_http import fetch
-from moot.relay import server
-from moot.store import events
-from moot.xprotocol.composing import publish
+from moot.net.http_client import fetch
+from moot.relay import relay_server
+from moot.store import event_store
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import DELEGATE, GRANT
 from tests.relay.talk import announce, event, relay_in, talking
 from tests.waiting import HANG_SECONDS, move_clock, until
@@ -192,6 +192,6 @@ async def test_expired_events_are_pruned_while_the_relay_runs(
         dying = event(now=time.time(), ttl=60)
         assert (await alice.publish(dying.raw))[2] is True
         # Its time, and the skew that clocks are allowed.
-        move_clock(monkeypatch, 361, server, events)
+        move_clock(monkeypatch, 361, relay_server, event_store)
         await until(lambda: not (relay.store.stats().events))
         assert (await alice.publish(dying.raw))[3].startswith("expired:")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moot.config.space import read_space
-from moot.conformance.pure import CountingMint
+from moot.config.space_reader import read_space
+from moot.conformance.pure_driver import CountingMint
 from moot.protocol.operation import Json
 from moot.space.effects import Effect, Mint, Token
 from moot.space.space import Space

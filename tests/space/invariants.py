@@ -14,8 +14,8 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.patterns import Capability, covers
-from moot.protocol.payloads import Notice
-from moot.space.effects import Answer, Deliver, Disconnect, Effect, Result
+from moot.protocol.payloads import GatewayNotice
+from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
 
 from .spelling import body_of
 from .world import Ear, Step, World
@@ -210,7 +210,7 @@ def everyone_hears_once(world: World) -> None:
     if not step.accepted:
         assert not relayed
         for effect in step.effects:
-            assert isinstance(effect, Answer), f"a refusal had an effect: {effect}"
+            assert isinstance(effect, Reply), f"a refusal had an effect: {effect}"
             assert effect.session == step.speaker.session
         return
     if step.envelope.kind in CONSUMED:
@@ -262,7 +262,7 @@ def secrets_go_to_the_inviter_alone(world: World) -> None:
     for effect in world.last.effects:
         if isinstance(effect, Deliver):
             assert SECRET not in _bytes(effect.message), "a token was delivered to all"
-        elif isinstance(effect, Answer) and SECRET in _bytes(effect.notice):
+        elif isinstance(effect, Reply) and SECRET in _bytes(effect.notice):
             assert effect.notice.kind == "space/invite-ack"
             assert world.last.speaker is not None
             assert effect.session == world.last.speaker.session
@@ -330,7 +330,7 @@ def effects_name_living_sessions(world: World) -> None:
 def _named(effect: Effect) -> list[str]:
     if isinstance(effect, Deliver):
         return list(effect.sessions)
-    if isinstance(effect, Answer | Disconnect):
+    if isinstance(effect, Reply | Disconnect):
         return [effect.session]
     return [effect.session] if isinstance(effect, Result) and effect.session is not None else []
 
@@ -364,16 +364,18 @@ def tables_agree(world: World) -> None:
     assert {id for ids in state.ledger._open.values() for id in ids} == open_ones
 
 
-def _notices(effects: list[Effect]) -> Iterator[Notice]:
+def _notices(effects: list[Effect]) -> Iterator[GatewayNotice]:
     for effect in effects:
-        if isinstance(effect, Answer):
+        if isinstance(effect, Reply):
             yield effect.notice
-        elif isinstance(effect, Deliver) and isinstance(effect.message, Notice):
+        elif isinstance(effect, Deliver) and isinstance(effect.message, GatewayNotice):
             yield effect.message
 
 
-def _bytes(message: Envelope | Notice | Frame) -> bytes:
-    return (DIALECTS["mew"].encode_notice(message) or b"") if isinstance(message, Notice) else message.raw
+def _bytes(message: Envelope | GatewayNotice | Frame) -> bytes:
+    return (
+        (DIALECTS["mew"].encode_notice(message) or b"") if isinstance(message, GatewayNotice) else message.raw
+    )
 
 
 CHEAP: Final[tuple[Check, ...]] = (

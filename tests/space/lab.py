@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from moot.conformance.pure import PureDriver
+from moot.conformance.pure_driver import PureDriver
 from moot.protocol.operation import Json
 
 CALL = {"method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "a.txt"}}}

@@ -11,7 +11,7 @@ from moot.errors import UsageError
 from moot.protocol.frames import write_frame
 from moot.protocol.operation import Json
 from moot.space.config import SessionId
-from moot.space.effects import Answer, Credential, Mail
+from moot.space.effects import Credential, Mail, Reply
 
 from .lab import CALL, Lab
 
@@ -276,7 +276,7 @@ def test_a_token_is_in_nothing_but_the_inviters_answer_and_the_invitees_mail(dia
     lab.says("human/2", kind, {"participant_id": "ivy", "email": "ivy@example.org"})
     secret = lab.heard["human/2"][0]["payload"]["token"]
     for effect in lab.effects:
-        alone = isinstance(effect, Mail) or (isinstance(effect, Answer) and effect.session == "human/2")
+        alone = isinstance(effect, Mail) or (isinstance(effect, Reply) and effect.session == "human/2")
         assert alone or secret not in str(effect)
     assert secret not in json.dumps([lab.heard[name] for name in ("human", "agent", "pal")])
     lab.join("ivy", {})

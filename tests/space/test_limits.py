@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from moot.conformance.pure import PureDriver
+from moot.conformance.pure_driver import PureDriver
 from moot.conformance.runner import Heard
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.operation import Json
-from moot.space.config import Limits
+from moot.space.config import SpaceLimits
 
 
 def space(**limits: float) -> PureDriver:
@@ -233,5 +233,5 @@ def test_a_long_extended_kind_is_refused() -> None:
 def test_no_limit_is_without_a_test() -> None:
     """The names of this file's cases, against the names in the configuration."""
     text = __import__("pathlib").Path(__file__).read_text("utf-8")
-    names = {*Limits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
+    names = {*SpaceLimits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
     assert sorted(name for name in names if text.count(name) == 0) == []

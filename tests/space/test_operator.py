@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from moot.config.space import read_space
-from moot.conformance.pure import CountingMint, PureDriver
+from moot.config.space_reader import read_space
+from moot.conformance.pure_driver import CountingMint, PureDriver
 from moot.errors import InvalidOperation, InvalidRequest, ParticipantNotFound, UsageError
 from moot.protocol.dialects import MEW
 from moot.protocol.operation import Json

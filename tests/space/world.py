@@ -18,7 +18,7 @@ from moot.protocol.frames import Frame
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
 from moot.space.config import SessionId, SpaceConfig
-from moot.space.effects import Answer, Effect, Result
+from moot.space.effects import Effect, Reply, Result
 from moot.space.roster import Options
 from moot.space.space import Space
 
@@ -209,7 +209,7 @@ class World:
 
     def _judge(self, step: Step) -> None:
         """Accepted or refused, from the effects alone; and a refusal answers nobody but the sender."""
-        answers = [e.notice.payload for e in step.effects if isinstance(e, Answer)]
+        answers = [e.notice.payload for e in step.effects if isinstance(e, Reply)]
         codes = [payload["error"] for payload in answers if "error" in payload and "status" not in payload]
         told = {"revoke_incomplete", "unsupported_by_recipient"}
         refusals = [code for code in codes if code not in told]
@@ -348,6 +348,6 @@ class World:
 
 
 def _created(effect: Effect) -> bool:
-    if isinstance(effect, Answer):
+    if isinstance(effect, Reply):
         return effect.notice.payload.get("status") == "created"
     return isinstance(effect, Result) and effect.fields.get("status") == "created"

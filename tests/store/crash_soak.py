@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from moot.store.journal import Journal, JournalSettings
-from moot.store.records import read_records, verify
+from moot.store.journal_reader import read_records, verify
 from tests.store.paper import folder_in, segments, x
 
 ROOT = Path(__file__).resolve().parent.parent.parent

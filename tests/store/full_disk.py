@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from moot.store.journal import KEEP_RECORDS, Journal, JournalSettings
-from moot.store.records import read_records
+from moot.store.journal_reader import read_records
 from tests.store.paper import durable, health_of, opened, segments, texts, x
 from tests.waiting import HANG_SECONDS
 

@@ -12,7 +12,7 @@ import orjson
 
 from moot.protocol.operation import Json
 from moot.store.journal import Journal, JournalSettings
-from moot.store.records import read_records
+from moot.store.journal_reader import read_records
 from tests.waiting import bounded
 
 SMALL = JournalSettings(segment_bytes=400, retry_seconds=0.001)

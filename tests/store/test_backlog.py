@@ -12,8 +12,8 @@ import pytest
 
 from moot.store import journal as journals
 from moot.store.journal import Journal, JournalSettings
-from moot.store.records import verify
-from moot.store.writer import STEP_BYTES, STEP_TEXTS, Writer, one_step
+from moot.store.journal_reader import verify
+from moot.store.segment_writer import STEP_BYTES, STEP_TEXTS, SegmentWriter, one_step
 from tests.store.paper import durable, folder_in, health_of, opened, texts, x
 from tests.waiting import HANG_SECONDS, until
 
@@ -51,13 +51,13 @@ async def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "KEEP_BYTES", 2_000)
-    hanging, sync = threading.Event(), Writer.sync
+    hanging, sync = threading.Event(), SegmentWriter.sync
 
-    def slowly(writer: Writer) -> None:
+    def slowly(writer: SegmentWriter) -> None:
         hanging.wait(HANG_SECONDS)
         sync(writer)
 
-    monkeypatch.setattr(Writer, "sync", slowly)
+    monkeypatch.setattr(SegmentWriter, "sync", slowly)
     async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
         told = health_of(journal)
         for number in range(300):

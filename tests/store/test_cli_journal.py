@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
-from moot.cli.terminal import printable, printable_json
+from moot.cli.escape_output import printable, printable_json
 from moot.store.database import Database
 from moot.store.journal import JournalSettings
 from tests.store.crash_soak import ROOT

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from moot.errors import EndpointUnavailable, UsageError
-from moot.store.event_query import EventQuery, Reading, read_all
+from moot.store.event_query import EventQuery, EventReader, read_all
+from moot.store.event_store import EventStore, StoreLimits
 from moot.store.event_tables import connect_reading, ids_that_start
-from moot.store.events import EventStore, StoreLimits
-from moot.xprotocol.composing import publish
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed, decode
 from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call, signed_by
 
@@ -78,7 +78,7 @@ async def test_a_large_answer_comes_in_pages_and_ends_where_it_began(tmp_path: P
     async with store_in(tmp_path) as store:
         sent = [call(now=NOW - number % 7, payload={"n": number}) for number in range(600)]
         assert await asyncio.gather(*(store.put(one, now=NOW) for one in sent)) == ["stored"] * 600
-        reading = Reading(EventQuery(recipients=(BOB.key.text,)))
+        reading = EventReader(EventQuery(recipients=(BOB.key.text,)))
         pages = [await store.page(reading)]
         # Too late for this answer, though its time is in the middle.
         await store.put(call(now=NOW - 3), now=NOW)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moot.store.journal import KEEP_BYTES, JournalSettings
-from moot.store.records import verify
+from moot.store.journal_reader import verify
 from tests.store.crash_soak import ROOT, run_journal_crashes
 from tests.store.paper import descriptor_of, durable, folder_in, health_of, opened, segments, texts, x
 

@@ -12,8 +12,8 @@ import pytest
 
 from moot.errors import UsageError
 from moot.store.journal import Journal, JournalSettings
-from moot.store.records import read_records, verify
-from moot.store.segments import remove_segments
+from moot.store.journal_reader import read_records, verify
+from moot.store.journal_segments import remove_segments
 from tests.store.paper import SMALL, durable, folder_in, opened, said, segments, texts, write, x
 from tests.waiting import until
 

@@ -11,16 +11,16 @@ import orjson
 import pytest
 
 from moot.errors import UsageError
-from moot.store.chain import Head, line, seal
 from moot.store.journal import Journal, JournalSettings
-from moot.store.records import (
-    Place,
+from moot.store.journal_reader import (
+    RecordPosition,
     follow_records,
     last_records,
     read_records,
     record_at,
     verify,
 )
+from moot.store.record_chain import ChainHead, line, seal
 from tests.store.paper import (
     SMALL,
     durable,
@@ -45,7 +45,7 @@ async def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 
 
 def forged(lines: list[bytes]) -> list[bytes]:
     """Line 3 with another content and a hash that fits it."""
-    text, _ = seal([line(3, x("forged"))], Head(3, lines[1][-67:-3]), 4)
+    text, _ = seal([line(3, x("forged"))], ChainHead(3, lines[1][-67:-3]), 4)
     return [*lines[:2], b"".join(text), *lines[3:]]
 
 
@@ -324,7 +324,7 @@ def test_there_is_nothing_to_read_where_there_is_no_journal(tmp_path: Path) -> N
     assert list(read_records(folder)) == last_records(folder, 5) == []
     assert verify(folder).ok
     assert verify(folder).count == 0
-    assert record_at(folder, Place(1, 0)) is None
+    assert record_at(folder, RecordPosition(1, 0)) is None
 
 
 async def test_a_line_that_is_no_record_stops_reading_with_its_place(tmp_path: Path) -> None:

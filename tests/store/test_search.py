@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from moot.store.chain import Head, line, seal
-from moot.store.index import Index
 from moot.store.journal import JournalSettings
-from moot.store.records import read_records
-from moot.store.search import Query, find_number, search
-from moot.store.segments import remove_segments
+from moot.store.journal_index import JournalIndex
+from moot.store.journal_reader import read_records
+from moot.store.journal_search import JournalQuery, find_number, search
+from moot.store.journal_segments import remove_segments
+from moot.store.record_chain import ChainHead, line, seal
 from tests.store.paper import edit, folder_in, members, said, segments, write_now
 
 RECORDS = [
@@ -33,28 +33,28 @@ RECORDS = [
     members({"t": 90.0, "in": "leave", "session": "s1", "who": "alice", "out": "accepted"}),
     b'"t":95.0,"in":"receive","who":["odd"],"out":"invalid_envelope","kind":3,"raw":[1]',
 ]
-QUERIES: list[tuple[Query, list[int]]] = [
-    (Query(id="f1"), [3]),
-    (Query(id="p1"), [2, 7]),
-    (Query(id="e2"), [8]),
-    (Query(id="none"), []),
-    (Query(kind="mcp/request"), [3, 5, 8]),
-    (Query(kind="mcp/*"), [2, 3, 4, 5, 8]),
-    (Query(kind="join"), [1]),
-    (Query(kind="receive"), [10]),
-    (Query(who="alice"), [1, 3, 8, 9]),
-    (Query(who="zoë"), [6]),
-    (Query(outcome="capability_violation"), [5]),
-    (Query(outcome="accepted", who="agent"), [2]),
-    (Query(about="p1"), [3, 8]),
-    (Query(about="f1"), [4]),
-    (Query(text="needle"), [6, 8]),
-    (Query(text="GRÜSSE"), [6]),
-    (Query(text='"'), []),
-    (Query(since=30.5), [3, 4, 5, 6, 7, 8, 9, 10]),
-    (Query(until=20), [1, 2]),
-    (Query(since=25, until=45, kind="mcp/*"), [3, 4]),
-    (Query(), list(range(1, 11))),
+QUERIES: list[tuple[JournalQuery, list[int]]] = [
+    (JournalQuery(id="f1"), [3]),
+    (JournalQuery(id="p1"), [2, 7]),
+    (JournalQuery(id="e2"), [8]),
+    (JournalQuery(id="none"), []),
+    (JournalQuery(kind="mcp/request"), [3, 5, 8]),
+    (JournalQuery(kind="mcp/*"), [2, 3, 4, 5, 8]),
+    (JournalQuery(kind="join"), [1]),
+    (JournalQuery(kind="receive"), [10]),
+    (JournalQuery(who="alice"), [1, 3, 8, 9]),
+    (JournalQuery(who="zoë"), [6]),
+    (JournalQuery(outcome="capability_violation"), [5]),
+    (JournalQuery(outcome="accepted", who="agent"), [2]),
+    (JournalQuery(about="p1"), [3, 8]),
+    (JournalQuery(about="f1"), [4]),
+    (JournalQuery(text="needle"), [6, 8]),
+    (JournalQuery(text="GRÜSSE"), [6]),
+    (JournalQuery(text='"'), []),
+    (JournalQuery(since=30.5), [3, 4, 5, 6, 7, 8, 9, 10]),
+    (JournalQuery(until=20), [1, 2]),
+    (JournalQuery(since=25, until=45, kind="mcp/*"), [3, 4]),
+    (JournalQuery(), list(range(1, 11))),
 ]
 
 
@@ -66,20 +66,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def index(folder: Path) -> Iterator[Index]:
-    opened = Index.open(folder)
+def index(folder: Path) -> Iterator[JournalIndex]:
+    opened = JournalIndex.open(folder)
     assert opened is not None
     with closing(opened):
         yield opened
 
 
-def numbers(folder: Path, query: Query, index: Index | None = None) -> list[int]:
+def numbers(folder: Path, query: JournalQuery, index: JournalIndex | None = None) -> list[int]:
     return [record.number for record in search(folder, query, index=index)]
 
 
 @pytest.mark.parametrize(("query", "expected"), QUERIES)
 def test_a_search_finds_the_same_with_an_index_without_one_and_with_half_of_one(
-    folder: Path, index: Index, query: Query, expected: list[int]
+    folder: Path, index: JournalIndex, query: JournalQuery, expected: list[int]
 ) -> None:
     assert numbers(folder, query) == expected
     assert numbers(folder, query, index) == expected
@@ -91,59 +91,61 @@ def test_a_search_finds_the_same_with_an_index_without_one_and_with_half_of_one(
     assert numbers(folder, query, index) == expected + [number + 10 for number in expected]
 
 
-def test_an_index_goes_on_where_it_stopped(folder: Path, index: Index) -> None:
+def test_an_index_goes_on_where_it_stopped(folder: Path, index: JournalIndex) -> None:
     assert index.catch_up()
     write_now(folder, [said("new", t=100.0)])
     index.close()
-    again = Index.open(folder)
+    again = JournalIndex.open(folder)
     assert again is not None
     with closing(again):
         assert again.position == 10
         assert again.place_of(11) is None
         assert again.catch_up()
         assert again.position == 11
-        assert numbers(folder, Query(id="new"), again) == [11]
+        assert numbers(folder, JournalQuery(id="new"), again) == [11]
     assert stat.S_IMODE((folder.parent / "index.db").stat().st_mode) == 0o600
 
 
 def test_an_index_that_runs_out_of_time_is_right_as_far_as_it_goes(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     folder.mkdir(parents=True)
-    lines, _ = seal([line(number, b'"in":"leave"') for number in range(1, 6_000)], Head(1, b"lab"), 6_000)
+    lines, _ = seal(
+        [line(number, b'"in":"leave"') for number in range(1, 6_000)], ChainHead(1, b"lab"), 6_000
+    )
     (folder / "000000000001.jsonl").write_bytes(b"".join(lines))
-    index = Index.open(folder)
+    index = JournalIndex.open(folder)
     assert index is not None
     with closing(index):
         assert not index.catch_up(0.0)
         assert index.position == 5_000
-        assert len(numbers(folder, Query(kind="leave"), index)) == 5_999
+        assert len(numbers(folder, JournalQuery(kind="leave"), index)) == 5_999
         assert index.catch_up(60)
         assert index.position == 5_999
 
 
-def test_an_index_that_disagrees_with_the_journal_begins_anew(folder: Path, index: Index) -> None:
+def test_an_index_that_disagrees_with_the_journal_begins_anew(folder: Path, index: JournalIndex) -> None:
     assert index.catch_up()
     for path in folder.iterdir():
         path.unlink()
     write_now(folder, [said("other", t=1.0), *RECORDS[:3]])
-    assert numbers(folder, Query(id="p1"), index) == [3]
+    assert numbers(folder, JournalQuery(id="p1"), index) == [3]
     assert index.position == 0
     assert index.catch_up()
     assert index.position == 4
-    assert numbers(folder, Query(id="f1"), index) == [4]
-    assert numbers(folder, Query(id="r1"), index) == []
+    assert numbers(folder, JournalQuery(id="f1"), index) == [4]
+    assert numbers(folder, JournalQuery(id="r1"), index) == []
 
 
-def test_an_index_behind_which_the_journal_was_cut_begins_anew(folder: Path, index: Index) -> None:
+def test_an_index_behind_which_the_journal_was_cut_begins_anew(folder: Path, index: JournalIndex) -> None:
     assert index.catch_up()
     edit(segments(folder)[-1], lambda lines: lines[:-1])
     write_now(folder, [said("other", t=1.0)])
     assert index.catch_up()
-    assert numbers(folder, Query(id="other"), index) == [10]
-    assert numbers(folder, Query(kind="receive"), index) == []
+    assert numbers(folder, JournalQuery(id="other"), index) == [10]
+    assert numbers(folder, JournalQuery(kind="receive"), index) == []
 
 
-def test_an_index_forgets_the_segments_that_were_removed(folder: Path, index: Index) -> None:
+def test_an_index_forgets_the_segments_that_were_removed(folder: Path, index: JournalIndex) -> None:
     assert index.catch_up()
     remove_segments(folder, 5)
     first = next(read_records(folder)).number
@@ -151,14 +153,14 @@ def test_an_index_forgets_the_segments_that_were_removed(folder: Path, index: In
     assert index.catch_up()
     assert index.place_of(first - 1) is None
     assert index.place_of(first) is not None
-    assert numbers(folder, Query(who="alice"), index) == [n for n in (1, 3, 8, 9) if n >= first]
+    assert numbers(folder, JournalQuery(who="alice"), index) == [n for n in (1, 3, 8, 9) if n >= first]
     assert index.position == 10
 
 
 def test_an_index_that_is_no_database_is_made_anew(folder: Path) -> None:
     (folder.parent / "index.db").write_bytes(b"this is not a database, though it is long enough" * 100)
-    assert Index.open(folder, create=False) is None
-    index = Index.open(folder)
+    assert JournalIndex.open(folder, create=False) is None
+    index = JournalIndex.open(folder)
     assert index is not None
     with closing(index):
         assert index.catch_up()
@@ -168,28 +170,28 @@ def test_an_index_that_is_no_database_is_made_anew(folder: Path) -> None:
 def test_an_index_of_another_version_is_made_anew(folder: Path) -> None:
     with closing(sqlite3.connect(folder.parent / "index.db")) as database:
         database.executescript("CREATE TABLE records (old TEXT); PRAGMA user_version = 77;")
-    index = Index.open(folder)
+    index = JournalIndex.open(folder)
     assert index is not None
     with closing(index):
         assert index.catch_up()
-        assert numbers(folder, Query(id="f1"), index) == [3]
+        assert numbers(folder, JournalQuery(id="f1"), index) == [3]
 
 
-def test_an_index_that_another_process_holds_is_not_waited_for(folder: Path, index: Index) -> None:
+def test_an_index_that_another_process_holds_is_not_waited_for(folder: Path, index: JournalIndex) -> None:
     with closing(sqlite3.connect(folder.parent / "index.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert not index.catch_up()
         other.execute("ROLLBACK")
     assert index.catch_up()
-    assert numbers(folder, Query(who="zoë"), index) == [6]
+    assert numbers(folder, JournalQuery(who="zoë"), index) == [6]
 
 
 def test_there_is_no_index_unless_one_may_be_made(folder: Path) -> None:
-    assert Index.open(folder, create=False) is None
+    assert JournalIndex.open(folder, create=False) is None
     assert os.listdir(folder.parent) == ["journal"]
 
 
-def test_a_record_is_found_by_its_number(folder: Path, index: Index) -> None:
+def test_a_record_is_found_by_its_number(folder: Path, index: JournalIndex) -> None:
     for known in (None, index):
         for number in range(1, 11):
             found = find_number(folder, number, index=known)

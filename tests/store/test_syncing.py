@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from moot.store.syncing import Synced, Syncer
+from moot.store.journal_sync import JournalSyncer, SyncResult
 from tests.waiting import HANG_SECONDS, bounded, until
 
 SECONDS = 0.005
@@ -22,7 +22,7 @@ class Disk:
     begun: list[float] = field(default_factory=list)
     act: Callable[[], object] = lambda: None
     woken: int = 0
-    taken: list[Synced] = field(default_factory=list)
+    taken: list[SyncResult] = field(default_factory=list)
 
     def sync(self) -> None:
         self.begun.append(monotonic())
@@ -31,10 +31,10 @@ class Disk:
     def told(self) -> None:
         self.woken += 1
 
-    def syncer(self, seconds: float = SECONDS) -> Syncer:
-        return Syncer(asyncio.get_running_loop(), "disk", self.sync, seconds, self.told)
+    def syncer(self, seconds: float = SECONDS) -> JournalSyncer:
+        return JournalSyncer(asyncio.get_running_loop(), "disk", self.sync, seconds, self.told)
 
-    async def covers(self, syncer: Syncer, last: int) -> Synced:
+    async def covers(self, syncer: JournalSyncer, last: int) -> SyncResult:
         """Wait for the fsync that covers this record, without anything that would hasten it."""
         async with bounded():
             while not self.taken or self.taken[-1].last < last:
@@ -84,7 +84,9 @@ async def test_whoever_wants_to_hear_is_told_and_a_hurry_waits_for_nothing() -> 
 async def test_many_at_a_time_do_not_wait_where_none_was_synced_yet() -> None:
     """Also on a machine that has been up for less than `seconds`: its clock began at 0, an fsync did not."""
     disk = Disk()
-    syncer = Syncer(asyncio.get_running_loop(), "disk", disk.sync, 3_600, disk.told, clock=lambda: 1_000.0)
+    syncer = JournalSyncer(
+        asyncio.get_running_loop(), "disk", disk.sync, 3_600, disk.told, clock=lambda: 1_000.0
+    )
     syncer.wrote(64, 640)
     syncer.crowd(64)
     assert (await disk.covers(syncer, 64))[:3] == (64, 640, None)

@@ -10,8 +10,8 @@ import orjson
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
-from moot.trust.cases import Case, case_of
-from moot.trust.ledger import Decision, Rejection
+from moot.trust.decision_ledger import Decision, RejectionRecord
+from moot.trust.proposal_case import Case, case_of
 
 # 2026-01-05, a Monday, 10:00 UTC.
 START = 1_767_607_200.0
@@ -39,7 +39,7 @@ def decided(case: Case, *, approved: bool, by: str = "alice", rule: str | None =
     at = case.at + 30.0
     decision = Decision(case, "fulfilled" if approved else "rejected", by, at, f"{case.id}-d", rule=rule)
     if not approved:
-        decision.rejections.append(Rejection(by, "unsafe", at, f"{case.id}-d", rule))
+        decision.rejections.append(RejectionRecord(by, "unsafe", at, f"{case.id}-d", rule))
         decision.reason = "unsafe"
     return decision
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
-from moot.trust.budgets import Tally
-from moot.trust.learning import accepted, suggest
+from moot.trust.budgets import UseTally
+from moot.trust.learner import accepted, suggest
 from moot.trust.rules import Rule, evaluate
-from moot.trust.tripping import Proposed, tripped
+from moot.trust.tripwires import ProposalSeen, tripped
 from tests.trust.history import HOUR, START, call, history
 
 NOW = START + 86_400.0
@@ -161,7 +161,7 @@ def test_nothing_beside_the_arguments_is_given() -> None:
 
 
 def test_a_burst_is_stopped_by_the_limit_that_came_with_the_rule() -> None:
-    tally = Tally()
+    tally = UseTally()
     given = 0
     for number in range(500):
         case = call({"path": "/srv/reports/r-42.txt", "size": 100}, at=NOW + number)
@@ -176,7 +176,7 @@ def test_a_burst_is_stopped_by_the_limit_that_came_with_the_rule() -> None:
 
 def test_trying_the_edge_suspends_the_rule_and_an_ordinary_miss_does_not() -> None:
     def after(arguments: dict[str, Json]) -> list[str]:
-        return [s.why for s in tripped(RULES, Proposed(call(arguments)), NOW)]
+        return [s.why for s in tripped(RULES, ProposalSeen(call(arguments)), NOW)]
 
     good = {"path": "/srv/reports/r-42.txt", "size": 100}
     assert after(good) == []

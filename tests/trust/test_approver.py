@@ -16,10 +16,10 @@ from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver import Approver, ApproverSettings
-from moot.trust.book import Book
 from moot.trust.budgets import Budget
-from moot.trust.learning import DEFAULTS
-from moot.trust.ledger import Ledger
+from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.learner import DEFAULTS
+from moot.trust.rule_store import RuleStore
 from tests.participant.gathering import Party, gathering
 from tests.waiting import HANG_SECONDS, until
 
@@ -55,7 +55,7 @@ class Office:
     alice: JoinedSpace
     agent: JoinedSpace
     files: JoinedSpace
-    book: Book
+    book: RuleStore
     approver: Approver
     written: list[str] = field(default_factory=list)
     trust: list[Envelope] = field(default_factory=list)
@@ -77,9 +77,9 @@ class Office:
 
     async def back(self) -> None:
         """It comes again, knowing its book and what the gateway remembers."""
-        self.book = Book.open(self.book.folder)
+        self.book = RuleStore.open(self.book.folder)
         space = await self.party.join("approver")
-        self.approver = Approver(space, self.book, Ledger(), self.approver.settings)
+        self.approver = Approver(space, self.book, DecisionLedger(), self.approver.settings)
         await self.begin()
 
     async def told(self, words: str) -> None:
@@ -132,9 +132,12 @@ async def office(
 ) -> AsyncIterator[Office]:
     async with gathering(tmp_path, alice=["*"], agent=AGENT, files=FILES, approver=APPROVER, **more) as party:
         alice, agent, files = [await party.join(name) for name in ("alice", "agent", "files")]
-        book = Book.open(tmp_path / "trust")
+        book = RuleStore.open(tmp_path / "trust")
         approver = Approver(
-            await party.join("approver"), book, Ledger(), settings or ApproverSettings(learning=LEARNING)
+            await party.join("approver"),
+            book,
+            DecisionLedger(),
+            settings or ApproverSettings(learning=LEARNING),
         )
         here = Office(party, alice, agent, files, book, approver)
 
@@ -297,7 +300,7 @@ async def test_a_budget_ends_a_burst_and_everything_is_there_after_a_restart(tmp
         explained = await here.alice.call("approver", "trust_explain", {"id": [*here.approver.ledger][-1].id})
         assert explained.structured is not None
         assert "budget" in explained.structured["why"] or explained.structured["verdict"] == "approve"
-    again = Book.open(tmp_path / "trust")
+    again = RuleStore.open(tmp_path / "trust")
     assert [rule.name for rule in again.rules] == [name]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.trust.conditions import Hours, Range
-from moot.trust.generalising import Generalisation, generalise, kind_of
-from moot.trust.texts import MANY, cover_texts, literal
+from moot.trust.generalisation import Generalisation, generalise, kind_of
+from moot.trust.text_patterns import MANY, cover_texts, literal
 from tests.trust.history import HOUR, START, call
 
 SOME = settings(deadline=None, max_examples=60)

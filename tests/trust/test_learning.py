@@ -13,8 +13,8 @@ from moot.protocol.patterns import read_capability
 from moot.trust.backtest import back_test, replay
 from moot.trust.bounds import needed_for, percent, upper_bound
 from moot.trust.conditions import Range
-from moot.trust.learning import LearningSettings, accepted, suggest
-from moot.trust.ledger import Decision
+from moot.trust.decision_ledger import Decision
+from moot.trust.learner import LearningSettings, accepted, suggest
 from moot.trust.rules import Rule, evaluate
 from tests.trust.history import HOUR, START, call, decided, history
 

@@ -8,22 +8,22 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from moot.trust.journal import JournalReader, ledger_of
-from moot.trust.ledger import Decision, Ledger, chosen, export
+from moot.trust.decision_ledger import Decision, DecisionLedger, chosen, export
+from moot.trust.ledger_reader import JournalReader, ledger_of
 from tests.store import paper
 from tests.trust.history import START, fulfilment, proposal, said
 
 ANSWER = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "done"}]}}
 
 
-def _after(*envelopes: object, seconds: float = 10.0) -> Ledger:
-    ledger = Ledger()
+def _after(*envelopes: object, seconds: float = 10.0) -> DecisionLedger:
+    ledger = DecisionLedger()
     for number, envelope in enumerate(envelopes):
         ledger.hear(envelope, START + seconds * number)  # type: ignore[arg-type]
     return ledger
 
 
-def _only(ledger: Ledger) -> Decision:
+def _only(ledger: DecisionLedger) -> Decision:
     (decision,) = ledger
     return decision
 
@@ -137,14 +137,14 @@ def test_an_automated_act_names_its_rule_in_any_of_three_ways_and_teaches_nothin
 
 
 def test_the_gateway_is_believed_when_it_took_what_our_clock_calls_expired() -> None:
-    ledger = Ledger(proposal_seconds=60.0)
+    ledger = DecisionLedger(proposal_seconds=60.0)
     ledger.hear(proposal("p1"), START)
     ledger.hear(fulfilment("r1", "p1"), START + 120.0)
     assert _only(ledger).how == "fulfilled"
 
 
 def test_the_ledger_is_bounded_and_finds_by_any_id() -> None:
-    ledger = Ledger(most=2)
+    ledger = DecisionLedger(most=2)
     for number in range(3):
         ledger.hear(proposal(f"p{number}"), START + number)
     assert [decision.id for decision in ledger] == ["p1", "p2"]
@@ -199,7 +199,7 @@ def test_the_export_of_a_journal_ties_each_proposal_to_its_verdict_and_result(tm
 
 def test_a_reader_goes_on_where_it_stopped(tmp_path: Path) -> None:
     folder = _journal(tmp_path)
-    reader = JournalReader(Ledger())
+    reader = JournalReader(DecisionLedger())
     reader.catch_up(folder)
     body = {"method": "tools/call", "params": {"name": "write_file", "arguments": {}}}
     paper.write_now(folder, [paper.said("p3", "agent", t=START + 20, kind="mcp/proposal", payload=body)])

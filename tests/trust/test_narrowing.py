@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from moot.trust.conditions import Hours, Range
-from moot.trust.narrowing import wider_in
-from moot.trust.rules import Limits, Rule
+from moot.trust.narrowing_proof import wider_in
+from moot.trust.rules import Rule, RuleLimits
 
 SUGGESTED = Rule(
     name="reports",
@@ -21,7 +21,7 @@ SUGGESTED = Rule(
     range={("size",): Range(1, 100)},
     equals={"flags": [1]},
     hours=Hours(9 * 60, 17 * 60),
-    limits=Limits(count=10, seconds=3_600.0, expires=1_000.0, while_present=("alice",), check=0.05),
+    limits=RuleLimits(count=10, seconds=3_600.0, expires=1_000.0, while_present=("alice",), check=0.05),
 )
 
 
@@ -33,7 +33,7 @@ SUGGESTED = Rule(
         {"range": {("size",): Range(2, 50)}},
         {"hours": Hours(10 * 60, 12 * 60)},
         {
-            "limits": Limits(
+            "limits": RuleLimits(
                 count=5, seconds=7_200.0, expires=900.0, while_present=("alice", "bob"), check=0.5
             )
         },

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.trust import rule_text
-from moot.trust.rule_text import read_rules, write_rules
+from moot.trust import rule_yaml
+from moot.trust.rule_yaml import read_rules, write_rules
 from tests.cli.test_page import pattern_of
 from tests.test_docs import blocks_of, text_of
 from tests.up.lifted import environment, lifted, written
@@ -49,9 +49,9 @@ async def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: P
 def test_every_key_of_a_rule_is_explained_and_the_example_is_one() -> None:
     text = text_of(TOPIC).partition("## The rules file")[2].partition("\n## ")[0]
     explained = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
-    keys = {*rule_text._RULE_KEYS} - {"limits", "origin"}
-    keys |= {f"limits.{key}" for key in rule_text._LIMIT_KEYS}
-    keys |= {f"origin.{key}" for key in rule_text._ORIGIN_KEYS}
+    keys = {*rule_yaml._RULE_KEYS} - {"limits", "origin"}
+    keys |= {f"limits.{key}" for key in rule_yaml._LIMIT_KEYS}
+    keys |= {f"origin.{key}" for key in rule_yaml._ORIGIN_KEYS}
     assert explained == keys
     (example,) = (block.code for block in blocks_of(text) if block.info == "yaml")
     rules = read_rules(example)

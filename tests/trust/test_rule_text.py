@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from moot.errors import UsageError
 from moot.trust.conditions import Hours, Range
-from moot.trust.rule_text import read_rules, rule_as_json, rule_of_json, write_rules
-from moot.trust.rules import Limits, Origin, Rule
+from moot.trust.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
+from moot.trust.rules import Rule, RuleLimits, RuleOrigin
 
 FULL = """
 rules:
@@ -43,8 +43,8 @@ def test_everything_a_rule_can_say_is_read() -> None:
     assert (full.to, full.method) == (("files",), "tools/call")
     assert full.range == {("size",): Range(1, 4096), ("order", "amount"): Range(0.5, 2.5)}
     assert full.hours == Hours(540, 1020, "Europe/Berlin")
-    assert full.limits == Limits(20, 3600.0, 1798675200.0, ("alice",), 0.05)
-    assert full.origin == Origin("s-1", "alice", 1794733200.0)
+    assert full.limits == RuleLimits(20, 3600.0, 1798675200.0, ("alice",), 0.05)
+    assert full.origin == RuleOrigin("s-1", "alice", 1794733200.0)
     assert (never.decision, nobody.to) == ("reject", ())
 
 
@@ -117,13 +117,13 @@ _rules = st.builds(
     before=st.none() | st.integers(0, 2**32).map(float),
     extra_arguments=st.booleans(),
     limits=st.builds(
-        Limits,
+        RuleLimits,
         count=st.integers(1, 1000),
         seconds=st.integers(1, 10**5).map(float),
         expires=st.none() | st.integers(0, 2**32).map(float),
         check=st.floats(0, 1),
     ),
-    origin=st.builds(Origin, suggestion=st.none() | _names, accepted_by=st.none() | _names),
+    origin=st.builds(RuleOrigin, suggestion=st.none() | _names, accepted_by=st.none() | _names),
     words=st.text(max_size=30),
 )
 

@@ -12,10 +12,10 @@ import pytest
 from moot.participant import SeenProposal
 from moot.protocol.operation import Json
 from moot.trust.acceptance import Acceptance
-from moot.trust.book import Book
 from moot.trust.people import people_among
+from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule
-from moot.trust.tripping import Kicked, ToolChanged, trip
+from moot.trust.tripwires import MemberKicked, ToolChanged, trip
 from tests.trust.test_approver import Office, office
 from tests.waiting import until
 
@@ -94,7 +94,7 @@ async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
         await until(lambda: not here.book.granted)
         await settled(here)
         assert list(here.book.suggested) == [id]
-        assert Book.open(here.book.folder).granted == {}
+        assert RuleStore.open(here.book.folder).granted == {}
 
 
 async def test_whoever_narrows_a_suggestion_is_not_asked_for_the_rest_of_it(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ async def test_what_people_write_into_the_file_is_told_to_all(tmp_path: Path) ->
 
 
 def test_nobody_accepts_or_lifts_a_rule_whose_pattern_takes_their_own_proposals(tmp_path: Path) -> None:
-    acceptance = Acceptance(Book.open(tmp_path), lambda *_, **__: None)
+    acceptance = Acceptance(RuleStore.open(tmp_path), lambda *_, **__: None)
 
     def for_agent(proposer: Any) -> bool:
         return acceptance.is_for(Rule(name="x", decision="approve", proposer=proposer), "agent-1")
@@ -204,9 +204,9 @@ def test_nobody_accepts_or_lifts_a_rule_whose_pattern_takes_their_own_proposals(
 def test_a_changed_tool_or_a_kick_trips_by_pattern_too(to: tuple[str, ...] | None, trips: bool) -> None:
     rule = Rule(name="x", decision="approve", proposer=["agent", "bot-*"], to=to, method="tools/call")
     assert (trip(rule, ToolChanged("files", "write_file"), 1.0) is not None) is trips
-    assert trip(rule, Kicked("bot-7", "alice", "e"), 1.0) is not None
-    assert trip(rule, Kicked("carol", "alice", "e"), 1.0) is None
-    assert (trip(rule, Kicked("files", "alice", "e"), 1.0) is not None) is (trips and bool(to))
+    assert trip(rule, MemberKicked("bot-7", "alice", "e"), 1.0) is not None
+    assert trip(rule, MemberKicked("carol", "alice", "e"), 1.0) is None
+    assert (trip(rule, MemberKicked("files", "alice", "e"), 1.0) is not None) is (trips and bool(to))
 
 
 async def test_two_in_a_row_are_told_apart(tmp_path: Path) -> None:

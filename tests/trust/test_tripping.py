@@ -7,20 +7,21 @@ from dataclasses import replace
 import pytest
 
 from moot.trust.backtest import back_test
-from moot.trust.budgets import Budget, Tally
-from moot.trust.cases import Case
+from moot.trust.budgets import Budget, UseTally
 from moot.trust.conditions import Hours, Range
+from moot.trust.decision_ledger import Decision
 from moot.trust.explain import explain
-from moot.trust.granting import grant_of, why_no_grant
-from moot.trust.ledger import Decision
-from moot.trust.rules import Limits, Origin, Rule, evaluate
+from moot.trust.proposal_case import Case
+from moot.trust.rule_grants import grant_of, why_no_grant
+from moot.trust.rule_words import rule_in_words
+from moot.trust.rules import Rule, RuleLimits, RuleOrigin, evaluate
 from moot.trust.shadow import Shadow
-from moot.trust.tripping import (
+from moot.trust.tripwires import (
     Complaint,
-    Decided,
     Event,
-    Kicked,
-    Proposed,
+    MemberKicked,
+    PersonDecided,
+    ProposalSeen,
     Suspension,
     ToolChanged,
     reasons,
@@ -28,7 +29,6 @@ from moot.trust.tripping import (
     tripped,
     unusual,
 )
-from moot.trust.words import rule_in_words
 from tests.trust.history import START, call, decided
 
 REPORTS = Rule(
@@ -39,7 +39,7 @@ REPORTS = Rule(
     method="tools/call",
     tool="write_file",
     arguments={"path": "/srv/reports/*"},
-    origin=Origin("s-1", "alice", START),
+    origin=RuleOrigin("s-1", "alice", START),
     words="Reports are fine",
 )
 
@@ -54,20 +54,20 @@ def _why(event: Event, rule: Rule = REPORTS) -> str | None:
 
 
 def test_a_rejection_inside_the_pattern_suspends_it_and_one_outside_does_not() -> None:
-    assert _why(Decided(decided(_case(), approved=False))) == (
+    assert _why(PersonDecided(decided(_case(), approved=False))) == (
         "alice rejected a proposal that it would have approved (unsafe)"
     )
-    assert _why(Decided(decided(_case("/etc/x"), approved=False))) is None
-    assert _why(Decided(decided(_case(), approved=True))) is None
+    assert _why(PersonDecided(decided(_case("/etc/x"), approved=False))) is None
+    assert _why(PersonDecided(decided(_case(), approved=True))) is None
 
 
 def test_what_another_rule_rejected_suspends_nothing() -> None:
-    assert _why(Decided(decided(_case(), approved=False, rule="other"))) is None
+    assert _why(PersonDecided(decided(_case(), approved=False, rule="other"))) is None
 
 
 def test_an_approval_inside_a_rejecting_rule_suspends_that() -> None:
     rejecting = replace(REPORTS, decision="reject")
-    assert _why(Decided(decided(_case(), approved=True)), rejecting) == (
+    assert _why(PersonDecided(decided(_case(), approved=True)), rejecting) == (
         "alice approved a proposal that it would have rejected"
     )
 
@@ -75,16 +75,16 @@ def test_an_approval_inside_a_rejecting_rule_suspends_that() -> None:
 def test_a_no_at_night_does_not_suspend_a_rule_for_the_day() -> None:
     day = replace(REPORTS, hours=Hours(9 * 60, 17 * 60))
     night = decided(replace(_case(), at=START + 12 * 3600), approved=False)
-    assert _why(Decided(night), day) is None
-    assert _why(Decided(decided(_case(), approved=False)), day) is not None
+    assert _why(PersonDecided(night), day) is None
+    assert _why(PersonDecided(decided(_case(), approved=False)), day) is not None
 
 
 def test_the_removal_of_whom_it_is_about_suspends_it() -> None:
-    assert _why(Kicked("agent", "alice", "k1")) == (
+    assert _why(MemberKicked("agent", "alice", "k1")) == (
         "agent, whom it is about, was removed from the space by alice"
     )
-    assert _why(Kicked("files", "alice", "k1")) is not None
-    assert _why(Kicked("bob", "alice", "k1")) is None
+    assert _why(MemberKicked("files", "alice", "k1")) is not None
+    assert _why(MemberKicked("bob", "alice", "k1")) is None
 
 
 def test_a_complaint_about_it_or_about_what_it_did_suspends_it() -> None:
@@ -118,7 +118,7 @@ def test_an_unusual_argument_suspends_it_in_words(case: Case, said: str) -> None
     found = unusual(REPORTS, case)
     assert found is not None
     assert said in found
-    assert _why(Proposed(case)) is not None
+    assert _why(ProposalSeen(case)) is not None
 
 
 def test_ordinary_misses_and_other_tools_are_not_unusual() -> None:
@@ -131,7 +131,7 @@ def test_ordinary_misses_and_other_tools_are_not_unusual() -> None:
 
 
 def test_a_suspended_rule_asks_and_is_not_suspended_twice() -> None:
-    event = Decided(decided(_case(), approved=False))
+    event = PersonDecided(decided(_case(), approved=False))
     (suspension,) = tripped([REPORTS], event, START)
     held = {suspension.rule: suspension}
     assert tripped([REPORTS], event, START, suspended=held) == []
@@ -166,7 +166,7 @@ def test_an_open_decision_is_compared_when_it_is_made() -> None:
 
 
 def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
-    tally = Tally()
+    tally = UseTally()
     acts = [decided(_case(), approved=True, by="bot", rule=f"r{n % 2}") for n in range(4)]
     tally.take(acts)
     at = acts[0].at or 0.0
@@ -174,7 +174,7 @@ def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
     assert not tally.spent(Budget(5, 60.0), at)
     assert not tally.spent(Budget(4, 60.0), at + 61)
     assert (tally.hits("r0"), tally.hits("r9")) == (2, 0)
-    limited = replace(REPORTS, name="r0", limits=Limits(count=3, seconds=60.0))
+    limited = replace(REPORTS, name="r0", limits=RuleLimits(count=3, seconds=60.0))
     assert (tally.left(limited, at), tally.left(REPORTS, at)) == (1, None)
 
 
@@ -191,7 +191,7 @@ def test_why_something_was_done() -> None:
 
 def test_why_something_was_not_done() -> None:
     case = call({"path": "/etc/x", "mode": "x"})
-    expired = replace(REPORTS, name="old", limits=Limits(expires=START))
+    expired = replace(REPORTS, name="old", limits=RuleLimits(expires=START))
     found = explain(Decision(case), [REPORTS, expired], START)
     assert found.done.endswith("nobody has decided yet.")
     assert found.verdict.why == "no rule matches"
@@ -236,7 +236,7 @@ def test_a_wider_grant_is_said_to_be_wider() -> None:
 
 def test_rules_in_plain_words() -> None:
     assert rule_in_words(Rule(name="a", decision="ask")) == "Ask people when anybody proposes anything"
-    limited = replace(REPORTS, range={("size",): Range(1, 9)}, limits=Limits(3, 60.0))
+    limited = replace(REPORTS, range={("size",): Range(1, 9)}, limits=RuleLimits(3, 60.0))
     limited = replace(limited, hours=Hours(540, 1020))
     assert rule_in_words(limited) == (
         "Approve when agent proposes write_file at files with path /srv/reports/* and size a whole number "

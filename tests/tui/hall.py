@@ -19,9 +19,9 @@ from moot.participant import JoinedSpace, ParticipantLimits, Proposal
 from moot.protocol.operation import Json
 from moot.tui.app import MootApp
 from moot.tui.dialogs import Dialog
-from moot.tui.operations.operation import Seat
+from moot.tui.operations.operation import ClientContext
+from moot.tui.row_layout import plain
 from moot.tui.rows import Rows
-from moot.tui.wrapping import plain
 from tests.participant.gathering import PROPOSER, QUICK, TOOL_HOST, Party, gathering
 from tests.waiting import bounded
 
@@ -68,7 +68,7 @@ class Hall:
         space = await self.join(name, limits=limits)
         coming = space.envelopes(own=True)
         async with asyncio.TaskGroup() as group:
-            app = MootApp(space, coming, group, seat=Seat(space, stays=True), place="lab", **options)
+            app = MootApp(space, coming, group, seat=ClientContext(space, stays=True), place="lab", **options)
             try:
                 async with app.run_test(size=size) as pilot:
                     await until(pilot, lambda: "you are" in shown(app.timeline))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.cli.talking import joining
+from moot.cli.client import join
 from tests.cli.terminals import MOOT, environment, terminal
 from tests.cli.town import Town, town
 from tests.waiting import HANG_SECONDS
@@ -78,15 +78,15 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(sys, "stdin", _Terminal())
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert joining._wants_full_screen(chosen())
-    assert not joining._wants_full_screen(chosen(plain=True))
-    assert not joining._wants_full_screen(chosen(json=True))
+    assert join._wants_full_screen(chosen())
+    assert not join._wants_full_screen(chosen(plain=True))
+    assert not join._wants_full_screen(chosen(json=True))
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("TERM", "dumb")
-    assert not joining._wants_full_screen(chosen())
+    assert not join._wants_full_screen(chosen())
     assert "TERM" in capsys.readouterr().err
-    monkeypatch.setattr(joining, "find_spec", lambda _: None)
-    assert not joining._wants_full_screen(chosen())
+    monkeypatch.setattr(join, "find_spec", lambda _: None)
+    assert not join._wants_full_screen(chosen())
     assert "pip install 'moot[tui]'" in capsys.readouterr().err
 
 
@@ -94,7 +94,7 @@ def test_lines_need_no_textual() -> None:
     """The extra is for the screen alone."""
     code = (
         "import sys; sys.modules['textual'] = None\n"
-        "import moot.cli.talking.joining, moot.tui.operations, moot.tui.showing, moot.tui.neutral\n"
+        "import moot.cli.client.join, moot.tui.operations, moot.tui.envelope_view, moot.tui.terminal_escape\n"
     )
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", code], capture_output=True, check=False, timeout=HANG_SECONDS

@@ -11,9 +11,9 @@ from moot.errors import Rejected, UsageError
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
 from moot.tui import dialogs
-from moot.tui.decisions import check_unchanged
-from moot.tui.dialogs import ApproveDialog, GrantDialog, RejectDialog, Shown
-from moot.tui.widths import widths_of
+from moot.tui.bound_decisions import check_unchanged
+from moot.tui.dialogs import ApproveDialog, GrantDialog, RejectDialog, ShownProposal
+from moot.tui.grant_scope import widths_of
 from tests.participant.gathering import Heard
 from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
 from tests.waiting import HANG_SECONDS
@@ -114,13 +114,13 @@ async def test_a_decision_is_about_the_bytes_that_were_shown(tmp_path: Path) -> 
         first = await propose(agent, "harmless")
         second = await propose(agent, "something else")
         seen = [await _seen(alice, each.id) for each in (first, second)]
-        check_unchanged(alice, Shown.of(seen[0]))
+        check_unchanged(alice, ShownProposal.of(seen[0]))
         with pytest.raises(UsageError, match="not the proposal that was shown"):
-            check_unchanged(alice, Shown(seen[0], seen[1].fingerprint()))
+            check_unchanged(alice, ShownProposal(seen[0], seen[1].fingerprint()))
         await first.withdraw()
         await until_so(lambda: seen[0].status != "pending")
         with pytest.raises(Exception, match="too late: withdrawn"):
-            check_unchanged(alice, Shown.of(seen[0]))
+            check_unchanged(alice, ShownProposal.of(seen[0]))
 
 
 async def _seen(space: JoinedSpace, id: str) -> SeenProposal:

@@ -12,19 +12,19 @@ from textual.app import App, ComposeResult
 
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
-from moot.tui.changes import DIFF_LINES, difference, edits_in, pair_in, whole_text_in
-from moot.tui.filters import read_filter
+from moot.tui.row_layout import PaneRow, folded, line, plain
 from moot.tui.rows import ROWS_KEPT, Rows
-from moot.tui.wrapping import Row, folded, line, plain
+from moot.tui.text_diff import DIFF_LINES, difference, edits_in, pair_in, whole_text_in
+from moot.tui.timeline_filter import read_filter
 from tests.tui.hall import shown
 
 
-def texts_of(row: Row, width: int) -> list[str]:
+def texts_of(row: PaneRow, width: int) -> list[str]:
     return ["".join(text for text, _ in each) for each in folded(row, width)]
 
 
 def test_a_line_is_folded_after_a_space_and_goes_on_further_in() -> None:
-    row = Row("k", (line("the quick brown fox jumps over the lazy dog"),), hanging=4)
+    row = PaneRow("k", (line("the quick brown fox jumps over the lazy dog"),), hanging=4)
     assert texts_of(row, 20) == ["the quick brown fox ", "    jumps over the ", "    lazy dog"]
 
 
@@ -35,7 +35,7 @@ def test_folding_loses_nothing_and_never_exceeds_the_width(seed: int) -> None:
     for _ in range(50):
         text = "".join(chance.choice(letters) for _ in range(chance.randrange(120)))
         width = chance.randrange(8, 60)
-        lines = texts_of(Row("k", (line(text),), hanging=0), width)
+        lines = texts_of(PaneRow("k", (line(text),), hanging=0), width)
         assert "".join(lines) == plain(line(text))
         assert all(cell_len(each) <= width for each in lines)
 
@@ -53,12 +53,12 @@ def test_folding_loses_nothing_and_never_exceeds_the_width(seed: int) -> None:
     ],
 )
 def test_what_a_terminal_might_obey_is_shown_instead(written: str, drawn: str) -> None:
-    assert texts_of(Row("k", (line(written),)), 80) == [drawn]
+    assert texts_of(PaneRow("k", (line(written),)), 80) == [drawn]
 
 
 def test_a_line_feed_of_a_peer_begins_no_line_of_ours() -> None:
     """Nobody forges what somebody else said: every line of a message but its first is further in."""
-    row = Row("k", (line("12:00:00 agent: hello\n12:00:01 bob: yes, do it"),), hanging=11)
+    row = PaneRow("k", (line("12:00:00 agent: hello\n12:00:01 bob: yes, do it"),), hanging=11)
     assert texts_of(row, 80)[1].startswith(" " * 11)
 
 
@@ -132,8 +132,8 @@ class Bare(App[None]):
         yield self.rows
 
 
-def rows(start: int, count: int) -> list[Row]:
-    return [Row(str(number), (line(f"row {number}"),)) for number in range(start, start + count)]
+def rows(start: int, count: int) -> list[PaneRow]:
+    return [PaneRow(str(number), (line(f"row {number}"),)) for number in range(start, start + count)]
 
 
 async def test_a_pane_of_ten_thousand_rows_is_bounded_and_quick() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from moot.participant import Sequence
-from moot.participant.link import Link
+from moot.participant.connection.link import Link
 from moot.tui.commands import PANES
-from moot.tui.dialogs import Dialog, Look
+from moot.tui.dialogs import DetailDialog, Dialog
 from moot.tui.operations import OPERATIONS
 from tests.participant.gathering import Heard
 from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
@@ -58,8 +58,8 @@ async def test_every_operation_is_a_slash_command_with_help(tmp_path: Path) -> N
             assert operation.help
             assert operation.slash_parser().format_usage().startswith(f"usage: /{name}")
         await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, Look) and bool(app.screen.rows.rows))
-        assert isinstance(app.screen, Look)
+        await until(pilot, lambda: isinstance(app.screen, DetailDialog) and bool(app.screen.rows.rows))
+        assert isinstance(app.screen, DetailDialog)
         text = shown(app.screen.rows)
         for name in app.commands:
             assert f"/{name} " in text
@@ -156,7 +156,7 @@ async def test_any_active_reasoning_is_watched_and_cancelled_by_a_command_and_by
                 assert sequence.cancelled_by == "alice"
             await until(pilot, lambda: "stopped by alice" in shown(app.thoughts))
             await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, Look))
+            await until(pilot, lambda: isinstance(app.screen, DetailDialog))
 
 
 async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
             await until(pilot, lambda: "[3 bytes]" in shown(app.streams))
             assert "\\x1b[2Jsecond" in shown(app.streams)
             await typed(pilot, f"/tail {stream.id[:12]}")
-            await until(pilot, lambda: isinstance(app.screen, Look))
+            await until(pilot, lambda: isinstance(app.screen, DetailDialog))
             await stream.write("third")
             await until(pilot, lambda: "third" in drawn(app))
             await pilot.press("escape")

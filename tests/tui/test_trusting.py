@@ -14,11 +14,11 @@ from textual.pilot import Pilot
 from moot.errors import Rejected, UsageError
 from moot.participant import JoinedSpace, SeenProposal
 from moot.trust.approver import Approver, ApproverSettings
-from moot.trust.book import Book
-from moot.trust.ledger import Ledger
+from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.rule_store import RuleStore
 from moot.tui.app import MootApp
-from moot.tui.trust_commands import narrowed
-from moot.tui.trust_lines import bar
+from moot.tui.rule_commands import narrowed
+from moot.tui.rule_lines import bar
 from tests.trust.test_approver import APPROVER, LEARNING
 from tests.tui.hall import Hall, drawn, hall, shown, typed, until
 
@@ -26,7 +26,7 @@ from tests.tui.hall import Hall, drawn, hall, shown, typed, until
 class Office:
     """Bob decides as he is in the mood for, the agent proposes, the approver learns; alice looks on."""
 
-    def __init__(self, here: Hall, book: Book) -> None:
+    def __init__(self, here: Hall, book: RuleStore) -> None:
         self.here = here
         self.book = book
         self.mood = "approve"
@@ -46,7 +46,7 @@ class Office:
                 await bob.reject(seen, "unsafe")
 
         space = await self.here.join("approver")
-        self.approver = Approver(space, self.book, Ledger(), ApproverSettings(learning=LEARNING))
+        self.approver = Approver(space, self.book, DecisionLedger(), ApproverSettings(learning=LEARNING))
         return asyncio.create_task(self.approver.run())
 
     async def write(self, path: str) -> str:
@@ -67,7 +67,7 @@ class Office:
 @asynccontextmanager
 async def office(folder: Path) -> AsyncIterator[Office]:
     async with hall(folder, approver=APPROVER) as here:
-        opened = Office(here, Book.open(folder / "trust"))
+        opened = Office(here, RuleStore.open(folder / "trust"))
         running = await opened.begin()
         try:
             yield opened

@@ -11,7 +11,7 @@ import pytest
 from mcp.server.mcpserver.exceptions import ToolError
 
 from moot.up.servers import commands, files
-from moot.up.servers.folder import ENTRIES, MATCHES, READ_BYTES, WRITE_BYTES, Denied, Folder
+from moot.up.servers.folder import ENTRIES, MATCHES, READ_BYTES, WRITE_BYTES, Folder, PathDenied
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_no_path_leads_out_or_to_what_is_not_shared(root: Path, path: str) -> No
         lambda: folder.entries(path),
         lambda: folder.search("o", path),
     ):
-        with pytest.raises(Denied):
+        with pytest.raises(PathDenied):
             act()
     assert (root.parent / "secret.txt").read_text() == "outside"
     assert (root / ".moot/tokens/you.token").read_text() == "the-token"
@@ -72,13 +72,13 @@ def test_links_are_neither_shown_nor_followed(root: Path) -> None:
     folder = Folder(root)
     assert folder.entries() == ["a.txt", "sub/"]
     for path in ("link", "way-out/secret.txt", "inner"):
-        with pytest.raises(Denied, match="symbolic link"):
+        with pytest.raises(PathDenied, match="symbolic link"):
             folder.read(path)
-        with pytest.raises(Denied, match="symbolic link"):
+        with pytest.raises(PathDenied, match="symbolic link"):
             folder.write(path, "overwritten")
-    with pytest.raises(Denied):
+    with pytest.raises(PathDenied):
         folder.entries("way-out")
-    with pytest.raises(Denied):
+    with pytest.raises(PathDenied):
         folder.write("way-out/new/file.txt", "x")
     assert folder.search("outside") == []
     assert (root.parent / "secret.txt").read_text() == "outside"
@@ -92,7 +92,7 @@ def test_a_link_that_appears_between_two_steps_is_not_followed(root: Path) -> No
     (root / "sub" / "b.txt").unlink()
     (root / "sub").rmdir()
     (root / "sub").symlink_to(root.parent)
-    with pytest.raises(Denied):
+    with pytest.raises(PathDenied):
         folder.read("sub/secret.txt")
 
 
@@ -100,27 +100,27 @@ def test_devices_folders_and_pipes_are_no_files(root: Path) -> None:
     os.mkfifo(root / "pipe")
     folder = Folder(root)
     for path in ("pipe", "sub"):
-        with pytest.raises(Denied):
+        with pytest.raises(PathDenied):
             folder.read(path)
-        with pytest.raises(Denied):
+        with pytest.raises(PathDenied):
             folder.write(path, "x")
-    with pytest.raises(Denied):
+    with pytest.raises(PathDenied):
         folder.read("none.txt")
 
 
 def test_everything_has_a_bound(root: Path) -> None:
     folder = Folder(root)
     (root / "long.txt").write_text("x" * (READ_BYTES + 1))
-    with pytest.raises(Denied, match="read some of its lines"):
+    with pytest.raises(PathDenied, match="read some of its lines"):
         folder.read("long.txt")
-    with pytest.raises(Denied, match="ask for fewer"):
+    with pytest.raises(PathDenied, match="ask for fewer"):
         folder.read("long.txt", 1, 1)
-    with pytest.raises(Denied, match=f"at most {WRITE_BYTES} bytes"):
+    with pytest.raises(PathDenied, match=f"at most {WRITE_BYTES} bytes"):
         folder.write("more.txt", "x" * (WRITE_BYTES + 1))
     (root / "binary").write_bytes(b"\0\1")
     (root / "latin").write_bytes(b"caf\xe9")
     for path in ("binary", "latin"):
-        with pytest.raises(Denied, match="not text"):
+        with pytest.raises(PathDenied, match="not text"):
             folder.read(path)
     (root / "many.txt").write_text("needle\n" * (MATCHES + 5))
     assert len(folder.search("needle")) == MATCHES + 1
@@ -134,7 +134,7 @@ def test_a_passage_is_edited_only_where_it_is_clear_which(root: Path) -> None:
     folder = Folder(root)
     (root / "t").write_text("a a")
     for old, words in (("a", "stands 2 times"), ("b", "does not stand"), ("", "is empty")):
-        with pytest.raises(Denied, match=words):
+        with pytest.raises(PathDenied, match=words):
             folder.edit("t", old, "c")
     assert (root / "t").read_text() == "a a"
 
@@ -148,7 +148,7 @@ def test_a_file_is_replaced_whole_and_keeps_its_mode(root: Path) -> None:
 
 
 def test_what_is_no_folder_cannot_be_shared(tmp_path: Path) -> None:
-    with pytest.raises(Denied):
+    with pytest.raises(PathDenied):
         Folder(tmp_path / "none")
 
 

@@ -9,27 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from moot.config.gateway import Secret
+from moot.config.gateway_config import Secret
 from moot.errors import UsageError
-from moot.up.leftovers import RunFile, began, end_leftovers, only_one
-from moot.up.logbook import Logbook
-from moot.up.placeholders import NotSet, Words
-from moot.up.processes import argument_list, member_environment, start
+from moot.up.member_log import MemberLog
+from moot.up.orphan_cleanup import RunFile, began, end_leftovers, only_one
+from moot.up.part_status import RestartDelay, RestartPolicy
+from moot.up.process_group import argument_list, member_environment, start
 from moot.up.servers.commands import OUTPUT_BYTES, run_program
-from moot.up.standing import BackOff, Patience
+from moot.up.template_vars import TemplateVars, VariableNotSet
 from tests.up.lifted import is_running
 from tests.waiting import HANG_SECONDS, until
 
 TOKEN = "t0ken-of-agent"
 
 
-def words(**more: object) -> Words:
+def words(**more: object) -> TemplateVars:
     facts: dict[str, object] = {
         "gateway": "http://127.0.0.1:8080", "port": 8080, "space": "lab", "name": "agent",
         "folder": Path("/srv/lab"), "token": Secret(TOKEN), "token_file": Path("/t/agent.token"),
         "environ": {"KEY": "value", "EMPTY": ""},
     }  # fmt: skip
-    return Words(**(facts | more))  # type: ignore[arg-type]  # facts of a test
+    return TemplateVars(**(facts | more))  # type: ignore[arg-type]  # facts of a test
 
 
 # Placeholders
@@ -47,7 +47,7 @@ def test_what_a_variable_holds_is_not_looked_into_again() -> None:
 
 
 def test_what_is_not_set_is_told_or_left_out() -> None:
-    with pytest.raises(NotSet, match="the environment variable NOPE is not set"):
+    with pytest.raises(VariableNotSet, match="the environment variable NOPE is not set"):
         words().filled("x ${NOPE}")
     assert words().variables({"A": "${KEY}", "B": "${NOPE}", "C": "1"}) == ({"A": "value", "C": "1"}, ["B"])
     with pytest.raises(UsageError, match=r"use \$\{TOKEN\}"):
@@ -67,7 +67,7 @@ def test_words_show_no_token() -> None:
 
 def test_a_token_is_blotted_out_however_it_arrives(tmp_path: Path) -> None:
     file = tmp_path / "logs" / "agent.log"
-    book = Logbook(file, Secret(TOKEN))
+    book = MemberLog(file, Secret(TOKEN))
     for part in ("a ", TOKEN, " b\nsplit ", TOKEN[:5], TOKEN[5:], " end\n", "no newline ", TOKEN):
         book.feed(part.encode())
     book.close()
@@ -77,7 +77,7 @@ def test_a_token_is_blotted_out_however_it_arrives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [100, 4096, 65_530, 65_536])
 def test_a_token_in_a_line_without_end_is_blotted_out_too(tmp_path: Path, size: int) -> None:
-    book = Logbook(tmp_path / "log", Secret(TOKEN))
+    book = MemberLog(tmp_path / "log", Secret(TOKEN))
     data = (b"x" * 65_530 + TOKEN.encode()) * 4
     for place in range(0, len(data), size):
         book.feed(data[place : place + size])
@@ -89,7 +89,7 @@ def test_a_token_in_a_line_without_end_is_blotted_out_too(tmp_path: Path, size: 
 
 
 def test_a_log_is_bounded(tmp_path: Path) -> None:
-    book = Logbook(tmp_path / "log", Secret(TOKEN), file_bytes=1_000)
+    book = MemberLog(tmp_path / "log", Secret(TOKEN), file_bytes=1_000)
     for number in range(500):
         book.feed(f"line {number}\n".encode())
     book.note("ended")
@@ -104,10 +104,12 @@ def test_a_log_is_bounded(tmp_path: Path) -> None:
 
 
 def test_pauses_double_and_begin_anew_after_steady_work() -> None:
-    back_off = BackOff(Patience(first_seconds=1, most_seconds=5, steady_seconds=60), draw=lambda: 1.0)
+    back_off = RestartDelay(
+        RestartPolicy(first_seconds=1, most_seconds=5, steady_seconds=60), draw=lambda: 1.0
+    )
     assert [back_off.after(0.1) for _ in range(5)] == [1, 2, 4, 5, 5]
     assert [back_off.after(seconds) for seconds in (61, 1)] == [1, 2]
-    half = BackOff(Patience(first_seconds=1), draw=lambda: 0.0)
+    half = RestartDelay(RestartPolicy(first_seconds=1), draw=lambda: 0.0)
     assert half.after(0) == 0.5
 
 

@@ -17,13 +17,13 @@ from moot.cli import main
 from moot.config import Secret, load
 from moot.errors import UsageError
 from moot.participant import connect
-from moot.up.members import Member
-from moot.up.running import Up, Wishes
-from moot.up.standing import Patience, Standing
+from moot.up.member_process import MemberProcess
+from moot.up.part_status import PartStatus, RestartPolicy
+from moot.up.space_runner import SpaceRunner, StartSelection
 from tests.up.lifted import is_running, written
 from tests.waiting import until, until_seen
 
-QUICK = Patience(first_seconds=0.02, most_seconds=0.05)
+QUICK = RestartPolicy(first_seconds=0.02, most_seconds=0.05)
 YOU = 'you: {capabilities: [{kind: "*"}]}'
 
 
@@ -35,30 +35,30 @@ def read(folder: Path) -> tuple[Any, dict[str, Secret]]:
 class Raised:
     """An `Up` on this loop, and how its parts stand."""
 
-    def __init__(self, up: Up) -> None:
+    def __init__(self, up: SpaceRunner) -> None:
         self.up = up
 
-    def standing(self, name: str) -> Standing:
+    def standing(self, name: str) -> PartStatus:
         return next(each for each in self.up.standings() if each.name == name)
 
-    async def until(self, name: str, holds: Callable[[Standing], bool]) -> Standing:
+    async def until(self, name: str, holds: Callable[[PartStatus], bool]) -> PartStatus:
         await until(lambda: any(each.name == name and holds(each) for each in self.up.standings()))
         return self.standing(name)
 
 
 @asynccontextmanager
 async def raised(
-    folder: Path, text: str, wishes: Wishes | None = None, **environ: str
+    folder: Path, text: str, wishes: StartSelection | None = None, **environ: str
 ) -> AsyncIterator[Raised]:
     written(folder, text)
     configuration, secrets = read(folder)
     environment = {"PATH": os.environ["PATH"], **environ}
-    up = Up(
+    up = SpaceRunner(
         configuration,
         secrets,
         folder=folder,
         environ=environment,
-        wishes=wishes or Wishes(),
+        wishes=wishes or StartSelection(),
         patience=QUICK,
     )
     stop = asyncio.Event()
@@ -91,7 +91,7 @@ async def test_every_part_has_its_row(tmp_path: Path) -> None:
         "lean: {capabilities: [chat], command: sleep, args: ['1000'], env: {KEY: '${NOT_SET}'}}",
         servers="files: {command: python3, args: [-m, moot.up.servers.files, shared]}",
     )
-    async with raised(tmp_path, text, Wishes(without=frozenset({"lean"}))) as here:
+    async with raised(tmp_path, text, StartSelection(without=frozenset({"lean"}))) as here:
         steady = await here.until("steady", lambda each: each.words == "ready")
         assert (steady.kind, steady.state, steady.joined) == ("member", "running", False)
         assert steady.pid is not None
@@ -143,14 +143,14 @@ async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
 async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Member.run
+    real = MemberProcess.run
 
-    async def run(self: Member) -> None:
+    async def run(self: MemberProcess) -> None:
         if self.name == "broken":
             raise RuntimeError("a bug")
         await real(self)
 
-    monkeypatch.setattr(Member, "run", run)
+    monkeypatch.setattr(MemberProcess, "run", run)
     sleep = "{capabilities: [chat], command: sleep, args: ['1000']}"
     members = [f"{name}: {sleep}" for name in ("broken", "well")]
     async with raised(tmp_path, lab(YOU, *members)) as here:
@@ -197,7 +197,9 @@ async def test_names_that_nothing_stands_behind_are_mistakes(tmp_path: Path) -> 
     written(tmp_path, "spaces: {lab: {participants: {a: ['*']}}}")
     configuration, secrets = read(tmp_path)
     with pytest.raises(UsageError, match="nothing to start is called b: the configuration starts nobody"):
-        Up(configuration, secrets, folder=tmp_path, environ={}, wishes=Wishes(also=frozenset({"b"})))
+        SpaceRunner(
+            configuration, secrets, folder=tmp_path, environ={}, wishes=StartSelection(also=frozenset({"b"}))
+        )
 
 
 def test_the_command_itself_shows_changes_and_stops(

@@ -10,7 +10,7 @@ import pytest
 from moot.cli import main
 from moot.config import load
 from moot.errors import UsageError
-from moot.up.scaffold import Values, make, space_name, template_named, templates
+from moot.up.scaffold import TemplateValues, make, space_name, template_named, templates
 
 NAMES = ["filesystem", "coder", "empty", "research-team"]
 
@@ -24,7 +24,7 @@ def test_there_are_these_templates() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_made_can_be_loaded_without_a_note(tmp_path: Path, name: str) -> None:
     template = template_named(name)
-    values = Values(space="lab", base_url="http://localhost:1/v1", model="m-1", key_env="THE_KEY")
+    values = TemplateValues(space="lab", base_url="http://localhost:1/v1", model="m-1", key_env="THE_KEY")
     made = make(template, tmp_path, values)
     assert Path("moot.yaml") in made
     configuration = load(tmp_path / "moot.yaml", environ={})
@@ -47,7 +47,7 @@ def test_what_is_made_can_be_loaded_without_a_note(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize("name", ["coder", "research-team", "filesystem"])
 def test_agents_of_templates_cannot_change_anything_by_themselves(tmp_path: Path, name: str) -> None:
     """Whoever is new proposes (MEW 7.3); only the lead of a team may write, and only to the notes."""
-    make(template_named(name), tmp_path, Values(space="lab"))
+    make(template_named(name), tmp_path, TemplateValues(space="lab"))
     space = load(tmp_path / "moot.yaml", environ={}).spaces["lab"]
     for participant, settings in space.config.participants.items():
         if participant in ("you", "lead") or participant not in space.members:
@@ -65,33 +65,33 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     template = template_named("filesystem")
     (tmp_path / "agent.py").write_text("mine")
     with pytest.raises(UsageError, match=r"would be overwritten: agent\.py"):
-        make(template, tmp_path, Values(space="lab"))
+        make(template, tmp_path, TemplateValues(space="lab"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.py"]
     other = tmp_path / "other"
     other.mkdir()
     (other / "space.yaml").write_text("x")
     with pytest.raises(UsageError, match="this folder has a space"):
-        make(template, other, Values(space="lab"))
+        make(template, other, TemplateValues(space="lab"))
 
 
 def test_what_a_project_ignores_stays_ignored(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("dist/\n.moot/")
-    make(template_named("empty"), tmp_path, Values(space="lab"))
+    make(template_named("empty"), tmp_path, TemplateValues(space="lab"))
     assert (tmp_path / ".gitignore").read_text() == "dist/\n.moot/\n__pycache__/\n"
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        Values(space="a b"),
-        Values(space=""),
-        Values(space="lab", base_url='http://x"'),
-        Values(space="lab", model="${TOKEN}"),
-        Values(space="lab", model="a\nb"),
-        Values(space="lab", key_env="sk-the-key-itself"),
+        TemplateValues(space="a b"),
+        TemplateValues(space=""),
+        TemplateValues(space="lab", base_url='http://x"'),
+        TemplateValues(space="lab", model="${TOKEN}"),
+        TemplateValues(space="lab", model="a\nb"),
+        TemplateValues(space="lab", key_env="sk-the-key-itself"),
     ],
 )
-def test_values_that_would_break_the_file_are_refused(tmp_path: Path, values: Values) -> None:
+def test_values_that_would_break_the_file_are_refused(tmp_path: Path, values: TemplateValues) -> None:
     with pytest.raises(UsageError):
         make(template_named("coder"), tmp_path, values)
     assert list(tmp_path.iterdir()) == []

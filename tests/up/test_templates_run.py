@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from moot.cli import main
-from moot.participant import Gap, SeenProposal, connect
+from moot.participant import MissedMessages, SeenProposal, connect
 from moot.protocol.envelope import Envelope
 from tests.agent.endpoint import call, endpoint
 from tests.up.lifted import environment, lifted, typed, written
 from tests.waiting import HANG_SECONDS, bounded
 
 
-async def said(coming: AsyncIterator[Envelope | Gap], sender: str, words: str) -> str:
+async def said(coming: AsyncIterator[Envelope | MissedMessages], sender: str, words: str) -> str:
     """The next chat of a member that holds these words."""
     async with bounded():
         async for item in coming:

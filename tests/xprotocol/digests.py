@@ -12,11 +12,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 from moot.protocol.operation import Json
-from moot.xprotocol.announcing import WrappedSource, announce_payload
+from moot.xprotocol.announcement import WrappedSource, announce_payload
 from moot.xprotocol.contracts import Exactness, contract_json, digest, exact_canonical
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.mirroring import mirror
-from moot.xprotocol.publishing import Offer, publish
+from moot.xprotocol.mcp_mirror import mirror
+from moot.xprotocol.publication import ServerOffer, publish
 from moot.xprotocol.translation import CompiledGrammar
 from moot.xprotocol.versions import save_registry
 from tests.xprotocol.tool_samples import sources
@@ -44,7 +44,7 @@ def main() -> None:
     counts: Counter[str] = Counter()
     for place, (settings, tools) in enumerate(found):
         compile = compile_grammar if place % GRAMMAR_EVERY == 0 else stamped
-        published = publish(Offer(tools=tools), settings, adapter_version="0.1.0", compile=compile)
+        published = publish(ServerOffer(tools=tools), settings, adapter_version="0.1.0", compile=compile)
         source = WrappedSource(settings.name, "stdio", settings.namespace, published)
         announce = announce_payload(display_name="d", adapter_version="0.1.0", mcp_sources=[source])
         shown = mirror(published.contracts, endpoint="xp://example.com", prefix="p_")

@@ -9,9 +9,9 @@ import orjson
 
 from moot.errors import UnverifiedEvent
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import publish, reply
+from moot.xprotocol.event_composer import publish, reply
+from moot.xprotocol.event_receiver import Accepted, Dropped, PublicReceived
 from moot.xprotocol.events import check_times, decode, verify_event
-from moot.xprotocol.receipt import Accepted, Dropped, Heard
 from tests.xprotocol.people import ALICE, BOB, CAROL, KIND, NOW, Office, call
 
 _ODD: Final[list[Json]] = [
@@ -56,7 +56,7 @@ def run_event_soak(cases: int, seed: int) -> str:
             raise AssertionError(f"taken for genuine: {spoilt!r}")
         outcome = office.receiver.receive(spoilt, NOW)
         assert isinstance(outcome, Dropped), (outcome, spoilt)
-        assert not isinstance(outcome, Accepted | Heard)
+        assert not isinstance(outcome, Accepted | PublicReceived)
     assert office.counted == []
     assert len(office.seen_ids) == 0
     return f"{cases:,} spoilt events dropped, {unread:,} of them for their form"

@@ -13,11 +13,11 @@ from moot.errors import SchemaViolation
 from moot.identity import base64url
 from moot.identity.keys import Identity, OpeningKey, SigningKey
 from moot.protocol.operation import Json
+from moot.xprotocol.access_rights import Access, CallerStanding
 from moot.xprotocol.canonical import canonical_json
-from moot.xprotocol.composing import answers, compose
+from moot.xprotocol.event_composer import answers, compose
+from moot.xprotocol.event_receiver import EventReceiver, Hooks, KindTerms
 from moot.xprotocol.events import SIGNED_LABEL, DirectedEvent, SignedDirected
-from moot.xprotocol.grants import Access, Standing
-from moot.xprotocol.receipt import Hooks, Receiver, Terms
 from moot.xprotocol.replay import ReplayCache
 
 NOW: Final = 1_780_000_000
@@ -76,14 +76,14 @@ class Office:
         default_factory=lambda: Access(own_key=BOB.key.text, access={ALICE.key.text: frozenset({CAPABILITY})})
     )
     seen_ids: ReplayCache = field(default_factory=ReplayCache)
-    kinds: dict[str, Terms] = field(default_factory=lambda: {KIND: Terms(CAPABILITY, needs_path)})
+    kinds: dict[str, KindTerms] = field(default_factory=lambda: {KIND: KindTerms(CAPABILITY, needs_path)})
     waiting: list[DirectedEvent] = field(default_factory=list)
     # Seconds to wait, by key.
     waits: dict[str, float] = field(default_factory=dict)
     counted: list[str] = field(default_factory=list)
 
     @property
-    def receiver(self) -> Receiver:
+    def receiver(self) -> EventReceiver:
         hooks = Hooks(
             is_revoked=lambda key, now: self.access.is_revoked(key, now),
             seen_ids=self.seen_ids,
@@ -92,7 +92,7 @@ class Office:
             standing=self._standing,
             is_expected=lambda event: any(answers(event, request) for request in self.waiting),
         )
-        return Receiver(self.identity, hooks)
+        return EventReceiver(self.identity, hooks)
 
     def _too_fast(self, key: str, _size: int, _now: float) -> float | None:
         self.counted.append(key)
@@ -100,7 +100,7 @@ class Office:
 
     def _standing(
         self, event: DirectedEvent, capability: str | None, proofs: Sequence[Json], now: float
-    ) -> Standing:
+    ) -> CallerStanding:
         return self.access.standing_of(
             event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
         )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moot.errors import MalformedEvent
 from moot.xprotocol.canonical import LARGEST_INTEGER, canonical_header, canonical_json
-from moot.xprotocol.composing import publish
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import SignedPublic, decode, verify_event
 from tests.xprotocol.people import ALICE, NOW, call
 

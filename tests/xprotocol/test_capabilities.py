@@ -15,7 +15,7 @@ from moot.xprotocol.capabilities import (
     required_capability,
 )
 from moot.xprotocol.contracts import ContractRefused
-from moot.xprotocol.overrides import SchemaOverride
+from moot.xprotocol.source_overrides import SchemaOverride
 from tests.xprotocol.tool_samples import NAMESPACE, settings
 
 

@@ -20,15 +20,15 @@ from moot.xprotocol.catalog import (
     DESCRIPTION_CHARS,
     USE_WHEN_CHARS,
     Catalog,
+    ContractOrigin,
     Described,
     DescribeQuery,
-    Origin,
     read_query,
 )
-from moot.xprotocol.contracts import Auth, Contract, ContractRefused, Semantic, Source
-from moot.xprotocol.overrides import SourceSettings
-from moot.xprotocol.publishing import Offer, publish
+from moot.xprotocol.contracts import Contract, ContractAuth, ContractRefused, ContractSource, Semantic
+from moot.xprotocol.publication import ServerOffer, publish
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS
+from moot.xprotocol.source_overrides import SourceSettings
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +57,7 @@ CRM = [
 
 def published(namespace: str, tools: list[Json]) -> tuple[Contract, ...]:
     settings = SourceSettings(name=namespace.rpartition(".")[2], xprotocol_namespace=namespace)
-    return publish(Offer(tools=tools), settings, adapter_version="1").contracts
+    return publish(ServerOffer(tools=tools), settings, adapter_version="1").contracts
 
 
 CONTRACTS = (*published("com.acme.filesystem", FILES), *published("com.acme.crm", CRM))
@@ -262,8 +262,8 @@ def test_the_kind_leads_to_source_and_tool_and_the_tool_to_the_kind(catalog: Cat
     assert origin is not None
     assert (origin.server, origin.name, origin.what) == ("filesystem", "read_file", "tool")
     assert catalog.kind_of(origin) == "com.acme.filesystem.read_file"
-    assert catalog.kind_of(Origin("filesystem", "format_disk")) is None
-    assert catalog.kind_of(Origin("crm", "read_file")) is None
+    assert catalog.kind_of(ContractOrigin("filesystem", "format_disk")) is None
+    assert catalog.kind_of(ContractOrigin("crm", "read_file")) is None
     with pytest.raises(KindNotFound) as fault:
         catalog.origin_of("com.acme.filesystem.format_disk")
     assert fault.value.code == "NOT_FOUND"
@@ -271,15 +271,15 @@ def test_the_kind_leads_to_source_and_tool_and_the_tool_to_the_kind(catalog: Cat
 
 def test_a_tool_and_a_prompt_of_one_name_are_two_things() -> None:
     sources = [
-        Source(type="mcp_adapter", mcp_server="s", mcp_tool="ask"),
-        Source(type="x", mcp_server="s", mcp_prompt="ask"),
+        ContractSource(type="mcp_adapter", mcp_server="s", mcp_tool="ask"),
+        ContractSource(type="x", mcp_server="s", mcp_prompt="ask"),
     ]
     catalog = Catalog(
         Contract(kind=kind, source=source, payload={})
         for kind, source in zip(("com.acme.s.ask", "com.acme.s.prompt.ask"), sources, strict=True)
     )
-    assert catalog.kind_of(Origin("s", "ask")) == "com.acme.s.ask"
-    assert catalog.kind_of(Origin("s", "ask", "prompt")) == "com.acme.s.prompt.ask"
+    assert catalog.kind_of(ContractOrigin("s", "ask")) == "com.acme.s.ask"
+    assert catalog.kind_of(ContractOrigin("s", "ask", "prompt")) == "com.acme.s.prompt.ask"
 
 
 def test_nobody_takes_over_a_kind_or_gives_a_tool_a_second_one(catalog: Catalog) -> None:
@@ -379,7 +379,7 @@ def test_ten_thousand_contracts_are_searched_in_milliseconds() -> None:
             description=f"{verb.title()}s the {thing} number {n} of the site {n % 50} when asked for",
             semantic=Semantic(domain=f"s{n % 50}", intent_verbs=(verb,), data_subjects=(thing,)),
             payload={"type": "object", "properties": {"path": {"description": f"where the {thing} is"}}},
-            auth=Auth("com.acme.x"),
+            auth=ContractAuth("com.acme.x"),
         )
         for n, (verb, thing) in enumerate(list(product(verbs, things)) * 200)
     )

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from moot.errors import InvalidKey, InvalidStatement, UsageError
 from moot.identity.keys import Identity
 from moot.xprotocol.canonical import canonical_json
-from moot.xprotocol.composing import publish
-from moot.xprotocol.delegation import MAX_LINKS, Chain, assemble, delegate, read_chain
+from moot.xprotocol.capability_names import any_covers
+from moot.xprotocol.delegation import MAX_LINKS, DelegationChain, assemble, delegate, read_chain
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import DELEGATE, SKEW_SECONDS, SignedPublic, decode
+from moot.xprotocol.key_statements import read_delegation, read_revocation
 from moot.xprotocol.revocation import Revocations, revoke
-from moot.xprotocol.scopes import any_covers
-from moot.xprotocol.statements import read_delegation, read_revocation
 from tests.xprotocol.people import ALICE, BOB, EVE, NOW, call, person, signed_by
 
 ROOT, DEPARTMENT, ADAPTER, OTHER = (person(name) for name in ("root", "department", "adapter", "other"))
@@ -27,7 +27,7 @@ ENDS = NOW + 10**6
 ALL = ["com.acme.*"]
 
 
-def chain_of(events: Sequence[SignedPublic]) -> Chain:
+def chain_of(events: Sequence[SignedPublic]) -> DelegationChain:
     links = {each.event.id: read_delegation(each) for each in events}
     return assemble(events[-1].event.id, links.get)
 
@@ -46,7 +46,9 @@ def organisation() -> list[SignedPublic]:
     return [first, second]
 
 
-def check(chain: Chain, *, anchors: Sequence[Identity] = (ROOT,), now: float = NOW + 10, **more: Any) -> None:
+def check(
+    chain: DelegationChain, *, anchors: Sequence[Identity] = (ROOT,), now: float = NOW + 10, **more: Any
+) -> None:
     chain.check_usable(
         anchors={each.key.text for each in anchors},
         revocations=more.pop("revocations", Revocations()),

@@ -16,7 +16,7 @@ from moot.errors import EventExpired, InvalidKey, MalformedEvent, UnverifiedEven
 from moot.identity import base64url
 from moot.identity.keys import signature_holds
 from moot.xprotocol.canonical import canonical_json
-from moot.xprotocol.composing import answers, compose, publish, reply, reply_fault
+from moot.xprotocol.event_composer import answers, compose, publish, reply, reply_fault
 from moot.xprotocol.events import (
     MAX_EVENT_BYTES,
     MAX_LIFETIME_SECONDS,
@@ -32,7 +32,7 @@ from moot.xprotocol.events import (
     verify_event,
 )
 from moot.xprotocol.faults import fault
-from moot.xprotocol.sealing import open_payload
+from moot.xprotocol.payload_seal import open_payload
 from tests.identity import curve
 from tests.xprotocol.event_soak import run_event_soak
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, KIND, NOW, PAYLOAD, call, signed_by

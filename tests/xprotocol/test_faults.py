@@ -22,7 +22,7 @@ from moot.xprotocol.faults import (
     scrub,
     unavailable,
 )
-from moot.xprotocol.validation import validate
+from moot.xprotocol.payload_validation import validate
 
 
 @pytest.mark.requirement("XP-11.3-7")

@@ -11,14 +11,14 @@ import pytest
 from moot.errors import AuthorizationInsufficient, InvalidKey, UsageError
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import publish
-from moot.xprotocol.delegation import Chain, assemble, delegate
+from moot.xprotocol.access_rights import MAX_PROOFS, Access, CallerStanding, grant
+from moot.xprotocol.capability_names import any_covers
+from moot.xprotocol.delegation import DelegationChain, assemble, delegate
+from moot.xprotocol.event_composer import publish
+from moot.xprotocol.event_receiver import Accepted, EventRejected
 from moot.xprotocol.events import DELEGATE, GRANT, SKEW_SECONDS, SignedPublic
-from moot.xprotocol.grants import MAX_PROOFS, Access, Standing, grant
-from moot.xprotocol.receipt import Accepted, Faulty
+from moot.xprotocol.key_statements import expand_for, read_delegation, read_revocation
 from moot.xprotocol.revocation import Revocations, revoke
-from moot.xprotocol.scopes import any_covers
-from moot.xprotocol.statements import expand_for, read_delegation, read_revocation
 from tests.xprotocol.people import ALICE, BOB, CAPABILITY, CAROL, EVE, NOW, PAYLOAD, Office, call, person
 
 READ = CAPABILITY
@@ -27,12 +27,12 @@ ENDS = NOW + 10**6
 ROOT, DEPARTMENT, SERVICE = (person(name) for name in ("root", "department", "service"))
 
 
-def chain_of(*events: SignedPublic) -> Chain:
+def chain_of(*events: SignedPublic) -> DelegationChain:
     links = {each.event.id: read_delegation(each) for each in events}
     return assemble(events[-1].event.id, links.get)
 
 
-def placed() -> Chain:
+def placed() -> DelegationChain:
     """Bob's place: below a department that has the filesystem only, below a root."""
     first = delegate(ROOT, DEPARTMENT.key.text, ["com.acme.filesystem.*"], ends=ENDS, now=NOW)
     second = delegate(DEPARTMENT, BOB.key.text, [READ], ends=ENDS - 5, now=NOW, by=chain_of(first))
@@ -51,7 +51,7 @@ def allowed(
     proofs: Sequence[SignedPublic | Json] = (),
     delegation: str | None = None,
     now: float = NOW,
-) -> Standing | None:
+) -> CallerStanding | None:
     sent = [orjson.loads(each.raw) if isinstance(each, SignedPublic) else each for each in proofs]
     try:
         return access.standing_of(sender.key.text, capability, delegation=delegation, proofs=sent, now=now)
@@ -63,15 +63,15 @@ def test_nobody_may_do_anything_unless_something_says_so() -> None:
     assert allowed(rules(), ALICE) is None
     assert allowed(rules(trust=frozenset({ALICE.key.text})), ALICE) is None
     assert allowed(rules(own_chain=placed(), trust=frozenset({ROOT.key.text})), ROOT) is None
-    assert allowed(rules(), ALICE, None) == Standing(ALICE.key.text)
+    assert allowed(rules(), ALICE, None) == CallerStanding(ALICE.key.text)
 
 
 def test_the_configuration_gives_a_key_what_it_lists() -> None:
     access = rules(access={ALICE.key.text: frozenset({READ}), CAROL.key.text: frozenset({"com.acme.*"})})
-    assert allowed(access, ALICE) == Standing(ALICE.key.text)
+    assert allowed(access, ALICE) == CallerStanding(ALICE.key.text)
     assert allowed(access, ALICE, WRITE) is None
     assert allowed(access, ALICE, READ + "er") is None
-    assert allowed(access, CAROL, WRITE) == Standing(CAROL.key.text)
+    assert allowed(access, CAROL, WRITE) == CallerStanding(CAROL.key.text)
     assert allowed(access, CAROL, "com.acmecorp.read") is None
     assert allowed(access, EVE) is None
 
@@ -79,7 +79,7 @@ def test_the_configuration_gives_a_key_what_it_lists() -> None:
 def test_a_grant_by_the_endpoint_itself_counts_for_whom_it_names() -> None:
     given = grant(BOB, ALICE.key.text, [READ, "com.acme.crm.*"], ends=ENDS, now=NOW)
     assert (given.event.kind, given.event.payload["grantee"]) == (GRANT, ALICE.key.text)
-    assert allowed(rules(), ALICE, proofs=[given]) == Standing(ALICE.key.text)
+    assert allowed(rules(), ALICE, proofs=[given]) == CallerStanding(ALICE.key.text)
     assert allowed(rules(), ALICE, "com.acme.crm.write", proofs=[given]) is not None
     assert allowed(rules(), ALICE, WRITE, proofs=[given]) is None
     # Somebody else's grant is of no use, and without sending it there is none.
@@ -340,7 +340,7 @@ def test_an_event_for_a_user_names_its_delegation_beside_the_senders_key() -> No
     assert outcome.payload == PAYLOAD
     without = call(SERVICE, payload=PAYLOAD | {"proofs": [proof]})
     refused = Office(access=access).receiver.receive(without.raw, NOW)
-    assert isinstance(refused, Faulty)
+    assert isinstance(refused, EventRejected)
     assert refused.fault.code == "AUTHORIZATION_INSUFFICIENT"
 
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
-from moot.xprotocol.contracts import ContractRefused
-from moot.xprotocol.poisoning import (
+from moot.xprotocol.content_check import (
     MAX_DESCRIPTION_CHARS,
     MAX_NAME_CHARS,
     MAX_PROPERTIES,
@@ -20,6 +19,7 @@ from moot.xprotocol.poisoning import (
     check_schema,
     check_text,
 )
+from moot.xprotocol.contracts import ContractRefused
 
 
 def reason(schema: Json) -> str | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.xprotocol.announcing import (
+from moot.xprotocol.announcement import (
     MAX_LIST_BYTES,
     MirroredSource,
     WrappedSource,
@@ -21,12 +21,12 @@ from moot.xprotocol.announcing import (
     public_address,
 )
 from moot.xprotocol.canonical import canonical_json
-from moot.xprotocol.composing import publish as publish_event
 from moot.xprotocol.contracts import contract_json, read_contract
+from moot.xprotocol.event_composer import publish as publish_event
 from moot.xprotocol.events import ANNOUNCE
-from moot.xprotocol.mirroring import mirror
-from moot.xprotocol.overrides import SchemaOverride, SemanticOverride
-from moot.xprotocol.publishing import Offer, Publication, kinds_of, publish
+from moot.xprotocol.mcp_mirror import mirror
+from moot.xprotocol.publication import Publication, ServerOffer, kinds_of, publish
+from moot.xprotocol.source_overrides import SchemaOverride, SemanticOverride
 from moot.xprotocol.versions import EMPTY, load_registry, save_registry
 from tests.xprotocol.digests import stamped
 from tests.xprotocol.people import BOB, NOW
@@ -42,7 +42,7 @@ def published(
 ) -> Publication:
     registry = EMPTY if before is None else before.registry
     return publish(
-        Offer(tools=tools), settings(**more), adapter_version="0.1.0", taken=taken, registry=registry
+        ServerOffer(tools=tools), settings(**more), adapter_version="0.1.0", taken=taken, registry=registry
     )
 
 
@@ -151,7 +151,7 @@ def test_no_kind_is_both_a_call_and_something_else(taken_name: str) -> None:
         "name": "review",
         "description": "Review code. Use this when somebody asks for an opinion on code.",
     }
-    offer = Offer(
+    offer = ServerOffer(
         tools=[tool("read_x"), tool(taken_name)], prompts=[review], resources=[{"uri": "a:b", "name": "r"}]
     )
     found = publish(offer, settings(), adapter_version="0.1.0")
@@ -161,7 +161,7 @@ def test_no_kind_is_both_a_call_and_something_else(taken_name: str) -> None:
 
 
 def test_a_kind_of_another_source_is_taken() -> None:
-    other = publish(Offer(tools=[tool("get_a")]), settings("other"), adapter_version="0.1.0")
+    other = publish(ServerOffer(tools=[tool("get_a")]), settings("other"), adapter_version="0.1.0")
     found = published(tool("get_a"), tool("get_b"), taken=tuple(kinds_of(other.contracts)))
     assert names(found) == ["get_b"]
     assert found.refused[0].reason == "kind_taken"
@@ -248,7 +248,7 @@ ODD_LISTS = st.lists(ODD_TOOLS | ODD_JSON, max_size=4)
 def test_nothing_that_a_server_lists_raises_and_what_is_published_can_be_sent(
     tools: list[Json], prompts: list[Json], resources: list[Json], templates: list[Json]
 ) -> None:
-    offer = Offer(tools=tools, prompts=prompts, resources=resources, resource_templates=templates)
+    offer = ServerOffer(tools=tools, prompts=prompts, resources=resources, resource_templates=templates)
     found = publish(offer, settings(), adapter_version="0.1.0", compile=stamped)
     for contract in found.contracts:
         assert read_contract(json.loads(json.dumps(contract_json(contract)).encode())) == contract
@@ -275,7 +275,9 @@ def wrapped(publication: Publication, **more: Json) -> WrappedSource:
 )
 def test_the_announce_discloses_what_stands_behind_the_adapter() -> None:
     prompt = {"name": "review_code", "description": "Review code. Use this when somebody asks for it at all."}
-    files = publish(Offer(tools=[READ_FILE, SILENT], prompts=[prompt]), settings(), adapter_version="0.1.0")
+    files = publish(
+        ServerOffer(tools=[READ_FILE, SILENT], prompts=[prompt]), settings(), adapter_version="0.1.0"
+    )
     crm = wrapped(
         published(tool("get_a"), tool("get_b")),
         name="salesforce-crm",
@@ -347,7 +349,7 @@ def test_no_server_can_make_the_announce_too_long_to_send() -> None:
         display_name="a",
         adapter_version="0.1.0",
         mcp_sources=[
-            wrapped(publish(Offer(tools=tools), settings(), adapter_version="0.1.0", compile=stamped))
+            wrapped(publish(ServerOffer(tools=tools), settings(), adapter_version="0.1.0", compile=stamped))
         ],
     )
     assert len(canonical_json(payload)) < 128 * 1024

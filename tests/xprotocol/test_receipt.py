@@ -13,16 +13,23 @@ from hypothesis import strategies as st
 from moot.errors import EventFault
 from moot.identity import base64url
 from moot.identity.keys import Identity
+from moot.xprotocol.access_rights import Access, CallerStanding, grant
 from moot.xprotocol.canonical import canonical_header
-from moot.xprotocol.composing import publish, reply, reply_fault
 from moot.xprotocol.delegation import delegate
+from moot.xprotocol.event_composer import publish, reply, reply_fault
+from moot.xprotocol.event_receiver import (
+    EXPIRED_ANSWERED_SECONDS,
+    Accepted,
+    Dropped,
+    EventRejected,
+    KindTerms,
+    PublicReceived,
+)
 from moot.xprotocol.events import MAX_EVENT_BYTES, SIGNED_LABEL, SKEW_SECONDS, decode, verify_event
-from moot.xprotocol.grants import Access, Standing, grant
-from moot.xprotocol.receipt import EXPIRED_ANSWERED_SECONDS, Accepted, Dropped, Faulty, Heard, Terms
+from moot.xprotocol.key_statements import read_revocation
+from moot.xprotocol.payload_seal import open_payload
 from moot.xprotocol.replay import ReplayCache
 from moot.xprotocol.revocation import Revocations, revoke
-from moot.xprotocol.sealing import open_payload
-from moot.xprotocol.statements import read_revocation
 from tests.identity import curve
 from tests.xprotocol.people import (
     ALICE,
@@ -42,7 +49,7 @@ ENDED = NOW + 3600 + SKEW_SECONDS
 
 
 def fault_of(outcome: object) -> str:
-    assert isinstance(outcome, Faulty), outcome
+    assert isinstance(outcome, EventRejected), outcome
     return outcome.fault.code
 
 
@@ -58,7 +65,7 @@ def test_arguments_and_results_are_the_same_at_both_ends() -> None:
     taken = bob.receiver.receive(request.raw, NOW)
     assert isinstance(taken, Accepted)
     assert taken.payload == PAYLOAD | {"odd": [1, 2.5, None, True, "\u2028", {"deep": [[]]}, 2**60]}
-    assert (taken.event, taken.standing) == (request.event, Standing(ALICE.key.text))
+    assert (taken.event, taken.standing) == (request.event, CallerStanding(ALICE.key.text))
     result = {"content": "# Read me", "encoding": "utf-8", "mimeType": "text/markdown"}
     answer = reply(BOB, taken.event, KIND + ".result", result, now=NOW)
     outcome = alice.receiver.receive(answer.raw, NOW)
@@ -215,7 +222,7 @@ def test_when_no_more_ids_can_be_kept_events_are_refused() -> None:
     assert isinstance(office.receiver.receive(call().raw, NOW), Accepted)
     outcome = office.receiver.receive(call().raw, NOW)
     assert fault_of(outcome) == "ENDPOINT_UNAVAILABLE"
-    assert isinstance(outcome, Faulty)
+    assert isinstance(outcome, EventRejected)
     assert outcome.fault.retry_after is not None
     assert outcome.fault.retry_after > 0
 
@@ -225,7 +232,7 @@ def test_an_event_that_was_too_fast_may_come_again() -> None:
     office.waits[ALICE.key.text] = 1.5
     outcome = office.receiver.receive(raw, NOW)
     assert fault_of(outcome) == "RATE_LIMITED"
-    assert isinstance(outcome, Faulty)
+    assert isinstance(outcome, EventRejected)
     assert outcome.fault.retry_after == 1.5
     office.waits.clear()
     assert isinstance(office.receiver.receive(raw, NOW + 2), Accepted)
@@ -314,7 +321,7 @@ def test_whoever_is_refused_can_read_why_and_nobody_else_can() -> None:
     request = call(CAROL)
     office = Office()
     outcome = office.receiver.receive(request.raw, NOW)
-    assert isinstance(outcome, Faulty)
+    assert isinstance(outcome, EventRejected)
     told = reply_fault(BOB, outcome.event, outcome.fault, now=NOW)
     assert b"AUTHORIZATION" not in told.raw
     carol = Office(identity=CAROL, waiting=[request.event])
@@ -331,7 +338,7 @@ def test_proofs_are_taken_out_of_the_payload_before_the_contract_sees_it() -> No
     proof = orjson.loads(grant(BOB, CAROL.key.text, [CAPABILITY], ends=NOW + 99, now=NOW).raw)
     office = Office()
     seen: list[Any] = []
-    office.kinds[KIND] = Terms(CAPABILITY, lambda payload: seen.append(dict(payload)))
+    office.kinds[KIND] = KindTerms(CAPABILITY, lambda payload: seen.append(dict(payload)))
     outcome = office.receiver.receive(call(CAROL, payload=PAYLOAD | {"proofs": [proof]}).raw, NOW)
     assert isinstance(outcome, Accepted)
     assert outcome.payload == PAYLOAD
@@ -348,7 +355,7 @@ def test_an_argument_that_is_only_called_proofs_stays_an_argument(proofs: Any) -
 def test_a_contract_with_proofs_of_its_own_keeps_them() -> None:
     proof = orjson.loads(grant(BOB, CAROL.key.text, [CAPABILITY], ends=NOW + 99, now=NOW).raw)
     office = Office()
-    office.kinds[KIND] = Terms(CAPABILITY, own_proofs=True)
+    office.kinds[KIND] = KindTerms(CAPABILITY, own_proofs=True)
     payload = PAYLOAD | {"proofs": [proof]}
     outcome = office.receiver.receive(call(payload=payload).raw, NOW)
     assert isinstance(outcome, Accepted)
@@ -366,10 +373,10 @@ def test_a_request_whose_payload_is_no_object_is_refused(payload: Any) -> None:
 
 def test_kinds_that_ask_for_no_capability_are_for_everybody() -> None:
     office = Office()
-    office.kinds["xp.schema.describe"] = Terms(None)
+    office.kinds["xp.schema.describe"] = KindTerms(None)
     outcome = office.receiver.receive(call(EVE, kind="xp.schema.describe", payload={"intent": "x"}).raw, NOW)
     assert isinstance(outcome, Accepted)
-    assert outcome.standing == Standing(EVE.key.text)
+    assert outcome.standing == CallerStanding(EVE.key.text)
 
 
 def test_public_events_are_heard_as_often_as_they_come_and_never_answered() -> None:
@@ -377,7 +384,7 @@ def test_public_events_are_heard_as_often_as_they_come_and_never_answered() -> N
     announce = publish(CAROL, "xp.endpoint.announce", {"display_name": "C"}, now=NOW)
     for _ in range(2):
         outcome = office.receiver.receive(announce.raw, NOW)
-        assert isinstance(outcome, Heard)
+        assert isinstance(outcome, PublicReceived)
         assert outcome.signed.event == announce.event
     assert office.counted == []
     assert reason_of(office.receiver.receive(announce.raw, ENDED)) == "expired"
@@ -385,14 +392,14 @@ def test_public_events_are_heard_as_often_as_they_come_and_never_answered() -> N
     forged["payload"]["display_name"] = "D"
     assert reason_of(office.receiver.receive(orjson.dumps(forged), NOW)) == "id"
     given_away = delegate(CAROL, EVE.key.text, ["com.acme.x"], ends=NOW + 10**6, now=NOW)
-    assert isinstance(office.receiver.receive(given_away.raw, NOW + 10**5), Heard)
+    assert isinstance(office.receiver.receive(given_away.raw, NOW + 10**5), PublicReceived)
 
 
 def test_what_a_revoked_key_states_is_not_heard() -> None:
     office = Office()
     own = revoke(CAROL, CAROL.key.text, now=NOW)
     outcome = office.receiver.receive(own.raw, NOW)
-    assert isinstance(outcome, Heard)
+    assert isinstance(outcome, PublicReceived)
     office.access.revocations.add(read_revocation(outcome.signed))
     later = publish(CAROL, "xp.endpoint.announce", {}, now=NOW)
     assert reason_of(office.receiver.receive(later.raw, NOW)) == "revoked"

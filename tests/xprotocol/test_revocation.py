@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from moot.errors import EndpointUnavailable, InvalidKey, InvalidStatement
-from moot.xprotocol.composing import publish
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import MAX_LIFETIME_SECONDS, REVOKE, check_times
+from moot.xprotocol.key_statements import KeyRevocation, read_revocation
 from moot.xprotocol.revocation import Revocations, revoke
-from moot.xprotocol.statements import Revocation, read_revocation
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, NOW, person
 
 
-def said(signer: str, key: str) -> Revocation:
-    return Revocation("0" * 64, signer, key)
+def said(signer: str, key: str) -> KeyRevocation:
+    return KeyRevocation("0" * 64, signer, key)
 
 
 def test_a_key_revokes_itself_everywhere_and_for_good() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.xprotocol.scopes import any_covers, covers, in_common, is_capability, uncovered
+from moot.xprotocol.capability_names import any_covers, covers, in_common, is_capability, uncovered
 
 
 @pytest.mark.parametrize(

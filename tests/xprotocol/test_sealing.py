@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from moot.errors import SchemaViolation
 from moot.identity.keys import Identity, OpeningKey, RetiredKey, SigningKey
+from moot.xprotocol.event_receiver import Accepted, Dropped, EventRejected
 from moot.xprotocol.events import SIGNED_LABEL, SignedDirected, check_times, decode, verify_event
-from moot.xprotocol.receipt import Accepted, Dropped, Faulty
-from moot.xprotocol.sealing import _SUITE, INFO_LABEL, content_hash, open_payload, seal
+from moot.xprotocol.payload_seal import _SUITE, INFO_LABEL, content_hash, open_payload, seal
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, KIND, NOW, PAYLOAD, Office, call, signed_by
 
 HERE = Path(__file__).parent
@@ -118,7 +118,7 @@ def test_a_ciphertext_signed_anew_by_somebody_else_does_not_open() -> None:
     theirs = stolen | {"sender": EVE.key.text, "sender_enc_key": EVE.enc_key.text}
     office = Office()
     outcome = office.receiver.receive(signed_by(EVE, theirs), NOW)
-    assert isinstance(outcome, Faulty)
+    assert isinstance(outcome, EventRejected)
     assert (outcome.fault.code, outcome.event.sender) == ("SCHEMA_VIOLATION", EVE.key.text)
     # Alice's own goes through all the same.
     assert isinstance(office.receiver.receive(call().raw, NOW), Accepted)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moot.errors import InvalidRequest, ResourceLimit
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS, Document, QueryTooLong, SearchIndex
-from moot.xprotocol.search.bm25 import POSTINGS, Evidence, best
+from moot.xprotocol.search.bm25 import POSTINGS, TermEvidence, best
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,7 +159,7 @@ def test_the_best_are_those_of_adding_everything_up(
     found: list[tuple[float, dict[int, float]]], most: int
 ) -> None:
     """As long as the postings are few; test_common_words_alone… has many."""
-    evidence = [Evidence(f"t{n:02}", weight, shares, [0]) for n, (weight, shares) in enumerate(found)]
+    evidence = [TermEvidence(f"t{n:02}", weight, shares, [0]) for n, (weight, shares) in enumerate(found)]
     totals: dict[int, float] = {}
     for each in sorted(evidence, key=lambda each: (-each.weight, each.term)):
         for slot, share in each.shares.items():

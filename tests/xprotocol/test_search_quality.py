@@ -12,7 +12,7 @@ from bench.search import ALL_FIELDS, OURS, WITH_VECTORS, Found, figures, judged,
 from bench.search_sets import SAMPLE, SearchSet, sets
 
 from moot.errors import UsageError
-from moot.xprotocol.search.vectors import WordVectors, load_vectors
+from moot.xprotocol.search.word_vectors import WordVectors, load_vectors
 
 ALL = sets()
 # Every fourth question: the whole takes longer than a test should.

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.xprotocol.search import Document, SearchIndex
-from moot.xprotocol.search.vectors import WordVectors, load_vectors
+from moot.xprotocol.search.word_vectors import WordVectors, load_vectors
 from tests.broken_vectors import TOKENIZER, WEIGHTS, copy_vectors
 
 pytest.importorskip("wordllama", reason="the extra moot[search] is not installed")
@@ -214,7 +214,7 @@ def test_answers_are_the_same_in_every_process(seed: str) -> None:
     script = """
 from bench.search_sets import sample
 from moot.xprotocol.search import SearchIndex
-from moot.xprotocol.search.vectors import load_vectors
+from moot.xprotocol.search.word_vectors import load_vectors
 index = SearchIndex(vectors=load_vectors())
 for document in sample().documents:
     index.add(document)
@@ -243,7 +243,7 @@ def test_vectors_load_without_a_network() -> None:
 import socket
 def refuse(*given, **named): raise RuntimeError("no network here")
 socket.socket = socket.create_connection = socket.getaddrinfo = refuse
-from moot.xprotocol.search.vectors import load_vectors
+from moot.xprotocol.search.word_vectors import load_vectors
 print(load_vectors().dimensions)
 """
     assert run(script) == "256\n"
@@ -254,7 +254,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
 import sys
 sys.modules["wordllama"] = None
 from moot.errors import UsageError
-from moot.xprotocol.search.vectors import load_vectors
+from moot.xprotocol.search.word_vectors import load_vectors
 try:
     load_vectors()
 except UsageError as fault:

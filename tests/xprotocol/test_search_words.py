@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.xprotocol.search.words import (
+from moot.xprotocol.search.search_terms import (
     FIELD_CHARS,
     clauses,
     name_terms,

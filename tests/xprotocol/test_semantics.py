@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.xprotocol.contracts import Semantic
-from moot.xprotocol.overrides import SemanticOverride
+from moot.xprotocol.name_words import inflected, singular, words_of
 from moot.xprotocol.quality import ACTION_VERBS
-from moot.xprotocol.semantics import (
+from moot.xprotocol.source_overrides import SemanticOverride
+from moot.xprotocol.tool_semantics import (
     MAX_RELATED,
     MAX_SENTENCE_CHARS,
     MAX_SUBJECTS,
@@ -20,7 +21,6 @@ from moot.xprotocol.semantics import (
     domain_of,
     read_name,
 )
-from moot.xprotocol.words import inflected, singular, words_of
 
 FILES = (
     "read_file",

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moot.xprotocol.name_words import inflected
 from moot.xprotocol.quality import ACTION_VERBS, Quality, quality_of
-from moot.xprotocol.words import inflected
 
 # 49 characters, one verb, one subject.
 EXAMPLE = "Read the contents of a file at the specified path"

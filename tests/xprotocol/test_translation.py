@@ -22,8 +22,8 @@ from moot.xprotocol.contracts import (
     read_contract,
 )
 from moot.xprotocol.grammar import GrammarRefused, compile_grammar
-from moot.xprotocol.overrides import SchemaOverride, SemanticOverride, SourceSettings
-from moot.xprotocol.semantics import Sibling, Siblings, read_name
+from moot.xprotocol.source_overrides import SchemaOverride, SemanticOverride, SourceSettings
+from moot.xprotocol.tool_semantics import Sibling, Siblings, read_name
 from moot.xprotocol.translation import CompiledGrammar, kind_of, translate_tool, with_min_items
 from tests.xprotocol.tool_samples import NAMESPACE, READ_FILE, SAMPLE, settings, tool
 

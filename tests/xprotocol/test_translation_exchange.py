@@ -7,15 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
-from moot.xprotocol.composing import reply, reply_fault
-from moot.xprotocol.contracts import Contract, ContractRefused, Response, contract_json, read_contract
-from moot.xprotocol.exchange import answers_structured, payload_result, result_payload, terms_of, tool_call
+from moot.xprotocol.call_translation import (
+    answers_structured,
+    payload_result,
+    result_payload,
+    terms_of,
+    tool_call,
+)
+from moot.xprotocol.contracts import Contract, ContractRefused, ContractResponse, contract_json, read_contract
+from moot.xprotocol.event_composer import reply, reply_fault
+from moot.xprotocol.event_receiver import Accepted, EventRejected
 from moot.xprotocol.faults import mcp_error, read_error
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.mirroring import mirror
-from moot.xprotocol.receipt import Accepted, Faulty
+from moot.xprotocol.mcp_mirror import mirror
+from moot.xprotocol.payload_validation import validate
 from moot.xprotocol.translation import translate_tool
-from moot.xprotocol.validation import validate
 from tests.xprotocol.people import ALICE, BOB, KIND, NOW, Office, call
 from tests.xprotocol.tool_samples import READ_FILE, settings, tool
 
@@ -238,7 +244,7 @@ def test_what_is_no_result_is_refused(result: Json) -> None:
 )
 def test_whether_an_answer_has_members_of_its_own(payload: Json, expected: bool) -> None:
     assert (
-        answers_structured(Contract(kind="a.b", payload={}, response=Response("a.b.result", payload)))
+        answers_structured(Contract(kind="a.b", payload={}, response=ContractResponse("a.b.result", payload)))
         is expected
     )
     assert answers_structured(Contract(kind="a.b", payload={})) is False
@@ -275,7 +281,7 @@ def test_a_payload_that_does_not_fit_comes_back_as_invalid_params(payload: Json)
     office = Office(kinds={KIND: terms_of(PLAIN)})
     request = call(payload=payload)
     refused = office.receiver.receive(request.raw, NOW)
-    assert isinstance(refused, Faulty)
+    assert isinstance(refused, EventRejected)
     answer = reply_fault(BOB, refused.event, refused.fault, now=NOW)
     heard = Office(identity=ALICE, waiting=[request.event]).receiver.receive(answer.raw, NOW)
     assert isinstance(heard, Accepted)

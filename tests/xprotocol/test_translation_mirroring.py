@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import Contract, contract_json, read_contract
-from moot.xprotocol.mirroring import mirror, tool_name, tool_names
-from moot.xprotocol.publishing import Offer, publish
+from moot.xprotocol.mcp_mirror import mirror, tool_name, tool_names
+from moot.xprotocol.publication import ServerOffer, publish
 from tests.xprotocol.tool_samples import NAMESPACE, SAMPLE, settings
 
 ENDPOINT = "xp://weather.example.com"
@@ -187,7 +187,7 @@ def test_a_prefix_that_no_client_takes_is_a_mistake(prefix: str) -> None:
 @pytest.mark.requirement("XP-B-1", "XP-B-4")
 def test_tools_survive_there_and_back() -> None:
     """MCP to XProtocol and to MCP again: input and output schemas are what they were, modulo minItems."""
-    published = publish(Offer(tools=SAMPLE), settings(), adapter_version="0.1.0").contracts
+    published = publish(ServerOffer(tools=SAMPLE), settings(), adapter_version="0.1.0").contracts
     over_the_wire = [read_contract(contract_json(one)) for one in published]
     mirrored = mirror(over_the_wire, endpoint=ENDPOINT).tools
     tools = {tool.contract.kind.removeprefix(f"{NAMESPACE}."): tool.as_json() for tool in mirrored}

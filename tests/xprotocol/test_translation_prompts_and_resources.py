@@ -8,9 +8,10 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import Contract, ContractRefused, contract_json, read_contract
-from moot.xprotocol.mirroring import mirror
+from moot.xprotocol.mcp_mirror import mirror
+from moot.xprotocol.payload_validation import validate
 from moot.xprotocol.prompts import draft_prompt, payload_prompt, prompt_call, prompt_payload
-from moot.xprotocol.publishing import Offer, Publication, kinds_of, publish
+from moot.xprotocol.publication import Publication, ServerOffer, kinds_of, publish
 from moot.xprotocol.resources import (
     MAX_URI_CHARS,
     Subscribable,
@@ -18,7 +19,6 @@ from moot.xprotocol.resources import (
     payload_contents,
     template_pattern,
 )
-from moot.xprotocol.validation import validate
 from tests.xprotocol.tool_samples import NAMESPACE, settings, tool
 
 REVIEW: Json = {
@@ -42,18 +42,18 @@ LOG: Json = {"uri": "file:///var/log/app.log", "name": "log", "mimeType": "text/
 TEMPLATE: Json = {"uriTemplate": "file:///docs/{name}.md", "name": "docs"}
 
 
-def published(offer: Offer, **more: Json) -> Publication:
+def published(offer: ServerOffer, **more: Json) -> Publication:
     return publish(offer, settings(**more), adapter_version="0.1.0")
 
 
-def contract_of(offer: Offer) -> Contract:
+def contract_of(offer: ServerOffer) -> Contract:
     (contract,) = published(offer).contracts
     return contract
 
 
 @pytest.mark.requirement("XP-4.5-2", "XP-4.5-3", "XP-11.2-2")
 def test_a_prompt_is_published_with_its_arguments_as_payload() -> None:
-    shown = contract_json(contract_of(Offer(prompts=[REVIEW])))
+    shown = contract_json(contract_of(ServerOffer(prompts=[REVIEW])))
     assert shown["kind"] == "com.acme.filesystem.prompt.review_code"
     assert shown["payload"] == {
         "type": "object",
@@ -73,7 +73,7 @@ def test_a_prompt_is_published_with_its_arguments_as_payload() -> None:
 
 @pytest.mark.requirement("XP-4.5-4")
 def test_a_prompts_text_comes_back_as_the_payload_and_nothing_of_it_is_lost() -> None:
-    contract = contract_of(Offer(prompts=[REVIEW]))
+    contract = contract_of(ServerOffer(prompts=[REVIEW]))
     assert prompt_call(contract, {"code": "x"}) == {"name": "review_code", "arguments": {"code": "x"}}
     payload = prompt_payload(RESULT)
     assert payload["content"] == "Please review\nGladly"
@@ -100,7 +100,7 @@ def test_a_prompts_text_comes_back_as_the_payload_and_nothing_of_it_is_lost() ->
     ],
 )
 def test_a_prompt_that_cannot_be_published_is_refused(prompt: Json) -> None:
-    found = published(Offer(prompts=[prompt, REVIEW]))
+    found = published(ServerOffer(prompts=[prompt, REVIEW]))
     assert [contract.kind for contract in found.contracts] == [f"{NAMESPACE}.prompt.review_code"]
     assert len(found.refused) == 1
     with pytest.raises(ContractRefused):
@@ -119,7 +119,7 @@ def test_what_is_no_prompt_is_refused_both_ways(result: Json) -> None:
 
 @pytest.mark.requirement("XP-11.2-2")
 def test_a_prompt_is_a_prompt_again_for_an_mcp_client_at_the_far_end() -> None:
-    contract = read_contract(contract_json(contract_of(Offer(prompts=[REVIEW]))))
+    contract = read_contract(contract_json(contract_of(ServerOffer(prompts=[REVIEW]))))
     found = mirror([contract], endpoint="xp://acme.example", prefix="acme_")
     assert found.tools == ()
     (prompt,) = found.prompts
@@ -139,7 +139,7 @@ def test_a_prompt_is_a_prompt_again_for_an_mcp_client_at_the_far_end() -> None:
 @pytest.mark.requirement("XP-11.2-2")
 def test_resources_are_published_as_one_subscription() -> None:
     """D-78."""
-    contract = contract_of(Offer(resources=[LOG], resource_templates=[TEMPLATE]))
+    contract = contract_of(ServerOffer(resources=[LOG], resource_templates=[TEMPLATE]))
     shown = contract_json(contract)
     assert shown["kind"] == "com.acme.filesystem.resource.subscribe"
     assert shown["payload"]["required"] == ["uri"]
@@ -159,9 +159,12 @@ def test_resources_are_published_as_one_subscription() -> None:
 
 
 def test_other_resources_are_no_other_version() -> None:
-    first = published(Offer(resources=[LOG]))
+    first = published(ServerOffer(resources=[LOG]))
     again = publish(
-        Offer(resource_templates=[TEMPLATE]), settings(), adapter_version="0.1.0", registry=first.registry
+        ServerOffer(resource_templates=[TEMPLATE]),
+        settings(),
+        adapter_version="0.1.0",
+        registry=first.registry,
     )
     assert again.contracts[0].version == "1.0.0"
     assert again.changes == ()
@@ -172,7 +175,7 @@ def test_contents_pass_unaltered() -> None:
     payload = contents_payload("file:///a", read)
     assert payload == {**read, "uri": "file:///a"}
     assert payload_contents(payload) == read
-    contract = contract_of(Offer(resources=[LOG]))
+    contract = contract_of(ServerOffer(resources=[LOG]))
     assert contract.response is not None
     assert validate(contract.response.payload, payload) == []
     for wrong in (None, {}, {"contents": 5}):
@@ -191,7 +194,7 @@ def test_a_list_of_resources_that_is_too_long_or_poisoned_is_cut_and_told() -> N
         {"uri": "file:///" + "x" * MAX_URI_CHARS},
         {"uri": "a", "name": "\u202e"},
     ]
-    found = published(Offer(resources=[*odd, *many], resource_templates=[TEMPLATE]))
+    found = published(ServerOffer(resources=[*odd, *many], resource_templates=[TEMPLATE]))
     (contract,) = found.contracts
     assert contract.subscription is not None
     assert 300 < len(contract.subscription.resources) < 700
@@ -260,5 +263,5 @@ def test_only_listed_addresses_and_filled_in_templates_can_be_subscribed_to() ->
 )
 def test_a_source_exposes_what_its_switch_says(expose: Json, kinds: list[str]) -> None:
     """D-78."""
-    offer = Offer(tools=[tool("read_x")], prompts=[REVIEW], resources=[LOG])
+    offer = ServerOffer(tools=[tool("read_x")], prompts=[REVIEW], resources=[LOG])
     assert [c.kind.removeprefix(f"{NAMESPACE}.") for c in published(offer, expose=expose).contracts] == kinds

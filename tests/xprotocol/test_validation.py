@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from moot.errors import SchemaViolation
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import ContractRefused
-from moot.xprotocol.validation import (
+from moot.xprotocol.payload_validation import (
     MAX_MESSAGE_CHARS,
     MAX_PATH_CHARS,
     MAX_PROBLEMS,
-    Problem,
+    PayloadProblem,
     Validator,
     validate,
 )
@@ -60,7 +60,7 @@ def test_a_problem_says_where_and_what_is_asked_and_never_what_was_sent(
     schema: Json, value: Json, path: str, message: str
 ) -> None:
     problems = validate(schema, value)
-    assert problems == [Problem(path, message)]
+    assert problems == [PayloadProblem(path, message)]
     assert SECRET not in str(problems[0])
 
 
@@ -116,7 +116,7 @@ def test_a_hostile_pattern_gives_up_instead_of_running_on() -> None:
 
 
 def test_what_is_not_json_is_a_problem_not_a_crash() -> None:
-    assert validate({}, object()) == [Problem("", "cannot be read as JSON")]
+    assert validate({}, object()) == [PayloadProblem("", "cannot be read as JSON")]
     assert not Validator({"type": "object"}).accepts(object())
 
 

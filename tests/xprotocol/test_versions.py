@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.xprotocol.compatibility import invalidated, members, plain_schema, required_members
+from moot.xprotocol.content_check import check_schema
 from moot.xprotocol.contracts import ContractRefused
-from moot.xprotocol.poisoning import check_schema
-from moot.xprotocol.validation import Validator
+from moot.xprotocol.payload_validation import Validator
 from moot.xprotocol.versions import (
     EMPTY,
-    Definition,
+    VersionDefinition,
     VersionRegistry,
     change_between,
     load_registry,
@@ -37,16 +37,16 @@ PAYLOAD: Json = {
 }
 
 
-def definition(payload: Json = PAYLOAD, **more: Json) -> Definition:
+def definition(payload: Json = PAYLOAD, **more: Json) -> VersionDefinition:
     words: Json = {
         "description": "Read a file",
         "response": {},
         "required_capability": "com.acme.filesystem.read",
     }
-    return Definition(payload=payload, **(words | more))
+    return VersionDefinition(payload=payload, **(words | more))
 
 
-def next_version(old: Definition, new: Definition) -> str:
+def next_version(old: VersionDefinition, new: VersionDefinition) -> str:
     first = EMPTY.registered({KIND: old})
     assert first.versions[KIND] == "1.0.0"
     return first.registry.registered({KIND: new}).versions[KIND]
@@ -86,7 +86,7 @@ def test_what_did_not_change_keeps_its_version() -> None:
         ),
     ],
 )
-def test_other_words_raise_the_patch(new: Definition) -> None:
+def test_other_words_raise_the_patch(new: VersionDefinition) -> None:
     assert next_version(definition(), new) == "1.0.1"
 
 

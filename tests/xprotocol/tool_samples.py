@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from moot.protocol.operation import Json
-from moot.xprotocol.overrides import SourceSettings
+from moot.xprotocol.source_overrides import SourceSettings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 REAL_TOOLS: Final = (

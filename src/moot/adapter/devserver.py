@@ -21,19 +21,19 @@ from typing import Final, Self
 
 import msgspec
 
-from moot.adapter.loading import control_path, settings_from
-from moot.adapter.reloading import file_changes
-from moot.adapter.running import Adapter
-from moot.adapter.settings import AdapterSettings
-from moot.config.sections import mapping
-from moot.config.yamltext import read_yaml
+from moot.adapter.adapter import Adapter
+from moot.adapter.config.adapter_settings import AdapterSettings
+from moot.adapter.config.config_changes import file_changes
+from moot.adapter.config.config_loader import control_path, settings_from
+from moot.config.section_reader import mapping
+from moot.config.strict_yaml import read_yaml
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.protocol.operation import Json
-from moot.relay.server import RelayServer, running_relay
-from moot.relay.settings import RelayLimits, RelaySettings
+from moot.relay.relay_server import RelayServer, running_relay
+from moot.relay.relay_settings import RelayLimits, RelaySettings
+from moot.xprotocol.capability_names import Scopes
 from moot.xprotocol.events import Signed
-from moot.xprotocol.scopes import Scopes
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ _RECONNECT_SECONDS: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wrapped:
+class WrappedServer:
     """An MCP server named on the command line."""
 
     command: str
@@ -57,12 +57,12 @@ class Wrapped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DevSettings:
+class DevServerSettings:
     """What a DevServer is told; `config` or `wrapped`."""
 
     data: Path
     config: Path | None = None
-    wrapped: tuple[Wrapped, ...] = ()
+    wrapped: tuple[WrappedServer, ...] = ()
     host: str = HOST
     relay_port: int = RELAY_PORT
     pages_port: int = PAGES_PORT
@@ -88,7 +88,7 @@ class DevSettings:
         return dict(mapping(read_yaml(text), ""))
 
 
-def adapter_settings(settings: DevSettings, relay: str, client_key: str) -> AdapterSettings:
+def adapter_settings(settings: DevServerSettings, relay: str, client_key: str) -> AdapterSettings:
     """Of the half that wraps: what the file says, but with our relay, our key and our places.
 
     Raises UsageError with every problem of the file.
@@ -112,7 +112,7 @@ def adapter_settings(settings: DevSettings, relay: str, client_key: str) -> Adap
 
 
 def client_settings(
-    settings: DevSettings, relay: str, key: str, *, store: Path | None = None
+    settings: DevServerSettings, relay: str, key: str, *, store: Path | None = None
 ) -> AdapterSettings:
     """Of the half that MCP clients see: its endpoint is the other half, and those that the file names."""
     document = {} if settings.config is None else settings.document()
@@ -143,7 +143,9 @@ def client_settings(
 class DevServer:
     """Within `async with`. `on_event` is told of every event that the relay has taken."""
 
-    def __init__(self, settings: DevSettings, *, on_event: Callable[[Signed], None] | None = None) -> None:
+    def __init__(
+        self, settings: DevServerSettings, *, on_event: Callable[[Signed], None] | None = None
+    ) -> None:
         self.settings = settings
         self._on_event = on_event
         self._stack = AsyncExitStack()
@@ -214,7 +216,7 @@ class DevServer:
                 log.error("configuration not reloaded", extra={"reason": str(fault)})
 
 
-def _entry(wrapped: Wrapped, all_of_them: tuple[Wrapped, ...]) -> dict[str, Json]:
+def _entry(wrapped: WrappedServer, all_of_them: tuple[WrappedServer, ...]) -> dict[str, Json]:
     last = wrapped.namespace.rpartition(".")[2]
     alike = [each for each in all_of_them if each.namespace.rpartition(".")[2] == last]
     name = last if len(alike) == 1 else wrapped.namespace.replace(".", "-")
@@ -236,7 +238,7 @@ def _everything(settings: AdapterSettings) -> Scopes:
     return frozenset(found)
 
 
-def _loaded(settings: DevSettings, document: dict[str, Json], file: Path | None) -> AdapterSettings:
+def _loaded(settings: DevServerSettings, document: dict[str, Json], file: Path | None) -> AdapterSettings:
     folder = Path.cwd() if file is None else file.absolute().parent
     loaded = settings_from(document, folder=folder, environ=settings.environ, file=file)
     if loaded.problems or loaded.settings is None:
@@ -245,7 +247,7 @@ def _loaded(settings: DevSettings, document: dict[str, Json], file: Path | None)
     return loaded.settings
 
 
-def _relay_settings(settings: DevSettings) -> RelaySettings:
+def _relay_settings(settings: DevServerSettings) -> RelaySettings:
     unhurried = replace(RelayLimits(), events_per_second=0, sender_events_per_second=0, requests_per_second=0)
     return RelaySettings(
         data=settings.data / "relay", host=settings.host, port=settings.relay_port, limits=unhurried

@@ -14,14 +14,14 @@ import re
 import time
 from contextlib import AsyncExitStack, suppress
 
-from moot.agent.aloud import Aloud
-from moot.agent.controls import AgentControls, Figures
+from moot.agent.agent_controls import AgentControls, AgentStatus
+from moot.agent.agent_settings import AgentSettings, ModelSettings
 from moot.agent.conversation import prompt_of, to_summarise
-from moot.agent.model import Message, Model, ModelFailed, Reply
-from moot.agent.settings import AgentSettings, ModelSettings
+from moot.agent.model import Message, Model, ModelFailed, ModelReply
+from moot.agent.reasoning_stream import ReasoningStream
 from moot.agent.toolbox import FIND, Toolbox
-from moot.catalogue.definitions import What
-from moot.catalogue.offers import Offers
+from moot.catalogue.definition_check import What
+from moot.catalogue.offer_table import OfferTable
 from moot.errors import (
     ConnectionClosed,
     Interrupted,
@@ -31,8 +31,8 @@ from moot.errors import (
     ReasoningCancelled,
     Refused,
 )
-from moot.participant import Ending, JoinedSpace, Reasoning, Transcript, connect
-from moot.participant.learning import Learning
+from moot.participant import CloseReason, JoinedSpace, Reasoning, Transcript, connect
+from moot.participant.calls.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Agent:
         limits = settings.limits
         self.settings = settings
         self.model = model
-        self.figures = Figures()
+        self.figures = AgentStatus()
         self.memory = Transcript(
             max_tokens=limits.context_tokens,
             compact_at=limits.compact_at,
@@ -53,7 +53,7 @@ class Agent:
             summarise=self._summarise,
         )
         self.controls = AgentControls(self, self.memory)
-        self._offers = Offers([FIND])
+        self._offers = OfferTable([FIND])
         self._turns: asyncio.Queue[Envelope] = asyncio.Queue(limits.queued_turns)
         self._current: tuple[Envelope, asyncio.Task[None]] | None = None
         self._space: JoinedSpace | None = None
@@ -64,7 +64,7 @@ class Agent:
     def waiting(self) -> int:
         return self._turns.qsize()
 
-    async def run(self, space: JoinedSpace) -> Ending:
+    async def run(self, space: JoinedSpace) -> CloseReason:
         """Listen and answer until the connection ends for good. Nothing is missed if this comes first."""
         self._space = space
         space.on("chat")(self._hear)
@@ -75,7 +75,7 @@ class Agent:
         def changed(_: set[What]) -> None:
             """The model is told of tools anew in every step."""
 
-        async with Learning(space, self._offers, changed) as learning:
+        async with OfferDiscovery(space, self._offers, changed) as learning:
             space.on("system/welcome")(lambda _: learning.rights_changed())
             worker = asyncio.ensure_future(self._work(space, toolbox, learning))
             try:
@@ -134,7 +134,7 @@ class Agent:
 
     # Turns
 
-    async def _work(self, space: JoinedSpace, toolbox: Toolbox, learning: Learning) -> None:
+    async def _work(self, space: JoinedSpace, toolbox: Toolbox, learning: OfferDiscovery) -> None:
         while True:
             chat = await self._turns.get()
             await learning.settled()
@@ -204,9 +204,9 @@ class Agent:
 
     async def _ask(
         self, space: JoinedSpace, toolbox: Toolbox, said: list[Message], reasoning: Reasoning | None
-    ) -> Reply:
+    ) -> ModelReply:
         start = time.monotonic()
-        words = Aloud(space, reasoning, self.settings.limits.stream_chars)
+        words = ReasoningStream(space, reasoning, self.settings.limits.stream_chars)
         try:
             reply = await self.model.complete(said, toolbox.shown(), words.hear)
         finally:
@@ -253,7 +253,7 @@ def _drained(queue: asyncio.Queue[Envelope]) -> list[Envelope]:
 
 async def serve_agent(
     url: str, space: str, token: str, model: ModelSettings, settings: AgentSettings
-) -> Ending:
+) -> CloseReason:
     """Join a space as an agent and stay until it ends."""
     async with Model(model, settings.limits) as endpoint:
         agent = Agent(endpoint, settings)

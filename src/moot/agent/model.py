@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpx2
 import orjson
 
-from moot.agent.settings import AgentLimits, ModelSettings
+from moot.agent.agent_settings import AgentLimits, ModelSettings
 from moot.errors import MootError
 
 Message = dict[str, Any]
@@ -58,7 +58,7 @@ class ToolCall:
 
 
 @dataclass(slots=True)
-class Reply:
+class ModelReply:
     """One answer of the model."""
 
     text: str = ""
@@ -105,7 +105,7 @@ class Model:
 
     async def complete(
         self, messages: list[Message], tools: list[Message], hear: Hear | None = None
-    ) -> Reply:
+    ) -> ModelReply:
         """The model's next answer; `hear` is awaited with its thoughts and words as they come.
 
         Raises ModelFailed. Cancelling is safe and ends the request.
@@ -126,7 +126,7 @@ class Model:
             limit = self._limits.answer_seconds
             raise ModelFailed(f"the model did not finish within answer_seconds {limit:g}") from None
 
-    async def _ask(self, body: bytes, hear: Hear | None) -> Reply:
+    async def _ask(self, body: bytes, hear: Hear | None) -> ModelReply:
         for attempt in range(self._limits.retries + 1):
             try:
                 return await self._once(body, hear)
@@ -136,7 +136,7 @@ class Model:
                 await asyncio.sleep(self._pause(attempt, busy.asked))
         raise ModelFailed("the model was not asked: retries is negative")
 
-    async def _once(self, body: bytes, hear: Hear | None) -> Reply:
+    async def _once(self, body: bytes, hear: Hear | None) -> ModelReply:
         was_heard = False
 
         async def pass_on(text: str) -> None:
@@ -184,13 +184,13 @@ def _refused(response: httpx2.Response) -> ModelFailed:
     )
 
 
-async def _read(response: httpx2.Response, hear: Hear) -> Reply:
+async def _read(response: httpx2.Response, hear: Hear) -> ModelReply:
     if "text/event-stream" in response.headers.get("content-type", ""):
         return await _read_stream(response, hear)
     try:
         answer = orjson.loads(await response.aread())
         message = answer["choices"][0]["message"]
-        reply = Reply(text=message.get("content") or "", thoughts=_thoughts_in(message))
+        reply = ModelReply(text=message.get("content") or "", thoughts=_thoughts_in(message))
         reply.finish = answer["choices"][0].get("finish_reason") or ""
         for position, call in enumerate(message.get("tool_calls") or ()):
             function = call["function"]
@@ -208,8 +208,8 @@ async def _read(response: httpx2.Response, hear: Hear) -> Reply:
     return reply
 
 
-async def _read_stream(response: httpx2.Response, hear: Hear) -> Reply:
-    reply = Reply()
+async def _read_stream(response: httpx2.Response, hear: Hear) -> ModelReply:
+    reply = ModelReply()
     # By index: pieces of one call come one after the other, of several calls mixed.
     calls: dict[int, dict[str, str]] = {}
     finished = False
@@ -258,7 +258,7 @@ def _thoughts_in(delta: dict[str, Any]) -> str:
     return next((text for name in _THOUGHTS if isinstance(text := delta.get(name), str) and text), "")
 
 
-def _count(reply: Reply, usage: Any) -> None:
+def _count(reply: ModelReply, usage: Any) -> None:
     if isinstance(usage, dict):
         reply.prompt_tokens = int(usage.get("prompt_tokens") or 0)
         reply.completion_tokens = int(usage.get("completion_tokens") or 0)

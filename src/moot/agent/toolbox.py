@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import orjson
 
+from moot.agent.agent_settings import AgentLimits
 from moot.agent.model import Message, ToolCall
-from moot.agent.settings import AgentLimits
-from moot.catalogue.finding import Finder
-from moot.catalogue.offers import Offer, Offers
+from moot.catalogue.offer_search import OfferSearch
+from moot.catalogue.offer_table import CatalogueEntry, OfferTable
 from moot.catalogue.search_settings import SearchSettings
 from moot.errors import (
     CallFailed,
@@ -27,7 +27,7 @@ from moot.errors import (
     ToolFailed,
 )
 from moot.participant import JoinedSpace, Outcome, Reasoning
-from moot.participant.accesses import Accesses
+from moot.participant.calls.offer_access import OfferAccess
 from moot.protocol.operation import Json
 
 FIND: Final = "find_tools"
@@ -52,13 +52,17 @@ class Toolbox:
     """What one agent may use. `offers` is kept up to date by whoever listens to the space."""
 
     def __init__(
-        self, space: JoinedSpace, offers: Offers, limits: AgentLimits, search: SearchSettings | None = None
+        self,
+        space: JoinedSpace,
+        offers: OfferTable,
+        limits: AgentLimits,
+        search: SearchSettings | None = None,
     ) -> None:
         self._space = space
         self._offers = offers
         self._limits = limits
-        self._finder = Finder(offers, search)
-        self._accesses = Accesses(space)
+        self._finder = OfferSearch(offers, search)
+        self._accesses = OfferAccess(space)
         # Found on request, so that they are shown although there are many.
         self._found: dict[str, None] = {}
 
@@ -72,7 +76,7 @@ class Toolbox:
         rest = [offer for offer in usable if offer.shown not in self._found]
         return [_FIND_TOOL, *map(_described, (first + rest)[: most - 1])]
 
-    def offer_of(self, name: str) -> Offer | None:
+    def offer_of(self, name: str) -> CatalogueEntry | None:
         return self._offers.find("tools", name)
 
     @property
@@ -105,7 +109,9 @@ class Toolbox:
             return f"Not called: no tool is called {call.name!r} here, or its member has left."
         return await self._perform(offer, arguments, reasoning)
 
-    async def _perform(self, offer: Offer, arguments: dict[str, Json], reasoning: Reasoning | None) -> str:
+    async def _perform(
+        self, offer: CatalogueEntry, arguments: dict[str, Json], reasoning: Reasoning | None
+    ) -> str:
         space = self._space
         host = next(
             (member.id for member in space.roster.values() if member.name == offer.owner), offer.owner
@@ -143,7 +149,7 @@ class Toolbox:
         lines = [f"{offer.shown}: {offer.item.get('description', '')}" for offer in offers]
         return "These can be called now:\n" + "\n".join(lines)
 
-    def _is_usable(self, offer: Offer) -> bool:
+    def _is_usable(self, offer: CatalogueEntry) -> bool:
         """Whether some call of it could be allowed; arguments are looked at when it is made."""
         return offer.owner != self._space.name and self._accesses.of(offer) != "none"
 
@@ -174,7 +180,7 @@ def _is_no_text(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") != "text"
 
 
-def _described(offer: Offer) -> Message:
+def _described(offer: CatalogueEntry) -> Message:
     item = offer.item
     description = str(item.get("description") or item.get("title") or offer.key)
     return {

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Literal
 
-from moot.bridge.relaying import Announcements
+from moot.bridge.server_messages import ServerMessages
 from moot.errors import McpError, MootError
 from moot.mcp.eras import (
     ASKS,
@@ -31,9 +31,9 @@ from moot.mcp.eras import (
     initialized,
     wants_news,
 )
-from moot.mcp.pinning import Change, Pins
-from moot.mcp.upstream import Events, Greeting, Server, Upstream
-from moot.participant import Control, Controls, JoinedSpace, PresenceEvent, Request
+from moot.mcp.tool_pins import PinChange, Pins
+from moot.mcp.upstream import Events, Server, ServerInfo, Upstream
+from moot.participant import Control, Controls, IncomingRequest, JoinedSpace, PresenceEvent
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class ServerMember:
         self._accept_changes = accept_changes
         self._upstream: Upstream | None = None
         self._space: JoinedSpace | None = None
-        self._announcements = Announcements(self._announce)
+        self._announcements = ServerMessages(self._announce)
         self._log_levels: dict[str, str] = {}
         # Tools that the server listed last; None before it did.
         self._tools: frozenset[str] | None = None
@@ -108,7 +108,7 @@ class ServerMember:
         return self.upstream.trouble
 
     @property
-    def changes(self) -> Mapping[str, Change]:
+    def changes(self) -> Mapping[str, PinChange]:
         """Tools that changed and wait for consent."""
         return self.pins.changes
 
@@ -137,7 +137,7 @@ class ServerMember:
 
     # Requests of members
 
-    async def handle(self, request: Request) -> JsonObject | None:
+    async def handle(self, request: IncomingRequest) -> JsonObject | None:
         """The answer to one request; None leaves a question to everybody to the others."""
         method = request.method
         if method == "tools/call":
@@ -164,7 +164,7 @@ class ServerMember:
             raise McpError(METHOD_NOT_FOUND, f"{method} is not asked of a tool host in a space")
         return await self._handed_on(request)
 
-    async def _handed_on(self, request: Request) -> JsonObject:
+    async def _handed_on(self, request: IncomingRequest) -> JsonObject:
         method, params, owner = request.method, self._params(request), request.sender
         if not wants_news(params):
             return await self.upstream.request(method, params, owner=owner)
@@ -178,7 +178,7 @@ class ServerMember:
         """Whether a proposal for us could ever run: not if it is for a tool that the server does not have."""
         return method != "tools/call" or self._tools is None or params.get("name") in self._tools
 
-    async def notified(self, request: Request) -> None:
+    async def notified(self, request: IncomingRequest) -> None:
         """A notification that names us: MCP's own are about sessions, the rest is handed on."""
         if request.is_broadcast or request.method in _SESSION_NOTICES or request.method in LIST_CHANGED:
             return
@@ -187,7 +187,7 @@ class ServerMember:
         except McpError as fault:
             log.debug("notification not handed on", extra={"reason": fault.message})
 
-    async def _list(self, request: Request) -> JsonObject | None:
+    async def _list(self, request: IncomingRequest) -> JsonObject | None:
         method = request.method
         if request.is_broadcast and self.upstream.state != "up":
             # Nobody waits for us in particular.
@@ -210,7 +210,7 @@ class ServerMember:
         await self._tell(verdict.changes)
         return result if len(verdict.shown) == len(result["tools"]) else result | {"tools": verdict.shown}
 
-    async def _watch(self, request: Request) -> JsonObject:
+    async def _watch(self, request: IncomingRequest) -> JsonObject:
         uri = request.params.get("uri")
         if not isinstance(uri, str):
             raise McpError(INVALID_PARAMS, f"{request.method} needs params.uri, a text")
@@ -222,14 +222,14 @@ class ServerMember:
             await self.upstream.unwatch(uri, request.sender)
         return {}
 
-    def _set_level(self, request: Request) -> JsonObject:
+    def _set_level(self, request: IncomingRequest) -> JsonObject:
         level = request.params.get("level")
         if level not in LOG_LEVELS:
             raise McpError(INVALID_PARAMS, f"params.level is one of {', '.join(LOG_LEVELS)}")
         self._log_levels[request.sender] = level
         return {}
 
-    def _params(self, request: Request) -> JsonObject:
+    def _params(self, request: IncomingRequest) -> JsonObject:
         level = self._log_levels.get(request.sender)
         if level is None or LOG_LEVEL_KEY in request.meta:
             return request.params
@@ -247,7 +247,7 @@ class ServerMember:
 
     # What the server tells
 
-    def _came_up(self, greeting: Greeting) -> None:
+    def _came_up(self, greeting: ServerInfo) -> None:
         self._checked.clear()
         if greeting.offers("tools") or not greeting.capabilities:
             self._unchecked.set()
@@ -286,7 +286,7 @@ class ServerMember:
                 async with asyncio.timeout(_CHECK_SECONDS):
                     await self._urgent.wait()
 
-    async def _tell(self, changes: tuple[Change, ...]) -> None:
+    async def _tell(self, changes: tuple[PinChange, ...]) -> None:
         """D-87: a change is shown, to the operator in the log and to the space where the member may speak."""
         for change in changes:
             lines = change.lines()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moot.config.gateway import Positive, Seconds
+from moot.config.gateway_config import Positive, Seconds
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):

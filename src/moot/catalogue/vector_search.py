@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from moot.catalogue.search_settings import SearchSettings
 from moot.protocol.operation import Json
 from moot.xprotocol.search import Document, SearchIndex
-from moot.xprotocol.search.vectors import INSTALL, WordVectors, are_vectors_installed, load_vectors
+from moot.xprotocol.search.word_vectors import INSTALL, WordVectors, are_vectors_installed, load_vectors
 
 if TYPE_CHECKING:
-    from moot.xprotocol.search.vectors import Vector
+    from moot.xprotocol.search.word_vectors import Vector
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from moot.cli.program import RefuseToken
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.agent.settings import AgentSettings, ModelSettings
+    from moot.agent.agent_settings import AgentSettings, ModelSettings
 
 _ABOUT: Final = """\
 Joins a space as an agent: a language model behind an OpenAI-compatible endpoint (a vendor's, or a local one
@@ -75,7 +75,7 @@ def run(chosen: argparse.Namespace) -> int:
 async def _stay(chosen: argparse.Namespace) -> int:
     from moot import logs
     from moot.agent.agent import serve_agent
-    from moot.cli.terminal import printable
+    from moot.cli.escape_output import printable
     from moot.participant import token_from
 
     model, settings = _model(chosen), _agent(chosen)
@@ -87,7 +87,7 @@ async def _stay(chosen: argparse.Namespace) -> int:
 
 
 def _model(chosen: argparse.Namespace) -> ModelSettings:
-    from moot.agent.settings import ModelSettings
+    from moot.agent.agent_settings import ModelSettings
 
     key = None
     if chosen.api_key_env is not None:
@@ -107,7 +107,7 @@ def _model(chosen: argparse.Namespace) -> ModelSettings:
 
 
 def _agent(chosen: argparse.Namespace) -> AgentSettings:
-    from moot.agent.settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
+    from moot.agent.agent_settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
     from moot.catalogue.search_settings import SearchSettings
 
     instructions = DEFAULT_INSTRUCTIONS

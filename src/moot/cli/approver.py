@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli.talking import add_where, where_of
+from moot.cli.client import add_where, where_of
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
     from moot.trust.approver import ApproverSettings
     from moot.trust.budgets import Budget
-    from moot.trust.ledger import Ledger
+    from moot.trust.decision_ledger import DecisionLedger
 
 _ABOUT: Final = """\
 Joins a space, watches proposals, and decides those that a rule covers; the rest stays with people. Every such
@@ -85,14 +85,14 @@ async def _stay(chosen: argparse.Namespace) -> int:
     from moot import logs
     from moot.participant import connect
     from moot.trust.approver import Approver
-    from moot.trust.book import Book
+    from moot.trust.rule_store import RuleStore
 
     settings = _settings(chosen)
     where = where_of(chosen)
     logs.set_up(chosen.log_level, "text")
     async with connect(where.url, where.space, where.token.reveal()) as space:
         folder = chosen.state or Path(".moot") / "trust" / space.space
-        book = Book.open(folder)
+        book = RuleStore.open(folder)
         ledger = _history(chosen, space.space)
         approver = Approver(space, book, ledger, settings)
         doing = "watching, deciding nothing (--shadow)" if chosen.shadow else "deciding by rules"
@@ -111,7 +111,7 @@ def _settings(chosen: argparse.Namespace) -> ApproverSettings:
     from dataclasses import replace
 
     from moot.trust.approver import ApproverSettings
-    from moot.trust.learning import DEFAULTS
+    from moot.trust.learner import DEFAULTS
 
     learning = DEFAULTS
     if chosen.approvals is not None:
@@ -131,19 +131,19 @@ def _settings(chosen: argparse.Namespace) -> ApproverSettings:
     )
 
 
-def _history(chosen: argparse.Namespace, space: str) -> Ledger:
+def _history(chosen: argparse.Namespace, space: str) -> DecisionLedger:
     """What was decided before, where the journal can be read."""
     import time
 
-    from moot.trust.journal import ledger_of
-    from moot.trust.ledger import Ledger
+    from moot.trust.decision_ledger import DecisionLedger
+    from moot.trust.ledger_reader import ledger_of
 
     folder = chosen.journal or Path(".moot") / "spaces" / space / "journal"
     if folder.is_dir():
         return ledger_of(folder, now=time.time())
     if chosen.journal is not None:
         raise UsageError(f"--journal {chosen.journal}: no such folder; it is DATA/spaces/{space}/journal")
-    return Ledger()
+    return DecisionLedger()
 
 
 def _budget(text: str) -> Budget:

@@ -9,13 +9,13 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.escape_output import printable
 from moot.cli.interruption import run_service
 from moot.cli.program import RefuseToken
-from moot.cli.terminal import printable
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.bridge.settings import BridgeSettings
+    from moot.bridge.bridge_settings import BridgeSettings
     from moot.mcp.upstream import Server, Upstream
 
 # A server that is installed answers within a second or two; one that npx fetches first takes longer.
@@ -95,7 +95,7 @@ async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
     import asyncio
 
     from moot import logs
-    from moot.bridge.serving import bridged
+    from moot.bridge.bridge_runner import bridged
     from moot.mcp.upstream import StartFailed
     from moot.protocol.close_codes import SHUT_DOWN
 
@@ -149,7 +149,7 @@ def _quoted(lines: list[str]) -> str:
 def _settings(chosen: argparse.Namespace) -> BridgeSettings:
     from dataclasses import replace
 
-    from moot.bridge.settings import BridgeSettings
+    from moot.bridge.bridge_settings import BridgeSettings
     from moot.mcp.upstream import UpstreamLimits
     from moot.participant import token_from
 
@@ -177,7 +177,7 @@ def _settings(chosen: argparse.Namespace) -> BridgeSettings:
 
 
 def _server(chosen: argparse.Namespace) -> Server:
-    from moot.mcp.children import Command
+    from moot.mcp.child_process import Command
     from moot.mcp.upstream import HttpServer, StdioServer
     from moot.participant import token_from
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from moot.cli.escape_output import printable
 from moot.cli.program import RefuseToken
-from moot.cli.terminal import printable
+from moot.conformance.blocking_client import GatewayAddress
 from moot.conformance.manifest import load_manifest
-from moot.conformance.pure import PureDriver
-from moot.conformance.remote import run_all
+from moot.conformance.pure_driver import PureDriver
+from moot.conformance.remote_runner import run_all
+from moot.conformance.row_verdicts import LEVELS, VectorOutcome, by_row, report, summary
 from moot.conformance.runner import Failed, run_vector
 from moot.conformance.vectors import Vector, load_vectors
-from moot.conformance.verdicts import LEVELS, Outcome, by_row, report, summary
-from moot.conformance.wire import Address
 from moot.errors import UsageError
 
 Vectors = Iterable[tuple[str, Vector]]
@@ -50,7 +50,7 @@ def run(chosen: argparse.Namespace) -> int:
         return _pure(_wanted(chosen.only), as_json=chosen.json)
     if chosen.token_file is None:
         raise UsageError("--token-file FILE is missing: the token of a participant that may do everything")
-    address, token = Address(chosen.url), _token(chosen.token_file)
+    address, token = GatewayAddress(chosen.url), _token(chosen.token_file)
     running = run_all(address, token, _wanted(chosen.only), space=chosen.space)
     return _remote(running, as_json=chosen.json)
 
@@ -80,20 +80,20 @@ def _pure(vectors: Vectors, *, as_json: bool) -> int:
     return 1 if _failed(outcomes) else 0
 
 
-def _played(vectors: Vectors) -> Iterator[Outcome]:
+def _played(vectors: Vectors) -> Iterator[VectorOutcome]:
     for source, vector in vectors:
         try:
             run_vector(vector, PureDriver(vector.space))
         except Failed as difference:
-            yield Outcome(source, vector, "failed", str(difference))
+            yield VectorOutcome(source, vector, "failed", str(difference))
         else:
-            yield Outcome(source, vector, "passed")
+            yield VectorOutcome(source, vector, "passed")
 
 
 # On a gateway that runs somewhere
 
 
-def _remote(running: Iterable[Outcome], *, as_json: bool) -> int:
+def _remote(running: Iterable[VectorOutcome], *, as_json: bool) -> int:
     outcomes = list(_told(running, as_json=as_json))
     ran = [outcome for outcome in outcomes if outcome.verdict != "not runnable"]
     if not as_json:
@@ -118,11 +118,11 @@ def _token(file: Path) -> str:
 # Both
 
 
-def _failed(outcomes: Iterable[Outcome]) -> int:
+def _failed(outcomes: Iterable[VectorOutcome]) -> int:
     return sum(outcome.verdict == "failed" for outcome in outcomes)
 
 
-def _told(outcomes: Iterable[Outcome], *, as_json: bool) -> Iterator[Outcome]:
+def _told(outcomes: Iterable[VectorOutcome], *, as_json: bool) -> Iterator[VectorOutcome]:
     for outcome in outcomes:
         if as_json:
             row = {

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.escape_output import printable
 from moot.cli.journal import folder_of, moment
-from moot.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from moot.trust.ledger import Decision
+    from moot.trust.decision_ledger import Decision
 
 _EXAMPLES: Final = """\
 examples:
@@ -69,10 +69,10 @@ def add_place(parser: Any) -> None:
 
 
 def _decisions(chosen: argparse.Namespace) -> int:
-    from moot.trust.journal import ledger_of
-    from moot.trust.ledger import chosen as chosen_of
-    from moot.trust.ledger import export
-    from moot.trust.standing import shares
+    from moot.trust.approver_status import shares
+    from moot.trust.decision_ledger import chosen as chosen_of
+    from moot.trust.decision_ledger import export
+    from moot.trust.ledger_reader import ledger_of
 
     automated = True if chosen.automatic else False if chosen.people else None
     found = list(

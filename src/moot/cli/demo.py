@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 
 from moot.cli.interruption import run_service
-from moot.cli.live import run_live
-from moot.conformance.pure import PureDriver
+from moot.cli.live_demo import run_live
+from moot.conformance.pure_driver import PureDriver
 from moot.protocol.operation import Json
 
 _SPACE: Json = {

@@ -17,7 +17,7 @@ from moot.cli.program import Parser, run_program
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.adapter.devserver import DevServer, DevSettings
+    from moot.adapter.devserver import DevServer, DevServerSettings
 
 _ABOUT = """\
 Starts everything that XProtocol needs on this machine, in one process: the MCP adapter, a relay, an event
@@ -113,7 +113,7 @@ def _checked(parser: Parser, chosen: argparse.Namespace) -> int:
 
 def _run(chosen: argparse.Namespace) -> int:
     from moot.cli.interruption import run_service
-    from moot.config.gateway import is_loopback
+    from moot.config.gateway_config import is_loopback
 
     if not is_loopback(chosen.host) and not chosen.i_know:
         raise UsageError(
@@ -124,12 +124,12 @@ def _run(chosen: argparse.Namespace) -> int:
     return run_service(_proxied(chosen) if chosen.mcp_proxy else _served(chosen, _settings(chosen)))
 
 
-def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevSettings:
-    from moot.adapter.devserver import DevSettings, Wrapped
-    from moot.adapter.loading import find_config
+def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevServerSettings:
+    from moot.adapter.config.config_loader import find_config
+    from moot.adapter.devserver import DevServerSettings, WrappedServer
 
     wrapped = tuple(
-        Wrapped(command=command, namespace=namespace)
+        WrappedServer(command=command, namespace=namespace)
         for command, namespace in zip(chosen.mcp_command, chosen.namespace, strict=True)
     )
     config = chosen.config or (None if wrapped else find_config(Path()))
@@ -143,7 +143,7 @@ def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevSettings
     if chosen.fresh and data.exists():
         _check_ours(data)
         shutil.rmtree(data)
-    return DevSettings(
+    return DevServerSettings(
         data=data,
         config=None if config is None else config.absolute(),
         wrapped=wrapped,
@@ -162,12 +162,12 @@ def _check_ours(data: Path) -> None:
         raise UsageError(f"--fresh: {data} does not look like a DevServer's folder; nothing was removed")
 
 
-async def _served(chosen: argparse.Namespace, settings: DevSettings) -> int:
+async def _served(chosen: argparse.Namespace, settings: DevServerSettings) -> int:
     """A DevServer until it is told to stop; over stdio, until its client goes."""
     import asyncio
 
     from moot.adapter.devserver import DevServer
-    from moot.adapter.event_log import EventLog
+    from moot.adapter.operations.event_log import EventLog
 
     # With a client on stdout, people are told on stderr.
     out = sys.stderr if settings.stdio else sys.stdout
@@ -215,7 +215,7 @@ def _banner(server: DevServer) -> list[str]:
 def _source_lines(source: dict[str, Any]) -> list[str]:
     """How a wrapped server is doing; of one that failed, also what it wrote to stderr last."""
     from moot.cli.adapter.status import stderr_lines
-    from moot.cli.terminal import printable
+    from moot.cli.escape_output import printable
 
     name = source["namespace"]
     if source["state"] == "up" and source["kinds"]:
@@ -249,7 +249,7 @@ def _counted(tools: int) -> str:
     return "1 tool" if tools == 1 else f"{tools} tools"
 
 
-def _client_config(settings: DevSettings) -> dict[str, Any]:
+def _client_config(settings: DevServerSettings) -> dict[str, Any]:
     arguments = ["--mcp-proxy"]
     if settings.data != DATA.absolute():
         arguments += ["--data", str(settings.data)]
@@ -261,18 +261,18 @@ def _client_config(settings: DevSettings) -> dict[str, Any]:
 
 async def _proxied(chosen: argparse.Namespace) -> int:
     """MCP over stdio: beside the DevServer that runs, or with one of our own (D-79)."""
-    from moot.adapter.control import AskFailed, NotRunning, ask
-    from moot.adapter.devserver import DevSettings
+    from moot.adapter.devserver import DevServerSettings
+    from moot.adapter.operations.control_socket import AdapterNotRunning, ControlRequestFailed, ask
 
     remembered = _remembered()
     folders = [(chosen.data or DATA).absolute()]
     if chosen.data is None and isinstance(known := remembered.get("data"), str):
         folders.append(Path(known))
     for data in dict.fromkeys(folders):
-        running = DevSettings(data=data, stdio=True)
+        running = DevServerSettings(data=data, stdio=True)
         try:
             status = await ask(running.control, "status")
-        except (NotRunning, AskFailed):
+        except (AdapterNotRunning, ControlRequestFailed):
             continue
         await _attached(running, status)
         return 0
@@ -281,12 +281,12 @@ async def _proxied(chosen: argparse.Namespace) -> int:
     return await _served(chosen, _settings(chosen, stdio=True))
 
 
-async def _attached(settings: DevSettings, status: dict[str, Any]) -> None:
+async def _attached(settings: DevServerSettings, status: dict[str, Any]) -> None:
     """A client half of our own, with the key of the one that runs, on its relay."""
     import tempfile
 
+    from moot.adapter.adapter import run_adapter
     from moot.adapter.devserver import client_settings
-    from moot.adapter.running import run_adapter
 
     with tempfile.TemporaryDirectory(prefix="xprotocol-proxy-") as folder:
         facing = client_settings(settings, str(status["relay"]), str(status["key"]), store=Path(folder))
@@ -298,7 +298,7 @@ def _state_file() -> Path:
     return Path(base) / "moot" / "devserver.json"
 
 
-def _remember(settings: DevSettings) -> None:
+def _remember(settings: DevServerSettings) -> None:
     """So that an MCP client, which starts its proxy anywhere, finds the DevServer that ran last."""
     file = _state_file()
     said = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli.decisions import add_place
+from moot.cli.escape_output import printable
 from moot.cli.journal import folder_of
-from moot.cli.terminal import printable
 from moot.errors import UsageError
 
 
@@ -33,9 +33,9 @@ def add_commands(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.trust.book import Book
     from moot.trust.explain import explain
-    from moot.trust.journal import ledger_of
+    from moot.trust.ledger_reader import ledger_of
+    from moot.trust.rule_store import RuleStore
 
     journal = folder_of(chosen)
     ledger = ledger_of(journal, now=time.time())
@@ -45,7 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
             f"no proposal, request or response {chosen.id!r} in the journal: `moot decisions` lists them"
         )
     state = chosen.state or Path(".moot") / "trust" / journal.parent.name
-    book = Book.open(state) if state.is_dir() else None
+    book = RuleStore.open(state) if state.is_dir() else None
     rules = () if book is None else book.rules
     suspensions = {} if book is None else book.suspensions
     found = explain(decision, rules, time.time(), suspensions=suspensions)

@@ -56,7 +56,7 @@ def run(chosen: argparse.Namespace) -> int:
     template = scaffold.template_named(chosen.template or scaffold.DEFAULT)
     folder: Path = chosen.folder
     given = {name: getattr(chosen, name) for name in ("base_url", "model", "key_env")}
-    values = scaffold.Values(
+    values = scaffold.TemplateValues(
         space=chosen.space or scaffold.space_name(folder),
         **{name: value for name, value in given.items() if value is not None},
     )

@@ -66,13 +66,13 @@ def _run(command: Coroutine[Any, Any, T], interruption: Interruption) -> T:
     try:
         with asyncio.Runner(loop_factory=event_loop.new_event_loop) as runner:
             return runner.run(interruption.run(command))
-    except Interrupted:
+    except SignalReceived:
         raise SystemExit(interruption.exit_code) from None
     finally:
         interruption.remove()
 
 
-class Interrupted(Exception):
+class SignalReceived(Exception):
     """The command was cancelled because of a signal."""
 
 
@@ -118,7 +118,7 @@ class Interruption:
     async def run(self, command: Coroutine[Any, Any, T]) -> T:
         if self._received:
             command.close()
-            raise Interrupted
+            raise SignalReceived
         self._loop = asyncio.get_running_loop()
         task = self._loop.create_task(command)
         self._task = task
@@ -127,7 +127,7 @@ class Interruption:
         except asyncio.CancelledError:
             if not self._received:
                 raise
-            raise Interrupted from None
+            raise SignalReceived from None
         finally:
             if self._received:
                 self._watchdog.end_within(_LAST_SECONDS, self.exit_code)

@@ -17,15 +17,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
-from moot.cli.terminal import printable, printable_json
+from moot.cli.escape_output import printable, printable_json
 from moot.errors import UsageError
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.store.database import covered_position
-from moot.store.index import Index
-from moot.store.records import Record, follow_records, last_records, read_records, verify
-from moot.store.search import Query, find_number, search
+from moot.store.journal_index import JournalIndex
+from moot.store.journal_reader import JournalRecord, follow_records, last_records, read_records, verify
+from moot.store.journal_search import JournalQuery, find_number, search
 
 # How long a command that looks something up works on the index before it answers by reading.
 _INDEX_SECONDS: Final = 2.0
@@ -159,8 +159,8 @@ def folder_of(chosen: argparse.Namespace) -> Path:
 
 
 @contextmanager
-def _index_of(folder: Path) -> Iterator[Index | None]:
-    index = Index.open(folder)
+def _index_of(folder: Path) -> Iterator[JournalIndex | None]:
+    index = JournalIndex.open(folder)
     try:
         if index is not None:
             index.catch_up(_INDEX_SECONDS)
@@ -197,16 +197,18 @@ def _show(chosen: argparse.Namespace) -> int:
     with _index_of(folder) as index:
         number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 19 else 0
         record = find_number(folder, number, index=index) if number else None
-        found = [record] if record else list(search(folder, Query(id=wanted), index=index))
+        found = [record] if record else list(search(folder, JournalQuery(id=wanted), index=index))
         if not found:
             raise UsageError(
                 f"no record {wanted!r}: `moot journal search --text` finds words, `tail` the last ones"
             )
         for position, record in enumerate(found):
             before = [
-                other for id in record.correlations for other in search(folder, Query(id=id), index=index)
+                other
+                for id in record.correlations
+                for other in search(folder, JournalQuery(id=id), index=index)
             ]
-            after = list(search(folder, Query(about=record.id), index=index)) if record.id else []
+            after = list(search(folder, JournalQuery(about=record.id), index=index)) if record.id else []
             if chosen.json:
                 parts = ("record", [record]), ("correlates_to", before), ("correlated_by", after)
                 for name, records in parts:
@@ -219,7 +221,7 @@ def _show(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _show_one(record: Record, before: list[Record], after: list[Record]) -> None:
+def _show_one(record: JournalRecord, before: list[JournalRecord], after: list[JournalRecord]) -> None:
     print(_line_of(record))
     for line in json.dumps(record.fields, indent=2, ensure_ascii=False).split("\n"):
         print(printable_json(line.encode()))
@@ -233,7 +235,7 @@ def _show_one(record: Record, before: list[Record], after: list[Record]) -> None
 
 def _search(chosen: argparse.Namespace) -> int:
     folder = folder_of(chosen)
-    query = Query(
+    query = JournalQuery(
         id=chosen.id,
         kind=chosen.kind,
         who=chosen.who,
@@ -306,11 +308,11 @@ def _verify(chosen: argparse.Namespace) -> int:
 # How a record looks
 
 
-def _print(record: Record, *, as_json: bool) -> None:
+def _print(record: JournalRecord, *, as_json: bool) -> None:
     print(printable_json(record.line[:-1]) if as_json else _line_of(record))
 
 
-def _line_of(record: Record) -> str:
+def _line_of(record: JournalRecord) -> str:
     """Number, time, who, what, to whom, about what, what came of it, and as much of the rest as fits."""
     said = record.said
     parts = [
@@ -332,14 +334,14 @@ def _line_of(record: Record) -> str:
     if rest is None:
         rest = {name: value for name, value in record.fields.items() if name not in _KNOWN}
     if rest not in ({}, None):
-        summary = printable_json(jsontext.encode(rest))
+        summary = printable_json(strict_json.encode(rest))
         parts.append(
             summary if len(summary) <= _SUMMARY_CHARACTERS else summary[: _SUMMARY_CHARACTERS - 1] + "…"
         )
     return "  ".join(parts)
 
 
-def _time_of(record: Record) -> str:
+def _time_of(record: JournalRecord) -> str:
     try:
         return rfc3339(record.time)
     except (OverflowError, ValueError, OSError):
@@ -355,7 +357,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _row_of(record: Record) -> list[str]:
+def _row_of(record: JournalRecord) -> list[str]:
     payload = record.said.get("payload")
     return [
         str(record.number),
@@ -365,7 +367,7 @@ def _row_of(record: Record) -> list[str]:
         " ".join(_names(record.said.get("to"))),
         " ".join(record.correlations),
         record.word("out"),
-        "" if payload is None else jsontext.encode(payload).decode(),
+        "" if payload is None else strict_json.encode(payload).decode(),
         record.hash,
     ]
 

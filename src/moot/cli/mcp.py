@@ -18,8 +18,8 @@ from moot.cli.program import RefuseToken
 from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
-    from moot.config.whereabouts import Asked, Whereabouts
-    from moot.mcp.downstream.face import Face
+    from moot.config.connect_settings import CliOverrides, ConnectSettings
+    from moot.mcp.downstream.mcp_server import McpServer
     from moot.participant import JoinedSpace
 
 _ABOUT: Final = """\
@@ -91,14 +91,14 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.decision_seconds <= 0:
         raise UsageError("--decision-seconds is more than 0")
     # Here and not above: `moot --help` should not wait for servers to be imported.
-    from moot.config.whereabouts import Asked, whereabouts
+    from moot.config.connect_settings import CliOverrides, connect_settings
 
-    asked = Asked(
+    asked = CliOverrides(
         gateway=chosen.gateway, space=chosen.space, token_file=chosen.token_file, name=chosen.member
     )
     if chosen.print_config:
         return _print_config(chosen, asked, os.environ)
-    where = whereabouts(asked, environ=os.environ, folder=Path.cwd())
+    where = connect_settings(asked, environ=os.environ, folder=Path.cwd())
     # Before anything is joined: a slip of the pen should not be seen by a whole space.
     if chosen.http:
         _http_token(chosen, *_address(chosen.http))
@@ -107,21 +107,21 @@ def run(chosen: argparse.Namespace) -> int:
     return run_service(_serve(chosen, where, os.environ))
 
 
-async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mapping[str, str]) -> int:
+async def _serve(chosen: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]) -> int:
     from moot import logs
-    from moot.bridge.face.backend import BackendSettings, SpaceBackend
-    from moot.bridge.face.names_file import NamesFile
-    from moot.bridge.face.tools import OWN_NAMES
-    from moot.catalogue.offers import Offers
+    from moot.bridge.space_server.names_file import NamesFile
+    from moot.bridge.space_server.own_tools import OWN_NAMES
+    from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
+    from moot.catalogue.offer_table import OfferTable
     from moot.catalogue.search_settings import SearchSettings
-    from moot.mcp.downstream.face import Face
-    from moot.mcp.downstream.limits import FaceLimits
+    from moot.mcp.downstream.limits import McpServerLimits
+    from moot.mcp.downstream.mcp_server import McpServer
     from moot.participant import ParticipantLimits, connect
 
     logs.set_up(chosen.log_level, "text", None)
     # For ever: a client does not restart us because the gateway was restarted.
     limits = ParticipantLimits(reconnect_seconds=10 * 365 * 86_400.0)
-    offers = Offers(OWN_NAMES)
+    offers = OfferTable(OWN_NAMES)
     path = _names_path(chosen, where, environ)
     names = None if path is None else NamesFile(path, offers)
     if names is not None:
@@ -135,7 +135,7 @@ async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mappin
             # A client's call has its answer; hearing the request too would wake us once more for each.
             connect(where.url, where.space, where.token.reveal(), limits=limits, echo="unanswered") as joined,
             SpaceBackend(joined, settings, called=where.space, offers=offers) as backend,
-            Face(backend, FaceLimits(decision_seconds=chosen.decision_seconds)) as face,
+            McpServer(backend, McpServerLimits(decision_seconds=chosen.decision_seconds)) as face,
         ):
             if names is not None:
                 backend.watch(lambda _change: names.save())
@@ -146,8 +146,10 @@ async def _serve(chosen: argparse.Namespace, where: Whereabouts, environ: Mappin
         raise
 
 
-def _names_path(chosen: argparse.Namespace, where: Whereabouts, environ: Mapping[str, str]) -> Path | None:
-    from moot.bridge.face.names_file import place_of
+def _names_path(
+    chosen: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]
+) -> Path | None:
+    from moot.bridge.space_server.names_file import place_of
 
     if chosen.names_file == "none":
         return None
@@ -157,7 +159,7 @@ def _names_path(chosen: argparse.Namespace, where: Whereabouts, environ: Mapping
     return place_of(Path(state) if state else Path.home() / ".local" / "state", where.url, where.space)
 
 
-async def _until_the_end(chosen: argparse.Namespace, face: Face, joined: JoinedSpace) -> int:
+async def _until_the_end(chosen: argparse.Namespace, face: McpServer, joined: JoinedSpace) -> int:
     """Serve until the client goes, or the space has no place for us any more; cancelling ends it in order."""
     stop = asyncio.Event()
     serving = asyncio.ensure_future(_serving(chosen, face, joined, stop))
@@ -176,22 +178,26 @@ async def _until_the_end(chosen: argparse.Namespace, face: Face, joined: JoinedS
         await asyncio.gather(serving, ending, return_exceptions=True)
 
 
-async def _serving(chosen: argparse.Namespace, face: Face, joined: JoinedSpace, stop: asyncio.Event) -> None:
+async def _serving(
+    chosen: argparse.Namespace, face: McpServer, joined: JoinedSpace, stop: asyncio.Event
+) -> None:
     if not chosen.http:
-        from moot.mcp.downstream import stdio
+        from moot.mcp.downstream import stdio_server
 
-        await stdio.serve(face, stop=stop)
+        await stdio_server.serve(face, stop=stop)
         return
-    from moot.mcp.downstream.doors import Doors
-    from moot.mcp.downstream.http import HttpFace
-    from moot.net.port import bound, served
+    from moot.mcp.downstream.http_access import HttpAccessPolicy
+    from moot.mcp.downstream.http_server import McpHttpServer
+    from moot.net.http_listener import bound, served
 
     host, port = _address(chosen.http)
     token = _http_token(chosen, host, port)
     with bound(host, port) as listening:
         port = listening.getsockname()[1]
         hosts = [*chosen.allow_host, *([] if host in _LOOPBACK else [f"{host}:{port}"])]
-        http = HttpFace(face, Doors.of(port, hosts=hosts, origins=chosen.allow_origin, token=token))
+        http = McpHttpServer(
+            face, HttpAccessPolicy.of(port, hosts=hosts, origins=chosen.allow_origin, token=token)
+        )
         try:
             async with served(http, listening):
                 shown = f"[{host}]" if ":" in host else host
@@ -229,7 +235,7 @@ async def _last_words(why: str) -> None:
     """Answer the client's first request with the reason, so that it shows more than a closed pipe."""
     import orjson
 
-    from moot.mcp.downstream.rpc import BadMessage, Request, read
+    from moot.mcp.downstream.rpc import InvalidRpcMessage, RpcRequest, read
 
     loop = asyncio.get_running_loop()
     first: asyncio.Future[bytes] = loop.create_future()
@@ -245,9 +251,9 @@ async def _last_words(why: str) -> None:
         async with asyncio.timeout(_LAST_WORDS_SECONDS):
             line = await first
         message = read(line)
-    except (TimeoutError, BadMessage, OSError):
+    except (TimeoutError, InvalidRpcMessage, OSError):
         return
-    if isinstance(message, Request):
+    if isinstance(message, RpcRequest):
         error = {"code": -32000, "message": f"moot mcp: {why}"}
         sys.stdout.buffer.write(orjson.dumps({"jsonrpc": "2.0", "id": message.id, "error": error}) + b"\n")
         sys.stdout.buffer.flush()
@@ -269,7 +275,7 @@ def _settle(first: asyncio.Future[bytes], line: bytes) -> None:
 # Configurations of clients
 
 
-def _print_config(chosen: argparse.Namespace, asked: Asked, environ: Mapping[str, str]) -> int:
+def _print_config(chosen: argparse.Namespace, asked: CliOverrides, environ: Mapping[str, str]) -> int:
     client = chosen.print_config
     if chosen.http:
         host, port = _address(chosen.http)
@@ -289,7 +295,7 @@ def _print_config(chosen: argparse.Namespace, asked: Asked, environ: Mapping[str
     return 0
 
 
-def _arguments(chosen: argparse.Namespace, asked: Asked, environ: Mapping[str, str]) -> list[str]:
+def _arguments(chosen: argparse.Namespace, asked: CliOverrides, environ: Mapping[str, str]) -> list[str]:
     """What the client starts us with: nothing in it depends on the folder or the environment of then."""
     gateway, space, file = _found(asked, environ)
     made = ["mcp", "--gateway", gateway]
@@ -307,10 +313,10 @@ def _arguments(chosen: argparse.Namespace, asked: Asked, environ: Mapping[str, s
     return made
 
 
-def _found(asked: Asked, environ: Mapping[str, str]) -> tuple[str, str, Path]:
+def _found(asked: CliOverrides, environ: Mapping[str, str]) -> tuple[str, str, Path]:
     """Gateway, space and token file: as told, or of the space in the current folder."""
     from moot.config import load
-    from moot.config.whereabouts import find_config, whereabouts
+    from moot.config.connect_settings import connect_settings, find_config
 
     gateway, space = asked.gateway or environ.get("MOOT_URL"), asked.space or environ.get("MOOT_SPACE", "")
     file = asked.token_file or (Path(environ["MOOT_TOKEN_FILE"]) if environ.get("MOOT_TOKEN_FILE") else None)
@@ -318,7 +324,7 @@ def _found(asked: Asked, environ: Mapping[str, str]) -> tuple[str, str, Path]:
         if not file.is_file():
             print(f"note: {file.resolve()} is not there yet", file=sys.stderr)
         return gateway, space, file
-    where = whereabouts(asked, environ=environ, folder=Path.cwd())
+    where = connect_settings(asked, environ=environ, folder=Path.cwd())
     config = find_config(Path.cwd())
     if config is not None and where.participant is not None:
         files = load(config, environ=environ, dry=True).spaces[where.space].token_files

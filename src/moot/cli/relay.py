@@ -75,7 +75,7 @@ async def _serve(chosen: argparse.Namespace) -> int:
     import logging
 
     from moot import logs
-    from moot.relay.server import running_relay
+    from moot.relay.relay_server import running_relay
 
     settings = _settings(chosen)
     logs.set_up(chosen.log_level, "text")
@@ -91,9 +91,9 @@ def _settings(chosen: argparse.Namespace) -> Any:
     from dataclasses import replace
 
     from moot.errors import UsageError
-    from moot.net.http import DoorLimits
-    from moot.relay.settings import RelayLimits, RelaySettings
-    from moot.store.events import StoreLimits
+    from moot.net.http_protocol import ConnectionLimits
+    from moot.relay.relay_settings import RelayLimits, RelaySettings
+    from moot.store.event_store import StoreLimits
 
     if not 0 <= chosen.port <= 65_535:
         raise UsageError(f"--port {chosen.port}: a port is a number from 0 to 65535")
@@ -107,7 +107,7 @@ def _settings(chosen: argparse.Namespace) -> Any:
         if value < 1:
             raise UsageError(f"--max-{name.replace('_', '-')} {value}: at least 1")
         store = replace(store, **{name: value})
-    limits, door = RelayLimits(), DoorLimits(max_connections=10_000)
+    limits, door = RelayLimits(), ConnectionLimits(max_connections=10_000)
     if chosen.no_rate_limits:
         limits = replace(limits, events_per_second=0, sender_events_per_second=0, requests_per_second=0)
     return RelaySettings(

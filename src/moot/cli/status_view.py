@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from moot.cli.terminal import printable
-from moot.up.standing import Standing
+from moot.cli.escape_output import printable
+from moot.up.part_status import PartStatus
 
 _HEADS: Final = ("NAME", "WHAT", "STATE", "HERE", "FOR", "RESTARTS", "SAYS")
 _GAP: Final = "  "
@@ -33,7 +33,7 @@ class Output(Protocol):
 
 
 def table(
-    title: str, standings: Sequence[Standing], now: float, *, width: int, height: int, several: bool
+    title: str, standings: Sequence[PartStatus], now: float, *, width: int, height: int, several: bool
 ) -> list[str]:
     """The lines of the table, none wider than the terminal, and no more than it has."""
     width = max(LEAST_WIDTH, min(width, _MOST_WIDTH))
@@ -47,7 +47,7 @@ def table(
     return lines
 
 
-def _row(standing: Standing, now: float, *, several: bool) -> tuple[str, ...]:
+def _row(standing: PartStatus, now: float, *, several: bool) -> tuple[str, ...]:
     name = f"{standing.space}/{standing.name}" if several else standing.name
     is_person = standing.kind == "person"
     return (
@@ -116,7 +116,7 @@ class ChangeLines:
         self._last: dict[tuple[str, str, str], tuple[object, ...]] = {}
         self._proposals = 0
 
-    def of(self, standings: Sequence[Standing], *, open_proposals: int = 0) -> Iterator[str]:
+    def of(self, standings: Sequence[PartStatus], *, open_proposals: int = 0) -> Iterator[str]:
         """Lines for what is not as it was. What members print is in their logs and no news here."""
         if open_proposals != self._proposals:
             self._proposals = open_proposals
@@ -132,9 +132,9 @@ class ChangeLines:
                 yield self._told(standing)
         for gone in [known for known in self._last if known not in here]:
             del self._last[gone]
-            yield self._told(Standing(space=gone[0], name=gone[1], kind="person", state="ended"))
+            yield self._told(PartStatus(space=gone[0], name=gone[1], kind="person", state="ended"))
 
-    def _told(self, standing: Standing) -> str:
+    def _told(self, standing: PartStatus) -> str:
         if self._as_json:
             return json.dumps(standing.as_json())
         name = f"{standing.space}/{standing.name}" if self._several and standing.space else standing.name

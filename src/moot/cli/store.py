@@ -148,11 +148,11 @@ def _show(chosen: argparse.Namespace) -> int:
 
     import orjson
 
-    from moot.cli.terminal import printable_json
+    from moot.cli.escape_output import printable_json
     from moot.errors import UsageError
     from moot.store.event_query import EventQuery, read_all
+    from moot.store.event_store import annotations_of
     from moot.store.event_tables import ids_that_start
-    from moot.store.events import annotations_of
 
     with _opened(chosen.data) as connection:
         found = ids_that_start(connection, chosen.id.lower(), 3)
@@ -182,8 +182,8 @@ def _show(chosen: argparse.Namespace) -> int:
 
 
 def _export(chosen: argparse.Namespace) -> int:
+    from moot.cli.escape_output import printable
     from moot.cli.journal import _new_file
-    from moot.cli.terminal import printable
     from moot.store.event_query import read_all
 
     count = 0
@@ -199,7 +199,7 @@ def _export(chosen: argparse.Namespace) -> int:
 def _stats(chosen: argparse.Namespace) -> int:
     import orjson
 
-    from moot.cli.terminal import printable
+    from moot.cli.escape_output import printable
 
     with _opened(chosen.data) as connection:
         (count, oldest, newest, size) = connection.execute(
@@ -240,8 +240,8 @@ def _prune(chosen: argparse.Namespace) -> int:
     import sqlite3
 
     from moot.errors import UsageError
+    from moot.store.event_store import remove_expired
     from moot.store.event_tables import FILE_NAME, connect_writing, lock, transaction
-    from moot.store.events import remove_expired
 
     now = int(time.time())
     with _opened(chosen.data) as connection:
@@ -298,7 +298,7 @@ def _query(chosen: argparse.Namespace, limit: int | None) -> EventQuery:
 
 
 def _print_all(chosen: argparse.Namespace, query: EventQuery) -> int:
-    from moot.cli.terminal import printable_json
+    from moot.cli.escape_output import printable_json
     from moot.store.event_query import read_all
 
     with _opened(chosen.data) as connection:
@@ -311,7 +311,7 @@ def _line_of(event: StoredEvent) -> str:
     """Time, id, kind, from whom to whom, in which conversation, how large; never what is in it."""
     import orjson
 
-    from moot.cli.terminal import printable
+    from moot.cli.escape_output import printable
 
     members = orjson.loads(event.raw)
     recipient = members.get("recipient")

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli.talking import add_where, where_of
-from moot.cli.terminal import printable
+from moot.cli.client import add_where, where_of
+from moot.cli.escape_output import printable
 from moot.errors import TimedOut, UsageError
 
 if TYPE_CHECKING:
-    from moot.participant import JoinedSpace, Sent
+    from moot.participant import JoinedSpace, SentEnvelope
     from moot.protocol.envelope import Envelope
 
 _EXAMPLES: Final = """\
@@ -79,8 +79,8 @@ def _action(actions: Any, name: str, act: Act, help: str) -> Any:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import show_fault
     from moot.cli.interruption import run_errand
-    from moot.cli.talking.operations import show_fault
     from moot.errors import MootError
 
     try:
@@ -119,15 +119,15 @@ async def _asked(space: JoinedSpace, chosen: argparse.Namespace, tool: str) -> d
 
 
 async def _suggestions(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
-    from moot.tui.trust_lines import suggestion_lines
-    from moot.tui.trusting import Suggested
+    from moot.tui.rule_lines import suggestion_lines
+    from moot.tui.trust_log import SuggestionEntry
 
     found = (await _asked(space, chosen, "trust_suggestions"))["suggestions"]
     if not chosen.json:
         if not found:
             print("nothing is suggested")
         for each in found:
-            shown = Suggested(each["suggestion"], each, chosen.approver, "")
+            shown = SuggestionEntry(each["suggestion"], each, chosen.approver, "")
             print(printable(f"{shown.name}  {shown.words}"))
             for line in suggestion_lines(shown):
                 print(printable(f"    {line}"))
@@ -225,7 +225,7 @@ async def _suggestion(space: JoinedSpace, chosen: argparse.Namespace) -> dict[st
 
 
 def _narrowed(file: Path) -> Any:
-    from moot.trust.rule_text import read_rules, rule_as_json
+    from moot.trust.rule_yaml import read_rules, rule_as_json
 
     try:
         rules = read_rules(file.read_text("utf-8"))
@@ -237,7 +237,7 @@ def _narrowed(file: Path) -> Any:
 
 
 async def _dismiss(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
-    from moot.tui.trust_commands import said
+    from moot.tui.rule_commands import said
 
     looked = await _suggestion(space, chosen)
     payload = {"suggestion": chosen.suggestion} | ({"reason": chosen.reason} if chosen.reason else {})
@@ -249,7 +249,7 @@ async def _dismiss(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
 
 
 async def _stop(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
-    from moot.tui.trust_commands import said
+    from moot.tui.rule_commands import said
 
     payload: dict[str, Any] = {"reason": chosen.reason} if chosen.reason else {}
     if chosen.rule:
@@ -280,7 +280,7 @@ async def _resume(space: JoinedSpace, chosen: argparse.Namespace) -> Any:
     return _shown(chosen, "trust/accept", sent, "rules decide again")
 
 
-def _shown(chosen: argparse.Namespace, kind: str, sent: Sent, words: str) -> Any:
+def _shown(chosen: argparse.Namespace, kind: str, sent: SentEnvelope, words: str) -> Any:
     if not chosen.json:
         print(printable(words))
     return {"kind": kind, "envelope": sent.id}
@@ -288,9 +288,9 @@ def _shown(chosen: argparse.Namespace, kind: str, sent: Sent, words: str) -> Any
 
 async def _answered(
     space: JoinedSpace, chosen: argparse.Namespace, kind: str, payload: Any, about: str = ""
-) -> tuple[Sent, Envelope]:
+) -> tuple[SentEnvelope, Envelope]:
     """Said to all, and what the approver answered; raises UsageError when it says no, TimedOut if nothing."""
-    from moot.tui.trust_commands import ANSWER_SECONDS, said
+    from moot.tui.rule_commands import ANSWER_SECONDS, said
 
     sent, answer = await said(space, kind, payload, to="", about=about, approver=chosen.approver)
     _check_agreed(chosen, answer)

@@ -16,7 +16,7 @@ from moot.errors import UsageError
 
 if TYPE_CHECKING:
     from moot.config import Configuration, Secret
-    from moot.up.running import Up
+    from moot.up.space_runner import SpaceRunner
 
 # How often the view looks at what tells nobody when it changes (who is in the space).
 _LOOK_SECONDS: Final = 0.25
@@ -69,7 +69,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def config_in(place: Path) -> Path:
     """The configuration file of a folder, or the file itself; raises UsageError that says what to do."""
-    from moot.config.whereabouts import find_config
+    from moot.config.connect_settings import find_config
 
     if place.is_file():
         return place
@@ -86,20 +86,20 @@ def config_in(place: Path) -> Path:
 
 
 async def _up(chosen: argparse.Namespace, stop: asyncio.Event) -> int:
-    from moot.config.loading import folder_of
-    from moot.up.processes import keep_open_files
-    from moot.up.running import Up, Wishes
+    from moot.config.loader import folder_of
+    from moot.up.process_group import keep_open_files
+    from moot.up.space_runner import SpaceRunner, StartSelection
 
     keep_open_files()
     path = config_in(chosen.place)
     configuration, secrets = _read(chosen, path)
     _log_to_file(configuration)
-    running = Up(
+    running = SpaceRunner(
         configuration,
         secrets,
         folder=folder_of(path),
         environ=os.environ,
-        wishes=Wishes(also=frozenset(chosen.start), without=frozenset(chosen.without)),
+        wishes=StartSelection(also=frozenset(chosen.start), without=frozenset(chosen.without)),
     )
     _reload_on_hangup(running, chosen, path)
     table = not chosen.plain and not chosen.json and _can_show_table()
@@ -149,7 +149,7 @@ def _log_to_file(configuration: Configuration) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def _reload_on_hangup(running: Up, chosen: argparse.Namespace, path: Path) -> None:
+def _reload_on_hangup(running: SpaceRunner, chosen: argparse.Namespace, path: Path) -> None:
     reloading: set[asyncio.Task[None]] = set()
 
     def told_to_read_again() -> None:
@@ -160,7 +160,7 @@ def _reload_on_hangup(running: Up, chosen: argparse.Namespace, path: Path) -> No
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, told_to_read_again)
 
 
-async def _reload(running: Up, chosen: argparse.Namespace, path: Path) -> None:
+async def _reload(running: SpaceRunner, chosen: argparse.Namespace, path: Path) -> None:
     try:
         configuration, secrets = _read(chosen, path)
         notes = await running.reload(configuration, secrets)
@@ -172,7 +172,7 @@ async def _reload(running: Up, chosen: argparse.Namespace, path: Path) -> None:
     running.changed.set()
 
 
-async def _show(running: Up, chosen: argparse.Namespace, *, table: bool) -> None:
+async def _show(running: SpaceRunner, chosen: argparse.Namespace, *, table: bool) -> None:
     """Show what changes until cancelled."""
     from moot.cli.status_view import ChangeLines, LiveTable
 
@@ -204,7 +204,7 @@ async def _show(running: Up, chosen: argparse.Namespace, *, table: bool) -> None
             continue
 
 
-def _table(running: Up, *, several: bool) -> list[str]:
+def _table(running: SpaceRunner, *, several: bool) -> list[str]:
     from moot.cli.status_view import duration, table
 
     now = asyncio.get_running_loop().time()
@@ -222,6 +222,6 @@ def _table(running: Up, *, several: bool) -> list[str]:
 def _note(note: str, chosen: argparse.Namespace) -> None:
     import json
 
-    from moot.cli.terminal import printable
+    from moot.cli.escape_output import printable
 
     print(json.dumps({"note": note}) if chosen.json else f"note: {printable(note)}", flush=True)

@@ -4,8 +4,16 @@
 it is handed as a mapping. Tokens go in and hashes come out.
 """
 
-from moot.config.checking import check
-from moot.config.gateway import (
+from moot.config.config_check import check
+from moot.config.configuration import (
+    Access,
+    Configuration,
+    McpServerConfig,
+    MemberConfig,
+    SpaceSettings,
+    TokenGrant,
+)
+from moot.config.gateway_config import (
     GatewayConfig,
     HttpConfig,
     JournalConfig,
@@ -14,17 +22,9 @@ from moot.config.gateway import (
     Secret,
     SmtpConfig,
 )
-from moot.config.loading import load
+from moot.config.loader import load
 from moot.config.profiles import BUILT_IN
-from moot.config.settings import (
-    Access,
-    Configuration,
-    McpServerConfig,
-    MemberConfig,
-    SpaceSettings,
-    TokenGrant,
-)
-from moot.config.tokens import hash_token
+from moot.config.token_source import hash_token
 
 __all__ = [
     "BUILT_IN",

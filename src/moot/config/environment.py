@@ -8,9 +8,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from moot.config.gateway import GatewayConfig
-from moot.config.sections import mapping
-from moot.config.yamltext import read_yaml
+from moot.config.gateway_config import GatewayConfig
+from moot.config.section_reader import mapping
+from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 

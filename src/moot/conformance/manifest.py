@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from moot.conformance.yamltext import load_yaml
+from moot.conformance.fast_yaml import load_yaml
 from moot.errors import UsageError
 
 # The documents in reading order: file, and what a reader calls it.
@@ -35,7 +35,7 @@ ROOMS: Final = frozenset(
 )
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequirementRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One requirement. `deviates` says why we do otherwise, `waits` why it is not shown yet."""
 
     level: str
@@ -47,16 +47,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     waits: str | None = None
 
 
-def load_document(name: str) -> dict[str, Row]:
+def load_document(name: str) -> dict[str, RequirementRow]:
     """The rows of one document by id, in its order."""
     text = (resources.files("moot.conformance") / "requirements" / f"{name}.yaml").read_text("utf-8")
-    rows = msgspec.convert(load_yaml(text), dict[str, Row])
+    rows = msgspec.convert(load_yaml(text), dict[str, RequirementRow])
     for id, row in rows.items():
         if row.room not in ROOMS:
             raise UsageError(f"{name}.yaml: {id}: unknown room {row.room!r}")
     return rows
 
 
-def load_manifest() -> dict[str, Row]:
+def load_manifest() -> dict[str, RequirementRow]:
     """All rows of all documents by id."""
     return {id: row for name in DOCUMENTS for id, row in load_document(name).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from moot.conformance.manifest import DOCUMENTS, Row, load_document
+from moot.conformance.manifest import DOCUMENTS, RequirementRow, load_document
 
 Shown = Mapping[str, Sequence[str]]
 
@@ -25,13 +25,13 @@ def page(shown: Shown) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _status(id: str, row: Row, shown: Shown) -> str:
+def _status(id: str, row: RequirementRow, shown: Shown) -> str:
     if row.deviates:
         return "deviates"
     return "met" if shown.get(id) else "not yet"
 
 
-def _summary(documents: Mapping[str, Mapping[str, Row]], shown: Shown) -> str:
+def _summary(documents: Mapping[str, Mapping[str, RequirementRow]], shown: Shown) -> str:
     lines = ["| document | level | rows | met | deviates | not yet |", "|---|---|---|---|---|---|"]
     for name, rows in documents.items():
         for level in ("MUST", "SHOULD", "MAY", "implied"):
@@ -42,7 +42,7 @@ def _summary(documents: Mapping[str, Mapping[str, Row]], shown: Shown) -> str:
     return "\n".join(lines)
 
 
-def _tables(rows: Mapping[str, Row], shown: Shown) -> Iterable[str]:
+def _tables(rows: Mapping[str, RequirementRow], shown: Shown) -> Iterable[str]:
     for status, title in (("met", "Met"), ("deviates", "Deviates, and why"), ("not yet", "Not yet, and why")):
         found = {id: row for id, row in rows.items() if _status(id, row, shown) == status}
         if not found:

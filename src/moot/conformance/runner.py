@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from moot.conformance.expectation import Memory, difference, filled
-from moot.conformance.vectors import Step, Vector, one_joining
+from moot.conformance.vectors import Vector, VectorStep, one_joining
 from moot.protocol.operation import Json
 
 Heard = dict[str, list[Json]]
@@ -48,7 +48,7 @@ def run_vector(vector: Vector, driver: Driver) -> None:
                 raise Failed(f"{vector.name}: step {number}: {found}")
 
 
-def _play(step: Step, sent: Json, driver: Driver, memory: Memory) -> Heard:
+def _play(step: VectorStep, sent: Json, driver: Driver, memory: Memory) -> Heard:
     by = step.by or ""
     if step.send is not None:
         return driver.send(by, sent)
@@ -65,7 +65,7 @@ def _play(step: Step, sent: Json, driver: Driver, memory: Memory) -> Heard:
     return driver.journal(bool(step.journal))
 
 
-def _judge(step: Step, sent: Json, heard: Heard, memory: Memory) -> str | None:
+def _judge(step: VectorStep, sent: Json, heard: Heard, memory: Memory) -> str | None:
     expected: dict[str, list[Json]] = {name: [] for name in heard}
     if step.relayed:
         hearing = list(heard) if step.relayed is True else step.relayed

@@ -31,14 +31,14 @@ from typing import Final
 import msgspec
 import yaml
 
-from moot.conformance.yamltext import load_yaml
+from moot.conformance.fast_yaml import load_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 
 _ACTIONS: Final = frozenset({"send", "raw", "frame", "join", "leave", "wait", "journal"})
 
 
-class Step(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class VectorStep(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One thing that happens, and what is heard of it."""
 
     by: str | None = None
@@ -61,7 +61,7 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     name: str
     rows: list[str]
-    steps: list[Step]
+    steps: list[VectorStep]
     space: dict[str, Json] = msgspec.field(default_factory=dict)
     join: list[Json] | None = None
     divergence: str | None = None

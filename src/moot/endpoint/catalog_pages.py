@@ -21,9 +21,9 @@ from typing import Annotated, Final
 import msgspec
 
 from moot.errors import SchemaViolation
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.operation import Json
-from moot.xprotocol.announcing import schemas_digest
+from moot.xprotocol.announcement import schemas_digest
 from moot.xprotocol.contracts import (
     MAX_KIND_CHARS,
     Contract,
@@ -79,10 +79,10 @@ def page_of(contracts: Sequence[Contract], query: ListQuery) -> dict[str, Json]:
         if wanted is not None and contract.kind not in wanted:
             continue
         shown = contract_json(contract)
-        size = len(jsontext.encode(shown)) + 1
+        size = len(strict_json.encode(shown)) + 1
         if size > MAX_CONTRACT_BYTES:
             shown = {name: member for name, member in shown.items() if name != "gbnf_grammar"}
-            size = len(jsontext.encode(shown)) + 1
+            size = len(strict_json.encode(shown)) + 1
         if last and size > room:
             page["next"] = last
             break

@@ -11,13 +11,13 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from moot.endpoint.addresses import ForbiddenAddress, connect
-from moot.endpoint.fetching import Reach
-from moot.endpoint.relay_session import RelaySession, _Ears
+from moot.endpoint.address_check import ForbiddenAddress, connect
+from moot.endpoint.document_fetch import FetchPolicy
+from moot.endpoint.relay_client import DEFAULT_SETTINGS, RelayClient
+from moot.endpoint.relay_session import RelaySession, _RelayFrameListener
 from moot.endpoint.relay_settings import RelaysSettings
-from moot.endpoint.relays import DEFAULT_SETTINGS, Relays
 from moot.errors import ConnectionLost, TimedOut, Unreachable
-from moot.net.dial import Line, TurnedAway, dial
+from moot.net.websocket_client import ClientSocket, UpgradeRefused, dial
 
 if TYPE_CHECKING:
     import socket
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class CheckedRelays(Relays):
+class CheckedRelays(RelayClient):
     """`Relays`, within `reach`."""
 
     def __init__(
         self,
         urls: Sequence[str],
         identity: Identity,
-        reach: Reach,
+        reach: FetchPolicy,
         settings: RelaysSettings = DEFAULT_SETTINGS,
         *,
         on_change: Callable[[str | None], None] = lambda _url: None,
@@ -45,14 +45,14 @@ class CheckedRelays(Relays):
     async def _opened(self, url: str) -> RelaySession | None:
         try:
             return await _CheckedSession.open(url, self._identity, self, self._settings)
-        except (Unreachable, TurnedAway, TimedOut, ConnectionLost, ForbiddenAddress) as fault:
+        except (Unreachable, UpgradeRefused, TimedOut, ConnectionLost, ForbiddenAddress) as fault:
             self.last_fault = fault
             log.info("a relay cannot be used", extra={"relay": url, "fault": str(fault)})
             return None
 
 
 class _CheckedSession(RelaySession):
-    async def _dialled(self, *, listens: bool) -> Line:
+    async def _dialled(self, *, listens: bool) -> ClientSocket:
         relays, limits = self._audience, self._settings.dial
         assert isinstance(relays, CheckedRelays)  # noqa: S101  # made in `_opened` above, nowhere else
         reach = relays.reach
@@ -68,7 +68,7 @@ class _CheckedSession(RelaySession):
 
         return await dial(
             self.url,
-            _Ears(self, listens=listens),
+            _RelayFrameListener(self, listens=listens),
             headers={},
             limits=limits,
             open_socket=open_socket,

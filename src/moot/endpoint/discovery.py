@@ -18,13 +18,13 @@ from ipaddress import IPv6Address
 from typing import Final
 from urllib.parse import urlsplit
 
-from moot.endpoint.addresses import is_loopback
-from moot.endpoint.fetching import BadDocument, Reach, check_url, fetch_json
-from moot.endpoint.resolving import Lookup, NoAnswer, Record, find_record
+from moot.endpoint.address_check import is_loopback
+from moot.endpoint.dns_records import EndpointRecord, Lookup, NoDnsAnswer, find_record
+from moot.endpoint.document_fetch import BadDocument, FetchPolicy, check_url, fetch_json
 from moot.errors import InvalidKey, MootError, UsageError
 from moot.identity.keys import sealing_point, verify_key
 from moot.protocol.operation import Json
-from moot.xprotocol.announcing import DISCOVERY_VERSION
+from moot.xprotocol.announcement import DISCOVERY_VERSION
 from moot.xprotocol.relay_auth import relay_address
 
 SCHEME: Final = "xp"
@@ -104,28 +104,28 @@ def parse_endpoint(text: str) -> EndpointName:
     return EndpointName(host, port)
 
 
-def well_known_url(name: EndpointName, reach: Reach) -> str:
+def well_known_url(name: EndpointName, reach: FetchPolicy) -> str:
     """Plain HTTP on this machine itself, where that is allowed at all; TLS everywhere else."""
     scheme = "http" if name.is_local and reach.allow_private else "https"
     return f"{scheme}://{name.authority}{WELL_KNOWN_PATH}"
 
 
-async def discover(endpoint: str, reach: Reach, lookup: Lookup) -> Discovered:
+async def discover(endpoint: str, reach: FetchPolicy, lookup: Lookup) -> Discovered:
     """Find an endpoint; nothing is remembered here (`known_endpoints` does that).
 
     Raises UsageError for a bad name, and ForbiddenAddress, Unreachable, BadDocument, BadRecord, Disagreement.
     """
     name = parse_endpoint(endpoint)
     notes: list[str] = []
-    record: Record | None = None
+    record: EndpointRecord | None = None
     # An address has no records, and localhost no name server.
     if not name.is_local and ":" not in name.host and not name.host.replace(".", "").isdecimal():
         try:
             record = await find_record(name.host, lookup)
-        except NoAnswer as fault:
+        except NoDnsAnswer as fault:
             notes.append(str(fault))
     url = _place(name, record, reach)
-    small = Reach(
+    small = FetchPolicy(
         seconds=reach.seconds,
         bytes=min(reach.bytes, MAX_DOCUMENT_BYTES),
         allow_private=reach.allow_private,
@@ -138,7 +138,7 @@ async def discover(endpoint: str, reach: Reach, lookup: Lookup) -> Discovered:
     return _agreed(name, document, record, reach, url, notes)
 
 
-def _place(name: EndpointName, record: Record | None, reach: Reach) -> str:
+def _place(name: EndpointName, record: EndpointRecord | None, reach: FetchPolicy) -> str:
     if record is None or record.well_known is None:
         return well_known_url(name, reach)
     parts = check_url(record.well_known, reach)
@@ -153,8 +153,8 @@ def _place(name: EndpointName, record: Record | None, reach: Reach) -> str:
 def _agreed(
     name: EndpointName,
     document: Mapping[str, Json],
-    record: Record | None,
-    reach: Reach,
+    record: EndpointRecord | None,
+    reach: FetchPolicy,
     url: str,
     notes: list[str],
 ) -> Discovered:
@@ -189,7 +189,7 @@ def _agreed(
     )
 
 
-def _relay(url: str, reach: Reach, where: str) -> str:
+def _relay(url: str, reach: FetchPolicy, where: str) -> str:
     try:
         address = relay_address(url)
     except UsageError as fault:
@@ -199,7 +199,7 @@ def _relay(url: str, reach: Reach, where: str) -> str:
     return url
 
 
-def _schema_url(name: EndpointName, url: Json, reach: Reach, notes: list[str]) -> str | None:
+def _schema_url(name: EndpointName, url: Json, reach: FetchPolicy, notes: list[str]) -> str | None:
     if not isinstance(url, str) or not url:
         return None
     try:

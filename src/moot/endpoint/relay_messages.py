@@ -32,7 +32,7 @@ class NotARelay(MootError):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RelayEvent:
     """The bytes of an event, for a subscription."""
 
     subscription: str
@@ -40,7 +40,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Ok:
+class PublishResult:
     """Whether an event was taken; `words` say why not."""
 
     id: str
@@ -60,7 +60,7 @@ class EndOfStored:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class SubscriptionClosed:
     """The relay ended or refused a subscription."""
 
     subscription: str
@@ -68,7 +68,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class RelayNotice:
     """Something for people."""
 
     words: str
@@ -81,7 +81,7 @@ class Challenge:
     challenge: str
 
 
-Message = Event | Ok | EndOfStored | Closed | Notice | Challenge
+Message = RelayEvent | PublishResult | EndOfStored | SubscriptionClosed | RelayNotice | Challenge
 
 
 def read(data: bytes) -> Message:
@@ -90,21 +90,21 @@ def read(data: bytes) -> Message:
         # The usual case: our names of subscriptions have no quotes, and what follows is one JSON value.
         end = data.find(b'",', len(_EVENT_HEAD), len(_EVENT_HEAD) + 100)
         if end > 0:
-            return Event(data[len(_EVENT_HEAD) : end].decode("utf-8", "replace"), data[end + 2 : -1])
+            return RelayEvent(data[len(_EVENT_HEAD) : end].decode("utf-8", "replace"), data[end + 2 : -1])
     try:
         parts = _PARTS.decode(data)
         match (_TEXT.decode(parts[0]) if parts else "", len(parts)):
             case "EVENT", 3:
-                return Event(_TEXT.decode(parts[1]), bytes(parts[2]))
+                return RelayEvent(_TEXT.decode(parts[1]), bytes(parts[2]))
             case "OK", 4:
                 words = _TEXT.decode(parts[3])[:_MOST_WORDS]
-                return Ok(_TEXT.decode(parts[1]), _TRUTH.decode(parts[2]), words)
+                return PublishResult(_TEXT.decode(parts[1]), _TRUTH.decode(parts[2]), words)
             case "EOSE", 2:
                 return EndOfStored(_TEXT.decode(parts[1]))
             case "CLOSED", 3:
-                return Closed(_TEXT.decode(parts[1]), _TEXT.decode(parts[2])[:_MOST_WORDS])
+                return SubscriptionClosed(_TEXT.decode(parts[1]), _TEXT.decode(parts[2])[:_MOST_WORDS])
             case "NOTICE", 2:
-                return Notice(_TEXT.decode(parts[1])[:_MOST_WORDS])
+                return RelayNotice(_TEXT.decode(parts[1])[:_MOST_WORDS])
             case "AUTH", 2:
                 return Challenge(_TEXT.decode(parts[1])[:_MOST_WORDS])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -12,11 +12,19 @@ import time
 from typing import Protocol
 
 from moot.endpoint import relay_messages
-from moot.endpoint.relay_messages import Challenge, Closed, EndOfStored, Event, NotARelay, Notice, Ok
+from moot.endpoint.relay_messages import (
+    Challenge,
+    EndOfStored,
+    NotARelay,
+    PublishResult,
+    RelayEvent,
+    RelayNotice,
+    SubscriptionClosed,
+)
 from moot.endpoint.relay_settings import RelaysSettings
 from moot.errors import ConnectionLost, OutboxFull, TimedOut
 from moot.identity.keys import Identity
-from moot.net.dial import Line, dial
+from moot.net.websocket_client import ClientSocket, dial
 from moot.protocol.operation import Json
 from moot.xprotocol.relay_auth import prove
 
@@ -25,7 +33,7 @@ log = logging.getLogger(__name__)
 _GOODBYE_SECONDS = 1.0
 
 
-class Audience(Protocol):
+class SessionListener(Protocol):
     """Who is told what a relay says. Called from the loop; nothing here may block or raise."""
 
     def heard(self, session: RelaySession, subscription: str, raw: bytes) -> None: ...
@@ -34,13 +42,13 @@ class Audience(Protocol):
 
     def closed(self, session: RelaySession, subscription: str, words: str) -> None: ...
 
-    def answered(self, session: RelaySession, ok: Ok) -> None: ...
+    def answered(self, session: RelaySession, ok: PublishResult) -> None: ...
 
 
 class RelaySession:
     """Made by `open`; over when `ended` is set."""
 
-    def __init__(self, url: str, audience: Audience, settings: RelaysSettings) -> None:
+    def __init__(self, url: str, audience: SessionListener, settings: RelaysSettings) -> None:
         self.url = url
         self.ended = asyncio.Event()
         self.reason = ""
@@ -49,10 +57,10 @@ class RelaySession:
         self._audience = audience
         self._settings = settings
         self._faults = 0
-        self._listening: Line | None = None
-        self._publishing: Line | None = None
+        self._listening: ClientSocket | None = None
+        self._publishing: ClientSocket | None = None
         self._challenge: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._proven: asyncio.Future[Ok] = asyncio.get_running_loop().create_future()
+        self._proven: asyncio.Future[PublishResult] = asyncio.get_running_loop().create_future()
         # When it was last told to stop reading, by the clock on the wall.
         self._paused_at: float | None = None
 
@@ -61,7 +69,7 @@ class RelaySession:
         cls,
         url: str,
         identity: Identity,
-        audience: Audience,
+        audience: SessionListener,
         settings: RelaysSettings,
     ) -> RelaySession:
         """Connect and prove the key; raises Unreachable, TurnedAway, TimedOut, ConnectionLost."""
@@ -75,8 +83,10 @@ class RelaySession:
             raise
         return session
 
-    async def _dialled(self, *, listens: bool) -> Line:
-        return await dial(self.url, _Ears(self, listens=listens), headers={}, limits=self._settings.dial)
+    async def _dialled(self, *, listens: bool) -> ClientSocket:
+        return await dial(
+            self.url, _RelayFrameListener(self, listens=listens), headers={}, limits=self._settings.dial
+        )
 
     async def _prove(self, identity: Identity) -> None:
         try:
@@ -170,36 +180,36 @@ class RelaySession:
             return
         audience = self._audience
         match message:
-            case Event(subscription, raw):
+            case RelayEvent(subscription, raw):
                 if listens:
                     audience.heard(self, subscription, raw)
-            case Ok(id=relay_messages.PROOF_ID):
+            case PublishResult(id=relay_messages.PROOF_ID):
                 if listens and not self._proven.done():
                     self._proven.set_result(message)
-            case Ok():
+            case PublishResult():
                 if not listens:
                     audience.answered(self, message)
             case EndOfStored(subscription):
                 if listens:
                     audience.told_stored(self, subscription)
-            case Closed(subscription, words):
+            case SubscriptionClosed(subscription, words):
                 if listens:
                     audience.closed(self, subscription, words)
             case Challenge(challenge):
                 if listens and not self._challenge.done():
                     self._challenge.set_result(challenge)
-            case Notice(words):
+            case RelayNotice(words):
                 log.info("a relay says", extra={"relay": self.url, "words": words})
 
 
-class _Ears:
+class _RelayFrameListener:
     """One of the two connections."""
 
     def __init__(self, session: RelaySession, *, listens: bool) -> None:
         self._session = session
         self._listens = listens
 
-    def opened(self, _line: Line) -> None:
+    def opened(self, _line: ClientSocket) -> None:
         """`dial` returns it."""
 
     def received(self, data: bytes, binary: bool) -> None:
@@ -210,7 +220,7 @@ class _Ears:
         self._session.end(f"closed with {code} {reason}".rstrip())
 
 
-def _read_on(line: Line | None, on: bool) -> bool:
+def _read_on(line: ClientSocket | None, on: bool) -> bool:
     """Have a connection read, or not; returns whether it could be told."""
     transport = None if line is None else line._transport
     if transport is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from moot.net.dial import DialLimits
+from moot.net.websocket_client import DialLimits
 from moot.xprotocol.events import DEFAULT_TTL_SECONDS, MAX_EVENT_BYTES, SKEW_SECONDS
 
 _DIAL: Final = DialLimits(message_bytes=MAX_EVENT_BYTES + 1_024)

@@ -14,20 +14,20 @@ import socket
 import uvicorn
 
 from moot import __version__
-from moot.config.gateway import GatewayConfig
-from moot.config.settings import Configuration
+from moot.config.configuration import Configuration
+from moot.config.gateway_config import GatewayConfig
 from moot.errors import UsageError
-from moot.gateway.auth import Browsers, Doors
-from moot.gateway.http import Endpoints, HttpSettings
+from moot.gateway.access import HostOriginPolicy, SpaceDirectory
+from moot.gateway.gateway_metrics import GatewayMeasures
+from moot.gateway.http_routes import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
-from moot.gateway.measures import GatewayMeasures
-from moot.gateway.opening import Opener
 from moot.gateway.readiness import Readiness
-from moot.gateway.sockets import Reception, SocketSettings
-from moot.net.http import Door, DoorLimits, http_protocol
+from moot.gateway.space_factory import SpaceFactory
+from moot.gateway.websocket_handler import SocketSettings, UpgradeHandler
+from moot.net.http_listener import BoundPort, bound
+from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, http_protocol
 from moot.net.outbox import OutboxLimits
-from moot.net.port import Listener, bound
-from moot.net.websocket import SocketLimits, server_protocol
+from moot.net.websocket_server import SocketLimits, server_protocol
 from moot.protocol.close_codes import GOING_AWAY
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
@@ -46,13 +46,13 @@ class Gateway:
         self.configuration = configuration
         self.config: GatewayConfig = configuration.gateway
         self.port = self.config.port
-        self.doors = Doors()
+        self.doors = SpaceDirectory()
         self.readiness = Readiness(self.doors)
         self.measures = GatewayMeasures()
         self._database: Database | None = None
-        self._opener: Opener | None = None
-        self._listener: Listener | None = None
-        self._reception: Reception | None = None
+        self._opener: SpaceFactory | None = None
+        self._listener: BoundPort | None = None
+        self._reception: UpgradeHandler | None = None
         self._mailer = Mailer(*_mail_settings(self.config))
 
     @property
@@ -83,14 +83,14 @@ class Gateway:
 
     async def _open(self, listening: socket.socket) -> None:
         self._database = database = Database.open(self.config.data / "moot.sqlite")
-        self._opener = opener = Opener(
+        self._opener = opener = SpaceFactory(
             self.configuration, self.doors, database, url=self.url, on_mail=self._mailer.send
         )
         self.doors.admin_tokens = self.config.admin_tokens
-        browsers = Browsers(self.config.hosts(self.port), self.config.origins(self.port))
+        browsers = HostOriginPolicy(self.config.hosts(self.port), self.config.origins(self.port))
         sockets = _socket_settings(self.config)
-        self._reception = Reception(self.doors, browsers, sockets, self.readiness)
-        door = Door(_door_limits(self.config))
+        self._reception = UpgradeHandler(self.doors, browsers, sockets, self.readiness)
+        door = ConnectionLimiter(_door_limits(self.config))
         endpoints = Endpoints(
             self.doors,
             browsers,
@@ -114,7 +114,7 @@ class Gateway:
             timeout_graceful_shutdown=1,
             timeout_keep_alive=15,
         )
-        self._listener = Listener(config)
+        self._listener = BoundPort(config)
         await self._listener.listen(listening)
         await opener.open_all()
         opener.on_created = self.measures.watch_space
@@ -199,8 +199,8 @@ def _socket_limits(configuration: Configuration) -> SocketLimits:
     )
 
 
-def _door_limits(config: GatewayConfig) -> DoorLimits:
-    return DoorLimits(
+def _door_limits(config: GatewayConfig) -> ConnectionLimits:
+    return ConnectionLimits(
         header_bytes=config.header_bytes,
         header_seconds=config.header_seconds,
         connections_per_address=config.connections_per_address,

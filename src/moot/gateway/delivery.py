@@ -9,15 +9,15 @@ from typing import Final, assert_never
 import msgspec
 import orjson
 
-from moot.net.framing import BINARY, TEXT, framed
 from moot.net.outbox import Outbox, Outgoing
+from moot.net.websocket_frame import BINARY, TEXT, framed
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope, EnvelopeLimits
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Operation
-from moot.protocol.payloads import Notice
+from moot.protocol.payloads import GatewayNotice
 from moot.space.config import SessionId
-from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, Mail, Result
+from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Reply, Result
 
 # Presence and the like; a welcome is counted as long as it was.
 _NOTICE_BYTES: Final = 512
@@ -26,7 +26,7 @@ _AUDIENCES_KEPT: Final = 16
 _ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 
-class Heard(msgspec.Struct, frozen=True, gc=False):
+class HistoryEntry(msgspec.Struct, frozen=True, gc=False):
     """One message of the past. `members`: who was to hear it; None: every member.
 
     An envelope is kept as its bytes alone and read again when somebody asks for it in another dialect: most
@@ -34,7 +34,7 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     """
 
     at: float
-    message: bytes | Notice
+    message: bytes | GatewayNotice
     members: frozenset[str] | None
     size: int
     dialect: DialectName = "mew"
@@ -43,11 +43,11 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     hidden_from: str | None = None
 
 
-class Past:
+class MessageHistory:
     """The latest messages of a space, bounded by count and bytes, for HTTP polling."""
 
     def __init__(self, messages: int, size: int) -> None:
-        self.kept: deque[Heard] = deque()
+        self.kept: deque[HistoryEntry] = deque()
         self.messages = messages
         self.most_bytes = size
         self.bytes = 0
@@ -55,7 +55,7 @@ class Past:
         self.settle: Callable[[], None] = lambda: None
 
     @property
-    def heard(self) -> deque[Heard]:
+    def heard(self) -> deque[HistoryEntry]:
         """What is kept, oldest first."""
         self.settle()
         return self.kept
@@ -68,17 +68,17 @@ class Past:
         if isinstance(message, Envelope):
             raw, dialect = message.raw, message.dialect
             size = len(raw)
-            heard.append(Heard(at, raw, members, size, dialect, effect.operation, effect.proposer))
-        elif isinstance(message, Notice):
+            heard.append(HistoryEntry(at, raw, members, size, dialect, effect.operation, effect.proposer))
+        elif isinstance(message, GatewayNotice):
             size = notice_bytes
-            heard.append(Heard(at, message, members, size, hidden_from=effect.hidden_from))
+            heard.append(HistoryEntry(at, message, members, size, hidden_from=effect.hidden_from))
         else:
             return
         self.bytes += size
         while len(heard) > self.messages or self.bytes > self.most_bytes:
             self.bytes -= heard.popleft().size
 
-    def since(self, moment: float, member: str) -> Iterator[Heard]:
+    def since(self, moment: float, member: str) -> Iterator[HistoryEntry]:
         """What this member was to hear strictly after a moment, oldest first."""
         for heard in self.heard:
             meant_for = heard.members is None or member in heard.members
@@ -86,7 +86,7 @@ class Past:
                 yield heard
 
 
-class Line(msgspec.Struct, gc=False):
+class SessionOutbox(msgspec.Struct, gc=False):
     """One connected session: where its bytes go, and how to end it."""
 
     outbox: Outbox
@@ -95,7 +95,7 @@ class Line(msgspec.Struct, gc=False):
     close: Callable[[int, str], None]
 
 
-class Audience(msgspec.Struct, frozen=True):
+class DeliveryAudience(msgspec.Struct, frozen=True):
     """Some sessions, looked up: where their bytes go, and what they speak."""
 
     # Kept, so that no other tuple has its identity. None: not even the empty one, which everybody shares.
@@ -106,7 +106,7 @@ class Audience(msgspec.Struct, frozen=True):
     members: frozenset[str]
 
 
-_NOBODY: Final = Audience(None, [], (), None, frozenset())
+_NOBODY: Final = DeliveryAudience(None, [], (), None, frozenset())
 
 
 class Delivery:
@@ -115,12 +115,12 @@ class Delivery:
     def __init__(
         self,
         outgoing: Outgoing,
-        past: Past,
+        past: MessageHistory,
         *,
         on_credential: Callable[[Credential], None],
         on_mail: Callable[[Mail], None],
     ) -> None:
-        self.lines: dict[SessionId, Line] = {}
+        self.lines: dict[SessionId, SessionOutbox] = {}
         self.outgoing = outgoing
         self.past = past
         self._on_credential = on_credential
@@ -129,10 +129,10 @@ class Delivery:
         self.on_envelope: Callable[[bytes], None] | None = None
         # Most messages go to the same audience as the last one, and nearly all to one of a few.
         self._last = _NOBODY
-        self._audiences: dict[int, Audience] = {}
+        self._audiences: dict[int, DeliveryAudience] = {}
         self.delivered = 0
 
-    def attach(self, session: SessionId, line: Line) -> None:
+    def attach(self, session: SessionId, line: SessionOutbox) -> None:
         self.lines[session] = line
         self._forget_audiences()
 
@@ -153,7 +153,7 @@ class Delivery:
             match effect:
                 case Deliver():
                     self.deliver(effect, now)
-                case Answer():
+                case Reply():
                     self._answer(effect, now)
                 case Disconnect():
                     self.outgoing.flush()
@@ -192,7 +192,7 @@ class Delivery:
             self.on_envelope(_spelled(effect, "mew") or b"")
         self.past.add(now, effect, audience.members if effect.private else None)
 
-    def audience_of(self, sessions: Sequence[SessionId]) -> Audience:
+    def audience_of(self, sessions: Sequence[SessionId]) -> DeliveryAudience:
         """Who these sessions are, looked up."""
         # By identity: the space gives one object for one audience, and to hash a hundred ids takes long.
         known = self._audiences.get(id(sessions))
@@ -200,7 +200,7 @@ class Delivery:
             return known
         lines = [line for session in sessions if (line := self.lines.get(session)) is not None]
         dialects = tuple(dict.fromkeys(line.dialect for line in lines))
-        audience = Audience(
+        audience = DeliveryAudience(
             sessions,
             [line.outbox for line in lines],
             dialects,
@@ -216,7 +216,7 @@ class Delivery:
         self._last = _NOBODY
         self._audiences.clear()
 
-    def _answer(self, effect: Answer, now: float) -> None:
+    def _answer(self, effect: Reply, now: float) -> None:
         line = self.lines.get(effect.session)
         if line is None:
             return
@@ -239,15 +239,15 @@ def _spelled(effect: Deliver, dialect: DialectName) -> bytes | None:
     message = effect.message
     if isinstance(message, Envelope):
         return DIALECTS[dialect].encode(message, operation=effect.operation, proposer=effect.proposer)
-    if isinstance(message, Notice):
+    if isinstance(message, GatewayNotice):
         return DIALECTS[dialect].encode_notice(message)
     return None
 
 
-def spelled(heard: Heard, dialect: DialectName) -> bytes | None:
+def spelled(heard: HistoryEntry, dialect: DialectName) -> bytes | None:
     """A message of the past in the dialect of whoever asks for it."""
     raw = heard.message
-    if isinstance(raw, Notice):
+    if isinstance(raw, GatewayNotice):
         return DIALECTS[dialect].encode_notice(raw)
     if heard.dialect == dialect:
         return raw

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from moot.gateway.auth import Doors
+from moot.gateway.access import SpaceDirectory
 from moot.net.probes import Reason
 
 Phase = Literal["starting", "running", "stopping"]
@@ -18,7 +18,7 @@ Phase = Literal["starting", "running", "stopping"]
 class Readiness:
     """The phase of one gateway, and what keeps it from being ready."""
 
-    def __init__(self, doors: Doors) -> None:
+    def __init__(self, doors: SpaceDirectory) -> None:
         self.phase: Phase = "starting"
         self._doors = doors
 

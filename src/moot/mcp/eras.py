@@ -76,7 +76,7 @@ LIST_CHANGED: Final[Mapping[str, str]] = {
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
-class Caller(NamedTuple):
+class CallerInfo(NamedTuple):
     """What a request's `_meta` says about its caller in the stateless era; None where nothing is said."""
 
     version: str | None = None
@@ -85,10 +85,10 @@ class Caller(NamedTuple):
     log_level: str | None = None
 
 
-NOBODY: Final = Caller()
+NOBODY: Final = CallerInfo()
 
 
-def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, Caller]:
+def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, CallerInfo]:
     """Params without the reserved keys of the stateless era, and what those keys said.
 
     Keys of the wrong type are dropped as if absent. Without such keys the same object comes back.
@@ -99,7 +99,7 @@ def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, Caller]:
     rest = {key: value for key, value in meta.items() if key not in _REQUEST_KEYS}
     version, info = meta.get(PROTOCOL_VERSION_KEY), meta.get(CLIENT_INFO_KEY)
     capabilities, level = meta.get(CLIENT_CAPABILITIES_KEY), meta.get(LOG_LEVEL_KEY)
-    caller = Caller(
+    caller = CallerInfo(
         version if isinstance(version, str) else None,
         info if isinstance(info, dict) else None,
         capabilities if isinstance(capabilities, dict) else None,
@@ -114,7 +114,7 @@ def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, Caller]:
     return bare, caller
 
 
-def with_caller(params: Mapping[str, Json], caller: Caller) -> JsonObject:
+def with_caller(params: Mapping[str, Json], caller: CallerInfo) -> JsonObject:
     """Params as the stateless era wants them, `caller` standing in `_meta`."""
     meta = params.get("_meta")
     stamped: JsonObject = dict(meta) if isinstance(meta, dict) else {}

@@ -25,7 +25,7 @@ class OutboxLimits(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 10.0
 
 
-class Writer(Protocol):
+class SocketWriter(Protocol):
     """Where the bytes go; an asyncio transport is one."""
 
     def write(self, data: bytes) -> None: ...
@@ -72,10 +72,10 @@ class Outbox:
         self.waiting_bytes = 0
         self.waiting_messages = 0
         self._counted = 0
-        self._writer: Writer | None = None
+        self._writer: SocketWriter | None = None
         self._full_since: float | None = None
 
-    def attach(self, writer: Writer) -> None:
+    def attach(self, writer: SocketWriter) -> None:
         self._writer = writer
 
     def detach(self) -> None:

@@ -10,49 +10,57 @@
 `connect` gives a `JoinedSpace`; everything else hangs on that.
 """
 
-from moot.participant.chat import format_of
-from moot.participant.connecting import connect, token_from
-from moot.participant.contexts import Sequence, is_within, levels
-from moot.participant.controls import Control, Controls
-from moot.participant.hosting import Request
+from moot.participant.calls.outcome import (
+    REJECT_REASONS,
+    CloseReason,
+    MissedMessages,
+    Outcome,
+    Progress,
+    Rejection,
+    SentEnvelope,
+)
+from moot.participant.connect import connect, token_from
+from moot.participant.connection.roster import Member, PresenceEvent
+from moot.participant.connection.violation_log import ProtocolViolation
+from moot.participant.control.administration import Grant, Invitation, Revocation
+from moot.participant.control.controls import Control, Controls
+from moot.participant.conversation.chat import format_of
+from moot.participant.conversation.contexts import Sequence, is_within, levels
+from moot.participant.conversation.reasoning import Reasoning
+from moot.participant.conversation.stream import Chunk, StreamHandle, StreamInfo
+from moot.participant.conversation.transcript import CompactionResult, Transcript
+from moot.participant.decisions.own_proposal import Proposal
+from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import ParticipantLimits
-from moot.participant.managing import Grant, Invitation, Revocation
-from moot.participant.memory import Freed, Transcript
-from moot.participant.misbehaviour import Misdeed
-from moot.participant.outcome import REJECT_REASONS, Ending, Gap, Outcome, Progress, Rejection, Sent
-from moot.participant.proposal import Proposal
-from moot.participant.proposals import SeenProposal
-from moot.participant.reasoning import Reasoning
-from moot.participant.roster import Member, PresenceEvent
-from moot.participant.space import JoinedSpace
-from moot.participant.stream import Chunk, StreamHandle, StreamInfo
-from moot.participant.tools import RawResult, Tool, ToolError, tool_of
+from moot.participant.serving.request_server import IncomingRequest
+from moot.participant.serving.tools import RawResult, Tool, ToolError, tool_of
 
 __all__ = [
     "REJECT_REASONS",
     "Chunk",
+    "CloseReason",
+    "CompactionResult",
     "Control",
     "Controls",
-    "Ending",
-    "Freed",
-    "Gap",
     "Grant",
+    "IncomingRequest",
     "Invitation",
     "JoinedSpace",
     "Member",
-    "Misdeed",
+    "MissedMessages",
     "Outcome",
     "ParticipantLimits",
     "PresenceEvent",
     "Progress",
     "Proposal",
+    "ProtocolViolation",
     "RawResult",
     "Reasoning",
     "Rejection",
-    "Request",
     "Revocation",
     "SeenProposal",
-    "Sent",
+    "SentEnvelope",
     "Sequence",
     "StreamHandle",
     "StreamInfo",

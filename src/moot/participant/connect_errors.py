@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from moot.errors import NotAdmitted, Unreachable
-from moot.net.dial import TurnedAway, untrusted
+from moot.net.websocket_client import UpgradeRefused, untrusted
 
 _HINTS: Final = {
     401: "the gateway does not know this token: check the token, or have another one made",
@@ -48,7 +48,7 @@ def unreachable(url: str, fault: Unreachable) -> Unreachable:
     return said
 
 
-def not_admitted(url: str, fault: TurnedAway) -> NotAdmitted:
+def not_admitted(url: str, fault: UpgradeRefused) -> NotAdmitted:
     """What a gateway answered in place of a WebSocket."""
     try:
         said = orjson.loads(fault.body)["error"]

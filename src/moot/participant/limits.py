@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from moot.net.dial import DialLimits
+from moot.net.websocket_client import DialLimits
 from moot.protocol.envelope import EnvelopeLimits
 
 

@@ -20,37 +20,37 @@ from moot.errors import (
     MalformedEnvelope,
     MootError,
 )
-from moot.net.dial import Line
-from moot.participant.catching_up import HEARD_LAST, catch_up, hear_decision
-from moot.participant.chat import Chats
-from moot.participant.checking import Inspector
-from moot.participant.contexts import Contexts
-from moot.participant.controls import Controlled, Controls
-from moot.participant.desk import Desk
-from moot.participant.hosting import Host
+from moot.net.websocket_client import ClientSocket
+from moot.participant.calls.outcome import CloseReason, MissedMessages
+from moot.participant.calls.request_client import RequestClient
+from moot.participant.connection.correlation_index import CorrelationIndex
+from moot.participant.connection.envelope_sender import EnvelopeSender
+from moot.participant.connection.inbound_check import InboundValidator
+from moot.participant.connection.link import ConnectTarget, Link
+from moot.participant.connection.member_tasks import MemberTasks
+from moot.participant.connection.message_feed import Feed, Feeds, Handlers
+from moot.participant.connection.missed_decisions import HEARD_LAST, hear_decision, restore_missed_decisions
+from moot.participant.connection.refusals import Refusals
+from moot.participant.connection.roster import Roster
+from moot.participant.connection.violation_log import ViolationLog
+from moot.participant.control.administration import PendingAcks
+from moot.participant.control.controls import Controlled, Controls
+from moot.participant.conversation.chat import Chats
+from moot.participant.conversation.contexts import Contexts
+from moot.participant.conversation.reasoning import Thinking
+from moot.participant.conversation.stream_client import StreamClient
+from moot.participant.decisions.proposal_client import ProposalClient
+from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.limits import ParticipantLimits
-from moot.participant.lineage import Lineage
-from moot.participant.link import Door, Link
-from moot.participant.listening import Feed, Feeds, Handlers
-from moot.participant.managing import Answers
-from moot.participant.misbehaviour import Misbehaviour
-from moot.participant.offering import Offer
-from moot.participant.outcome import Ending, Gap
-from moot.participant.proposals import Proposals
-from moot.participant.reasoning import Thinking
-from moot.participant.refusals import Refusals
-from moot.participant.requests import Requests
-from moot.participant.roster import Roster
-from moot.participant.speaking import Voice
-from moot.participant.streams import Streams
-from moot.participant.tasks import Tasks
+from moot.participant.serving.own_offers import OwnOffers
+from moot.participant.serving.request_server import RequestServer
 from moot.protocol.close_codes import SHUT_DOWN
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
 
 if TYPE_CHECKING:
-    from moot.participant.space import JoinedSpace
+    from moot.participant.joined_space import JoinedSpace
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Membership:
 
     def __init__(
         self,
-        door: Door,
+        door: ConnectTarget,
         limits: ParticipantLimits,
         *,
         controls: Controls,
@@ -89,9 +89,9 @@ class Membership:
         self._door = door
         self._lost_at = 0.0
         self._heard_last: frozenset[str] = frozenset()
-        self.ending: Ending | None = None
+        self.ending: CloseReason | None = None
         self._passive = passive
-        self._tasks = Tasks()
+        self._tasks = MemberTasks()
         self.spawn = self._tasks.spawn
         self._ended = asyncio.Event()
         self._shut_down_reason: str | None = None
@@ -100,27 +100,27 @@ class Membership:
         # Told when the first welcome is there, or why it never will be.
         self._arrived: asyncio.Future[None] | None = None
 
-        voice = self._voice = Voice(door.dialect, limits, echo=door.echo)
+        voice = self._voice = EnvelopeSender(door.dialect, limits, echo=door.echo)
         self.counts = voice.counts
         self.roster = Roster(door.dialect, self.spawn, voice.counts, feed_items=limits.feed_items)
         voice.names = self.roster.names
-        self.misbehaviour = Misbehaviour(senders=limits.misbehaving_senders, kept=limits.misdeeds_kept)
-        self.lineage = Lineage(limits.lineage)
-        inspector = self._inspector = Inspector(self.lineage, self.misbehaviour)
-        self.proposals = Proposals(limits, self.roster, inspector, self.spawn, voice.counts)
+        self.misbehaviour = ViolationLog(senders=limits.misbehaving_senders, kept=limits.misdeeds_kept)
+        self.lineage = CorrelationIndex(limits.lineage)
+        inspector = self._inspector = InboundValidator(self.lineage, self.misbehaviour)
+        self.proposals = ProposalList(limits, self.roster, inspector, self.spawn, voice.counts)
         inspector.is_faithful = self.proposals.is_faithful
-        self._requests = Requests(voice, self.roster, inspector, self.spawn)
-        self._desk = Desk(voice, self._requests, self.proposals, self.spawn)
-        self._host = Host(voice, inspector, self.proposals, self.spawn)
-        self._offer = Offer(self._host, lambda: voice.me, version)
+        self._requests = RequestClient(voice, self.roster, inspector, self.spawn)
+        self._desk = ProposalClient(voice, self._requests, self.proposals, self.spawn)
+        self._host = RequestServer(voice, inspector, self.proposals, self.spawn)
+        self._offer = OwnOffers(self._host, lambda: voice.me, version)
         if not passive:
             self._host.handler = self._offer.answer
             self._host.can_run = self._offer.can_run
         self.chats = Chats(limits)
         self.contexts = Contexts(limits, inspector)
-        self.streams = Streams(voice, self.spawn)
+        self.streams = StreamClient(voice, self.spawn)
         self._thinking = Thinking(voice, self.contexts, self.streams, self._desk)
-        self._answers = Answers()
+        self._answers = PendingAcks()
         self.controls = controls
         self._controlled = Controlled(cast("JoinedSpace", self), voice, controls)
 
@@ -135,7 +135,7 @@ class Membership:
 
     # What the link calls
 
-    def joined(self, line: Line, welcome: Envelope) -> None:
+    def joined(self, line: ClientSocket, welcome: Envelope) -> None:
         again = bool(self._voice.me)
         self._voice.attach(line)
         # Who we are is told by the first welcome of each connection; it may differ from last time (D-19).
@@ -144,7 +144,7 @@ class Membership:
         if again:
             self.counts.reconnects += 1
             log.info("rejoined", extra={"participant": self._voice.me})
-            gap = Gap("reconnected")
+            gap = MissedMessages("reconnected")
             self._others.put(gap)
             self._all.put(gap)
             self.proposals.gap()
@@ -156,7 +156,7 @@ class Membership:
             self._arrived.set_result(None)
 
     async def _catch_up(self) -> None:
-        await catch_up(
+        await restore_missed_decisions(
             self._door,
             self._voice.me,
             self._lost_at,
@@ -245,12 +245,12 @@ class Membership:
         words = f"the connection was lost ({how}): whether it was done is not known"
         self._fail_all(lambda: ConnectionLost(words))
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: CloseReason) -> None:
         """It is over; everybody who waits is told, readers come to their end."""
         if self.ending is not None:
             return
         if self._shut_down_reason is not None:
-            ending = Ending(SHUT_DOWN, self._shut_down_reason)
+            ending = CloseReason(SHUT_DOWN, self._shut_down_reason)
         self.ending = self._voice.ending = ending
         self._fail_all(lambda: ConnectionClosed(ending.code, ending.reason))
         for part in (self._others, self._all, self._handlers, self.roster, self.proposals, self.streams):

@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from moot.errors import InvalidEnvelope
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.operation import Json, Operation, Payload
 
 DialectName = Literal["mew", "mcpx", "m3p"]
@@ -69,7 +69,7 @@ def read_object(raw: bytes, limits: EnvelopeLimits) -> dict[str, Json]:
     """The one top-level JSON object of a message, fields not yet looked at."""
     if len(raw) > limits.max_bytes:
         raise InvalidEnvelope(f"{len(raw)} bytes are more than max_bytes {limits.max_bytes}")
-    fields = jsontext.parse(raw)
+    fields = strict_json.parse(raw)
     if fields.__class__ is not dict:
         raise InvalidEnvelope("an envelope is one JSON object")
     members: dict[str, Json] = fields
@@ -155,11 +155,11 @@ def rewrite(raw: bytes, changes: Mapping[str, Json]) -> bytes:
         if name in left:
             replacement = left.pop(name)
             if replacement is not None:
-                parts.append(orjson.dumps(name) + b":" + jsontext.encode(replacement))
+                parts.append(orjson.dumps(name) + b":" + strict_json.encode(replacement))
         else:
             parts.append(orjson.dumps(name) + b":" + bytes(value))
     parts += [
-        orjson.dumps(name) + b":" + jsontext.encode(value)
+        orjson.dumps(name) + b":" + strict_json.encode(value)
         for name, value in left.items()
         if value is not None
     ]
@@ -168,7 +168,7 @@ def rewrite(raw: bytes, changes: Mapping[str, Json]) -> bytes:
 
 def append_members(raw: bytes, members: Mapping[str, Json]) -> bytes:
     """The same bytes with members added before the closing brace; none of them may be there already."""
-    return raw.rstrip(b" \t\r\n")[:-1] + b"," + jsontext.encode(dict(members))[1:]
+    return raw.rstrip(b" \t\r\n")[:-1] + b"," + strict_json.encode(dict(members))[1:]
 
 
 def completed(envelope: Envelope, *, protocol: str, id: str, ts: str, sender: str) -> Envelope:

@@ -20,7 +20,7 @@ GATEWAY: Final = "system:gateway"
 STREAM_GATEWAY: Final = "gateway"
 
 
-class Notice(msgspec.Struct, frozen=True):
+class GatewayNotice(msgspec.Struct, frozen=True):
     """An envelope that the gateway makes; only `payload` differs between dialects."""
 
     kind: str

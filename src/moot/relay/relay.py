@@ -24,14 +24,20 @@ import msgspec
 
 from moot.errors import EventExpired, MalformedEvent, UnverifiedEvent
 from moot.identity import base64url
-from moot.relay import messages
-from moot.relay.filters import Filter, FilterIndex
-from moot.relay.messages import Authenticate, Close, NotAMessage, Publish, Request
-from moot.relay.rates import Rate, Rates
-from moot.relay.settings import RelayLimits
-from moot.store.event_query import Reading
+from moot.relay import wire_messages
+from moot.relay.client_rates import ClientRate, ClientRates
+from moot.relay.relay_settings import RelayLimits
+from moot.relay.subscription_filters import EventFilter, FilterIndex
+from moot.relay.wire_messages import (
+    AuthMessage,
+    NotAMessage,
+    PublishMessage,
+    SubscribeMessage,
+    UnsubscribeMessage,
+)
+from moot.store.event_query import EventReader
+from moot.store.event_store import KEPT_FOR_GOOD, EventStore
 from moot.store.event_writer import Added
-from moot.store.events import KEPT_FOR_GOOD, EventStore
 from moot.xprotocol.events import SKEW_SECONDS, Event, Signed, check_times, decode, verify_event
 from moot.xprotocol.relay_auth import CHALLENGE_BYTES, proven_key
 
@@ -44,7 +50,7 @@ _NUMBERS_KEPT: Final = 100_000
 _POLICY: Final = 1008
 
 
-class Line(Protocol):
+class ClientConnection(Protocol):
     """How a client is written to."""
 
     def send(self, frame: bytes) -> None: ...
@@ -55,7 +61,7 @@ class Line(Protocol):
         """Wait until what was sent is mostly gone; returns at once when the connection is."""
 
 
-class Client:
+class RelayClientState:
     """One connection, as the relay knows it."""
 
     __slots__ = (
@@ -70,28 +76,28 @@ class Client:
         "unconfirmed",
     )
 
-    def __init__(self, line: Line, limits: RelayLimits, now: float) -> None:
+    def __init__(self, line: ClientConnection, limits: RelayLimits, now: float) -> None:
         self.line = line
         self.challenge = base64url.encode(secrets.token_bytes(CHALLENGE_BYTES))
         self.keys: set[str] = set()
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, ClientSubscription] = {}
         self.unconfirmed = 0
         self.is_gone = False
-        self.events = Rate(limits.events_per_second, limits.events_burst, now)
-        self.requests = Rate(limits.requests_per_second, limits.requests_burst, now)
-        self.faults = Rate(limits.faults_per_second, limits.faults_burst, now)
+        self.events = ClientRate(limits.events_per_second, limits.events_burst, now)
+        self.requests = ClientRate(limits.requests_per_second, limits.requests_burst, now)
+        self.faults = ClientRate(limits.faults_per_second, limits.faults_burst, now)
 
 
-class Subscription:
+class ClientSubscription:
     """What one client has asked for."""
 
     __slots__ = ("after", "client", "filters", "head", "is_over", "missed", "name")
 
-    def __init__(self, client: Client, name: str, filters: tuple[Filter, ...]) -> None:
+    def __init__(self, client: RelayClientState, name: str, filters: tuple[EventFilter, ...]) -> None:
         self.client = client
         self.name = name
         self.filters = filters
-        self.head = messages.event_head(name)
+        self.head = wire_messages.event_head(name)
         # The last number that it was told from the store; None: not done with that yet.
         self.after: int | None = None
         self.missed = False
@@ -120,47 +126,49 @@ class Relay:
         # Called with every event that is new and on disk; for whoever shows or counts them.
         self.watchers: list[Watcher] = []
         self._start = start
-        self._index: FilterIndex[Subscription] = FilterIndex()
-        self._senders = Rates(
+        self._index: FilterIndex[ClientSubscription] = FilterIndex()
+        self._senders = ClientRates(
             limits.sender_events_per_second, limits.sender_events_burst, limits.senders_counted
         )
 
-    def enter(self, client: Client) -> None:
+    def enter(self, client: RelayClientState) -> None:
         """A new connection: it is given its challenge."""
-        client.line.send(messages.auth_message(client.challenge))
+        client.line.send(wire_messages.auth_message(client.challenge))
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: RelayClientState) -> None:
         client.is_gone = True
         for name in list(client.subscriptions):
             self._end(client, name)
 
-    def receive(self, client: Client, data: bytes, now: float) -> None:
+    def receive(self, client: RelayClientState, data: bytes, now: float) -> None:
         """One message of a client; raises nothing, whatever it holds."""
         try:
-            message = messages.read_message(data, self.limits)
+            message = wire_messages.read_message(data, self.limits)
         except NotAMessage as fault:
             self._not_a_message(client, fault, now)
             return
-        if message.__class__ is Publish:
+        if message.__class__ is PublishMessage:
             self._publish(client, message.raw, now)
             return
-        if (wait := client.requests.wait(now)) and not isinstance(message, Close):
+        if (wait := client.requests.wait(now)) and not isinstance(message, UnsubscribeMessage):
             words = _too_fast("requests_per_second", self.limits.requests_per_second, wait)
-            name = message.subscription if isinstance(message, Request) else None
+            name = message.subscription if isinstance(message, SubscribeMessage) else None
             client.line.send(
-                messages.notice_message(words) if name is None else messages.closed_message(name, words)
+                wire_messages.notice_message(words)
+                if name is None
+                else wire_messages.closed_message(name, words)
             )
             self._fault(client, now)
-        elif isinstance(message, Request):
+        elif isinstance(message, SubscribeMessage):
             self._subscribe(client, message, now)
-        elif isinstance(message, Close):
+        elif isinstance(message, UnsubscribeMessage):
             self._end(client, message.subscription)
-        elif isinstance(message, Authenticate):
+        elif isinstance(message, AuthMessage):
             self._authenticate(client, message.raw, now)
 
     # Publishing
 
-    def _publish(self, client: Client, raw: bytes, now: float) -> None:
+    def _publish(self, client: RelayClientState, raw: bytes, now: float) -> None:
         try:
             signed = decode(raw)
         except MalformedEvent as fault:
@@ -198,12 +206,12 @@ class Relay:
         client.unconfirmed += 1
         self.store.add(signed, now, partial(self._settled, client, signed))
 
-    def _settled(self, client: Client, signed: Signed, added: Added, seq: int) -> None:
+    def _settled(self, client: RelayClientState, signed: Signed, added: Added, seq: int) -> None:
         client.unconfirmed -= 1
         self.outcomes[added] += 1
         if not client.is_gone:
             taken, words = _SAID[added]
-            client.line.send(messages.ok_message(signed.event.id, taken, words))
+            client.line.send(wire_messages.ok_message(signed.event.id, taken, words))
         if added == "stored":
             self._deliver(signed, seq)
 
@@ -216,13 +224,13 @@ class Relay:
                 subscription.missed = True
             elif seq > subscription.after:
                 self.delivered += 1
-                subscription.client.line.send(messages.event_message(subscription.head, signed.raw))
+                subscription.client.line.send(wire_messages.event_message(subscription.head, signed.raw))
         for watcher in self.watchers:
             watcher(signed)
 
     # Subscribing
 
-    def _subscribe(self, client: Client, request: Request, now: float) -> None:
+    def _subscribe(self, client: RelayClientState, request: SubscribeMessage, now: float) -> None:
         name, limits = request.subscription, self.limits
         self._end(client, name)
         wanted = {key for one in request.filters for key in one.recipients or ()}
@@ -234,14 +242,14 @@ class Relay:
         elif not wanted <= client.keys:
             words = "restricted: a recipient is not a key that this connection has proven"
         if words is not None:
-            client.line.send(messages.closed_message(name, words))
+            client.line.send(wire_messages.closed_message(name, words))
             return
-        subscription = Subscription(client, name, request.filters)
+        subscription = ClientSubscription(client, name, request.filters)
         client.subscriptions[name] = subscription
         self._index.add(subscription, subscription.filters)
         self._start(self._tell_stored(subscription, now))
 
-    async def _tell_stored(self, subscription: Subscription, now: float) -> None:
+    async def _tell_stored(self, subscription: ClientSubscription, now: float) -> None:
         try:
             await self._catch_up(subscription, now)
         except sqlite3.Error as fault:
@@ -249,9 +257,9 @@ class Relay:
             if not subscription.is_over:
                 self._end(subscription.client, subscription.name)
                 words = "error: stored events cannot be read; try again later"
-                subscription.client.line.send(messages.closed_message(subscription.name, words))
+                subscription.client.line.send(wire_messages.closed_message(subscription.name, words))
 
-    async def _catch_up(self, subscription: Subscription, now: float) -> None:
+    async def _catch_up(self, subscription: ClientSubscription, now: float) -> None:
         """Send what is stored, then EOSE, then what came meanwhile, until nothing is left behind."""
         line = subscription.client.line
         first, last = 0, None
@@ -260,7 +268,7 @@ class Relay:
         while True:
             subscription.missed = False
             for place, one in enumerate(subscription.filters):
-                reading = Reading(one.query(now), first_seq=first, last_seq=last)
+                reading = EventReader(one.query(now), first_seq=first, last_seq=last)
                 while page := await self.store.page(reading):
                     if subscription.is_over:
                         return
@@ -270,14 +278,14 @@ class Relay:
                         if place + 1 < len(subscription.filters) and len(sent) < _NUMBERS_KEPT:
                             sent.add(event.seq)
                         self.delivered += 1
-                        line.send(messages.event_message(subscription.head, event.raw))
+                        line.send(wire_messages.event_message(subscription.head, event.raw))
                     await line.ready()
                 last = reading.last_seq
             if subscription.is_over or last is None:
                 return
             if not told_end:
                 told_end = True
-                line.send(messages.eose_message(subscription.name))
+                line.send(wire_messages.eose_message(subscription.name))
             if not subscription.missed:
                 subscription.after = last
                 return
@@ -286,7 +294,7 @@ class Relay:
             subscription.filters = tuple(_without_limit(one) for one in subscription.filters)
             sent.clear()
 
-    def _end(self, client: Client, name: str) -> None:
+    def _end(self, client: RelayClientState, name: str) -> None:
         subscription = client.subscriptions.pop(name, None)
         if subscription is not None:
             subscription.is_over = True
@@ -294,36 +302,36 @@ class Relay:
 
     # Proofs and faults
 
-    def _authenticate(self, client: Client, raw: bytes, now: float) -> None:
+    def _authenticate(self, client: RelayClientState, raw: bytes, now: float) -> None:
         found = _ID_OF_PROOF
         if len(client.keys) >= self.limits.keys:
             words = f"restricted: limits.keys is {self.limits.keys}; open another connection"
-            client.line.send(messages.ok_message(found, False, words))
+            client.line.send(wire_messages.ok_message(found, False, words))
             return
         try:
             key = proven_key(raw, relays=self.addresses, challenge=client.challenge, now=now)
         except UnverifiedEvent as fault:
-            client.line.send(messages.ok_message(found, False, f"invalid: {fault.message}"))
+            client.line.send(wire_messages.ok_message(found, False, f"invalid: {fault.message}"))
             self._fault(client, now)
             return
         client.keys.add(key)
-        client.line.send(messages.ok_message(found, True))
+        client.line.send(wire_messages.ok_message(found, True))
 
-    def _refuse(self, client: Client, event_id: str, words: str) -> None:
+    def _refuse(self, client: RelayClientState, event_id: str, words: str) -> None:
         self.outcomes[words.partition(":")[0]] += 1
-        client.line.send(messages.ok_message(event_id, False, words))
+        client.line.send(wire_messages.ok_message(event_id, False, words))
 
-    def _not_a_message(self, client: Client, fault: NotAMessage, now: float) -> None:
+    def _not_a_message(self, client: RelayClientState, fault: NotAMessage, now: float) -> None:
         self.outcomes["invalid"] += 1
         words = f"invalid: {fault.message}"
         client.line.send(
-            messages.notice_message(words)
+            wire_messages.notice_message(words)
             if fault.subscription is None
-            else messages.closed_message(fault.subscription, words)
+            else wire_messages.closed_message(fault.subscription, words)
         )
         self._fault(client, now)
 
-    def _fault(self, client: Client, now: float) -> None:
+    def _fault(self, client: RelayClientState, now: float) -> None:
         if client.faults.wait(now):
             limits = self.limits
             words = f"too many faults: limits.faults_per_second is {limits.faults_per_second:g}"
@@ -345,5 +353,5 @@ def _too_fast(name: str, most: float, wait: float) -> str:
     return f"rate-limited: limits.{name} is {most:g}; wait {wait:.1f} s"
 
 
-def _without_limit(one: Filter) -> Filter:
+def _without_limit(one: EventFilter) -> EventFilter:
     return one if one.limit is None else msgspec.structs.replace(one, limit=None)

@@ -15,7 +15,7 @@ SessionId = NewType("SessionId", str)
 Name = NewType("Name", str)
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Every bound of a space, with its default. 0 turns the two rates off."""
 
     # Ten times what a busy tool server says; a burst of one second's worth is fine.
@@ -112,4 +112,4 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     quorum: tuple[Quorum, ...] = ()
     # Where an invitee connects, `{id}` standing for its name (MEW 3.6.6); None leaves it out.
     connection_url: str | None = None
-    limits: Limits = Limits()
+    limits: SpaceLimits = SpaceLimits()

@@ -10,7 +10,7 @@ import msgspec
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Json, Operation
-from moot.protocol.payloads import Notice
+from moot.protocol.payloads import GatewayNotice
 from moot.space.config import Name, SessionId
 
 
@@ -39,7 +39,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     """
 
     sessions: Sequence[SessionId]
-    message: Envelope | Notice | Frame
+    message: Envelope | GatewayNotice | Frame
     operation: Operation | None = None
     proposer: str | None = None
     # Meant for these sessions' members alone; otherwise for everybody, as far as a session wants to hear it.
@@ -48,11 +48,11 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     hidden_from: str | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True):
     """Tell one session something that nobody else hears: its welcome, its error, its invite-ack."""
 
     session: SessionId
-    notice: Notice
+    notice: GatewayNotice
 
 
 class Disconnect(msgspec.Struct, frozen=True):
@@ -87,4 +87,4 @@ class Result(msgspec.Struct, frozen=True):
     fields: Mapping[str, Json]
 
 
-Effect = Deliver | Answer | Disconnect | Credential | Mail | Result
+Effect = Deliver | Reply | Disconnect | Credential | Mail | Result

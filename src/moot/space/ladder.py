@@ -44,10 +44,10 @@ from moot.protocol.kinds import KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserv
 from moot.protocol.operation import Json, operation_of
 from moot.space.acts import Act, Prepare, control, grants, invites, proposals, requests, streams
 from moot.space.config import SessionId
-from moot.space.effects import Answer, Deliver, Effect, Mint, Result
+from moot.space.effects import Deliver, Effect, Mint, Reply, Result
+from moot.space.id_window import SeenEnvelope
 from moot.space.roster import Session
 from moot.space.state import State
-from moot.space.window import Record
 
 _ACTS: Final[Mapping[str, Prepare]] = {
     "mcp/request": requests.prepare_request,
@@ -85,7 +85,9 @@ _LEDGER_KINDS: Final = frozenset({"mcp/request", "mcp/withdraw", "moot/approve"}
 _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
 
 
-def climb(state: State, session: Session, envelope: Envelope, now: float, mint: Mint) -> list[Effect]:
+def process_envelope(
+    state: State, session: Session, envelope: Envelope, now: float, mint: Mint
+) -> list[Effect]:
     """One envelope from one session, rung by rung. Never raises Refused: the answer is an effect."""
     member = session.member
     kind = envelope.kind
@@ -153,7 +155,7 @@ def _accepted(
     now: float,
     mint: Mint,
 ) -> list[Effect]:
-    record = Record(session.member.name, envelope.kind)
+    record = SeenEnvelope(session.member.name, envelope.kind)
     operation = proposer = None
     if envelope.kind in OPERATION_KINDS:
         record.to = state.resolved(envelope.to)
@@ -324,7 +326,7 @@ def _error(
     )
     ids = [about] if about else []
     notice = state.notice("system/error", payload, now, mint, to=[session.member.id], correlation_id=ids)
-    return Answer(session.id, notice)
+    return Reply(session.id, notice)
 
 
 def _with_receipt(effect: Effect, envelope: Envelope, now: float) -> Effect:

@@ -15,11 +15,11 @@ from moot.protocol.patterns import Capability
 from moot.space.acts.invites import remove_member
 from moot.space.acts.streams import close_by_gateway
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
-from moot.space.doors import leave
 from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
-from moot.space.roster import Member
+from moot.space.membership import leave
+from moot.space.roster import SpaceMember
+from moot.space.send_rate import SendRate
 from moot.space.state import State
-from moot.space.throttle import Pace
 
 
 class Operator:
@@ -99,7 +99,7 @@ class Operator:
         member.credentials = (*(member.credentials if keep else ()), token.hash)
         return [Credential(member.name, member.credentials)]
 
-    def _turn_out(self, member: Member, reason: str, now: float, mint: Mint) -> list[Effect]:
+    def _turn_out(self, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
         """Close a member's connections; it may come back under its own name."""
         effects: list[Effect] = []
         for session in list(member.sessions.values()):
@@ -129,7 +129,7 @@ class Operator:
                 effects += self._turn_out(impostor, f"the name {name} is taken now", now, mint)
         state.config = config
         state.limits = config.limits
-        state.pace = Pace.of(config.limits)
+        state.pace = SendRate.of(config.limits)
         state.window.resize(config.limits.recent_ids)
         state.ledger.most_settled = config.limits.settled_proposals
         for name, participant in config.participants.items():
@@ -141,7 +141,7 @@ class Operator:
         """Bring one participant in line with what the configuration newly says of it."""
         member = self.state.roster.members.get(name)
         if member is None:
-            member = Member(name)
+            member = SpaceMember(name)
             self.state.roster.add(member)
         before, member.configured = member.configured, participant
         member.anonymous = False

@@ -17,8 +17,8 @@ from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Notation, Rights, covered_by, read_capability
 from moot.space.config import Name, ParticipantConfig, SessionId
-from moot.space.throttle import Throttle
-from moot.space.window import Record
+from moot.space.id_window import SeenEnvelope
+from moot.space.send_rate import SendRateTable
 
 # D-23; `:` only in runtime ids, so that no logical name looks like the gateway's.
 _LOGICAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -47,7 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     injected: bool = False
 
 
-class Pause(msgspec.Struct, frozen=True):
+class PauseRecord(msgspec.Struct, frozen=True):
     """MEW 3.9.1: who paused a member, by which envelope, and until when."""
 
     id: str
@@ -55,7 +55,7 @@ class Pause(msgspec.Struct, frozen=True):
     until: float | None
 
 
-class Member:
+class SpaceMember:
     """One participant of the space, present or not."""
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Member:
         self.invited_by: Name | None = None
         self.kicked = False
         self.credentials: tuple[str, ...] = ()
-        self.pause: Pause | None = None
+        self.pause: PauseRecord | None = None
         # D-26: when its last words end; None unless it was shut down and has not rejoined.
         self.shut_down: float | None = None
         self.open_requests = 0
@@ -99,16 +99,16 @@ class Member:
         # As welcomes show it: many share one, so it is made once for each change.
         self.shown: dict[str, Json] | None = None
         # How fast it talks is no part of the saved state: a refused message changes nothing.
-        self.throttle = Throttle()
-        self._said: dict[str, Record] = {}
+        self.throttle = SendRateTable()
+        self._said: dict[str, SeenEnvelope] = {}
 
-    def said(self, kind: str) -> Record:
+    def said(self, kind: str) -> SeenEnvelope:
         """What the window keeps of an envelope that nobody has to answer: the same for all of a kind."""
         record = self._said.get(kind)
         if record is None:
             if len(self._said) >= _KINDS_KEPT:
                 self._said.clear()
-            record = self._said[kind] = Record(self.name, kind)
+            record = self._said[kind] = SeenEnvelope(self.name, kind)
         return record
 
     @property
@@ -135,7 +135,7 @@ class Member:
         }
 
     @classmethod
-    def load(cls, saved: dict[str, Any]) -> Member:
+    def load(cls, saved: dict[str, Any]) -> SpaceMember:
         member = cls(Name(saved["name"]), load_capabilities(saved["static"]), exclusive=saved["exclusive"])
         member.id = saved["id"]
         member.configured = None if saved["configured"] is None else load_participant(saved["configured"])
@@ -143,7 +143,7 @@ class Member:
         member.invited_by = saved["invited_by"]
         member.kicked = saved["kicked"]
         member.credentials = tuple(saved["credentials"])
-        member.pause = None if saved["pause"] is None else Pause(**saved["pause"])
+        member.pause = None if saved["pause"] is None else PauseRecord(**saved["pause"])
         member.shut_down = saved["shut_down"]
         member.open_requests = saved["open_requests"]
         return member
@@ -154,7 +154,7 @@ class Session:
 
     __slots__ = ("closing_at", "dialect", "id", "limit", "member", "options", "rights")
 
-    def __init__(self, id: SessionId, member: Member, dialect: DialectName, options: Options) -> None:
+    def __init__(self, id: SessionId, member: SpaceMember, dialect: DialectName, options: Options) -> None:
         self.id = id
         self.member = member
         self.dialect = dialect
@@ -190,37 +190,37 @@ class Session:
         }
 
 
-class Roster:
+class SpaceRoster:
     """All members of the space, in the order in which they were first known."""
 
     def __init__(self) -> None:
-        self.members: dict[Name, Member] = {}
+        self.members: dict[Name, SpaceMember] = {}
         self.sessions: dict[SessionId, Session] = {}
         # Runtime ids that differ from their logical name; empty in most spaces, which keeps delivery quick.
-        self.aliases: dict[str, Member] = {}
+        self.aliases: dict[str, SpaceMember] = {}
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[SpaceMember]:
         return iter(self.members.values())
 
-    def resolve(self, name: str) -> Member | None:
+    def resolve(self, name: str) -> SpaceMember | None:
         """The member that a logical name or runtime id stands for; kicked ones are nowhere."""
         member = self.members.get(Name(name)) or self.aliases.get(name)
         return None if member is None or member.kicked else member
 
-    def find(self, name: str) -> Member:
+    def find(self, name: str) -> SpaceMember:
         """`resolve`, or ParticipantNotFound."""
         member = self.resolve(name)
         if member is None:
             raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
         return member
 
-    def present(self) -> list[Member]:
+    def present(self) -> list[SpaceMember]:
         return [member for member in self.members.values() if member.present]
 
-    def add(self, member: Member) -> None:
+    def add(self, member: SpaceMember) -> None:
         self.members[member.name] = member
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: SpaceMember) -> None:
         self.aliases.pop(member.id, None)
         del self.members[member.name]
 
@@ -249,14 +249,14 @@ class Roster:
         del self.sessions[session.id]
         del session.member.sessions[session.id]
 
-    def release(self, member: Member) -> None:
+    def release(self, member: SpaceMember) -> None:
         """Give the runtime id back once the last session is gone."""
         if not member.sessions:
             self.aliases.pop(member.id, None)
             member.id = member.name
             member.shown = None
 
-    def _check_runtime_id(self, member: Member, wanted: str) -> None:
+    def _check_runtime_id(self, member: SpaceMember, wanted: str) -> None:
         if member.sessions:
             raise InvalidRequest(
                 f"{member.name} is connected as {member.id!r}: all its connections share that id"

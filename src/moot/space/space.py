@@ -20,13 +20,13 @@ from moot.protocol.close_codes import SHUT_DOWN
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
-from moot.space import doors
+from moot.space import membership
 from moot.space.acts import control, proposals, streams
 from moot.space.config import Name, SessionId, SpaceConfig
-from moot.space.effects import Answer, Deliver, Disconnect, Effect, Mint
-from moot.space.ladder import check_free_to_speak, climb
+from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply
+from moot.space.ladder import check_free_to_speak, process_envelope
 from moot.space.operator import Operator
-from moot.space.roster import Member, Options
+from moot.space.roster import Options, SpaceMember
 from moot.space.state import State
 
 
@@ -36,7 +36,7 @@ class Space(Operator):
     def __init__(self, config: SpaceConfig) -> None:
         state = State(config)
         for name, participant in config.participants.items():
-            member = Member(Name(name), participant.capabilities, exclusive=participant.exclusive)
+            member = SpaceMember(Name(name), participant.capabilities, exclusive=participant.exclusive)
             member.configured = participant
             member.credentials = participant.credentials
             state.roster.add(member)
@@ -63,11 +63,11 @@ class Space(Operator):
         mint: Mint,
     ) -> list[Effect]:
         """Let an authenticated participant in; raises Refused when it may not come in like this."""
-        return doors.join(self.state, session_id, name, dialect, options, now, mint)
+        return membership.join(self.state, session_id, name, dialect, options, now, mint)
 
     def leave(self, session_id: SessionId, now: float, mint: Mint) -> list[Effect]:
         """A connection ended. Unknown sessions are no news: the space may have ended it itself."""
-        return doors.leave(self.state, session_id, now, mint)
+        return membership.leave(self.state, session_id, now, mint)
 
     # Speaking
 
@@ -76,7 +76,7 @@ class Space(Operator):
         session = self.state.roster.sessions.get(session_id)
         if session is None:
             raise UsageError(f"session {session_id} has not joined")
-        return climb(self.state, session, envelope, now, mint)
+        return process_envelope(self.state, session, envelope, now, mint)
 
     def refuse(self, session_id: SessionId, refusal: Refused, now: float, mint: Mint) -> list[Effect]:
         """Answer for what never became an envelope: malformed bytes (step 1), a frame out of shape."""
@@ -90,7 +90,7 @@ class Space(Operator):
         notice = self.state.notice(
             "system/error", payload, now, mint, to=[session.member.id], correlation_id=ids
         )
-        return [Answer(session_id, notice)]
+        return [Reply(session_id, notice)]
 
     # Frames (MEW 3.10.3): they read the state and never change it.
 
@@ -148,7 +148,7 @@ class Space(Operator):
                 session = state.roster.sessions.get(SessionId(key))
                 if session is not None and session.closing_at is not None and session.closing_at <= now:
                     effects.append(Disconnect(session.id, SHUT_DOWN, "shut down on request"))
-                    effects += doors.depart(state, session, now, mint)
+                    effects += membership.depart(state, session, now, mint)
             else:
                 stream = state.streams.open.get(key)
                 if stream is not None and stream.closes_at is not None and stream.closes_at <= now:

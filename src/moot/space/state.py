@@ -11,15 +11,15 @@ from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.kinds import KINDS, UNSUPPORTED_BY_LEGACY
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
-from moot.protocol.payloads import Notice
+from moot.protocol.payloads import GatewayNotice
 from moot.space.config import Name, SessionId, SpaceConfig
-from moot.space.effects import Answer, Deliver, Effect, Mint
-from moot.space.grants import Grant, Grants
-from moot.space.proposals import Ledger, Proposal, Settled
-from moot.space.roster import Member, Options, Roster, Session
-from moot.space.streams import Stream, Streams
-from moot.space.throttle import Pace
-from moot.space.window import Record, Window
+from moot.space.effects import Deliver, Effect, Mint, Reply
+from moot.space.grant_table import GrantRecord, GrantTable
+from moot.space.id_window import IdWindow, SeenEnvelope
+from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled
+from moot.space.roster import Options, Session, SpaceMember, SpaceRoster
+from moot.space.send_rate import SendRate
+from moot.space.stream_table import StreamRecord, StreamTable
 
 Deadline = Literal["request", "proposal", "pause", "shutdown", "stream"]
 
@@ -36,12 +36,12 @@ class State:
     def __init__(self, config: SpaceConfig) -> None:
         self.config = config
         self.limits = config.limits
-        self.pace = Pace.of(config.limits)
-        self.roster = Roster()
-        self.grants = Grants()
-        self.streams = Streams()
-        self.ledger = Ledger(config.limits.settled_proposals)
-        self.window = Window(config.limits.recent_ids)
+        self.pace = SendRate.of(config.limits)
+        self.roster = SpaceRoster()
+        self.grants = GrantTable()
+        self.streams = StreamTable()
+        self.ledger = ProposalLedger(config.limits.settled_proposals)
+        self.window = IdWindow(config.limits.recent_ids)
         self.journal_able = True
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
         self.scheduled = 0
@@ -62,7 +62,7 @@ class State:
             return (*member.static, _COMPAT_BASELINE)
         return member.static
 
-    def refresh(self, member: Member) -> bool:
+    def refresh(self, member: SpaceMember) -> bool:
         """Work out a member's rights anew; tells whether they changed."""
         held = dict.fromkeys([*self.static_of(member.name), *self.grants.held(member.name)])
         if tuple(held) == member.rights.capabilities:
@@ -73,14 +73,14 @@ class State:
             session.refresh()
         return True
 
-    def let_grants_fall(self) -> list[Member]:
+    def let_grants_fall(self) -> list[SpaceMember]:
         """After rights shrank: drop what they supported. Returns members whose rights changed."""
         if self.config.delegation == "covered":
             for grant in self.grants.drop_unsupported(self.static_of):
                 self.forget_grant(grant)
         return [member for member in self.roster if self.refresh(member)]
 
-    def forget_grant(self, grant: Grant) -> None:
+    def forget_grant(self, grant: GrantRecord) -> None:
         """Let go of the id of a grant that has just ended; an acknowledgement is no longer owed."""
         if grant.id not in self.grants.by_id:
             self.settle(grant.id)
@@ -148,7 +148,7 @@ class State:
         row = KINDS.get(kind)
         return self.config.unmapped == "drop" and (row is None or row.bridging == "passed")
 
-    def sessions_of(self, members: Iterable[Member]) -> tuple[SessionId, ...]:
+    def sessions_of(self, members: Iterable[SpaceMember]) -> tuple[SessionId, ...]:
         return tuple(
             session.id
             for member in members
@@ -179,8 +179,8 @@ class State:
         *,
         to: Sequence[str] = (),
         correlation_id: Sequence[str] = (),
-    ) -> Notice:
-        return Notice(kind, mint.id(), rfc3339(now), payload, tuple(to), tuple(correlation_id))
+    ) -> GatewayNotice:
+        return GatewayNotice(kind, mint.id(), rfc3339(now), payload, tuple(to), tuple(correlation_id))
 
     def announce(
         self,
@@ -198,14 +198,16 @@ class State:
             hearing = tuple(id for id in hearing if self.roster.sessions[id].dialect == "mew")
         return Deliver(hearing, self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id))
 
-    def shown(self, member: Member) -> dict[str, Json]:
+    def shown(self, member: SpaceMember) -> dict[str, Json]:
         """A member as others see it. Shared by all who are told: nobody changes it."""
         if member.shown is None:
             held = member.rights.capabilities
             member.shown = payloads.member(member.id, name=member.name, capabilities=held)
         return member.shown
 
-    def welcome(self, member: Member, sessions: Iterable[SessionId], now: float, mint: Mint) -> list[Effect]:
+    def welcome(
+        self, member: SpaceMember, sessions: Iterable[SessionId], now: float, mint: Mint
+    ) -> list[Effect]:
         """MEW 3.8.1, to some of a member's sessions: on joining, and whenever its rights change."""
         others = [self.shown(other) for other in self.roster.present() if other is not member]
         streams = [self.shown_stream(stream) for stream in self.streams.open.values()]
@@ -214,17 +216,17 @@ class State:
             held = self.roster.sessions[session].rights.capabilities
             you = payloads.member(member.id, name=member.name, capabilities=held)
             payload = payloads.welcome(you, others, streams)
-            effects.append(Answer(session, self.notice("system/welcome", payload, now, mint, to=[member.id])))
+            effects.append(Reply(session, self.notice("system/welcome", payload, now, mint, to=[member.id])))
         return effects
 
-    def welcome_again(self, members: Iterable[Member], now: float, mint: Mint) -> list[Effect]:
+    def welcome_again(self, members: Iterable[SpaceMember], now: float, mint: Mint) -> list[Effect]:
         """D-88: an updated welcome goes to all sockets of each member."""
         effects: list[Effect] = []
         for member in members:
             effects += self.welcome(member, self.sessions_of([member]), now, mint)
         return effects
 
-    def shown_stream(self, stream: Stream) -> dict[str, Json]:
+    def shown_stream(self, stream: StreamRecord) -> dict[str, Json]:
         """MEW 3.8.1 and 3.10.8: all fields of the request, and what the gateway knows, which wins."""
         entry: dict[str, Json] = stream.request | {
             "stream_id": stream.id,
@@ -240,7 +242,7 @@ class State:
 
     # Who owes an answer
 
-    def owe(self, id: str, record: Record, names: tuple[Name, ...], now: float) -> None:
+    def owe(self, id: str, record: SeenEnvelope, names: tuple[Name, ...], now: float) -> None:
         """These members may answer envelope `id` without a capability of their own (D-15), for a while."""
         if names:
             record.owed = names
@@ -250,7 +252,7 @@ class State:
                 self.roster.members[record.author].open_requests += 1
             self.schedule(record.expires, "request", id)
 
-    def paid(self, id: str, record: Record, name: Name | None) -> None:
+    def paid(self, id: str, record: SeenEnvelope, name: Name | None) -> None:
         """`name` has answered; None: time is up for all."""
         if not record.owed:
             return
@@ -270,7 +272,7 @@ class State:
             elif name in record.owed:
                 self.paid(id, record, name)
 
-    def settle_proposal(self, proposal: Proposal, state: Settled, by: str | None) -> None:
+    def settle_proposal(self, proposal: ProposalRecord, state: Settled, by: str | None) -> None:
         """Close a proposal. Its id stays taken for as long as the ledger remembers it (D-07)."""
         for id in self.ledger.settle(proposal, state, by):
             self.window.unpin(id)
@@ -343,7 +345,7 @@ class State:
     def load(cls, config: SpaceConfig, saved: dict[str, Any]) -> State:
         state = cls(config)
         for row in saved["members"]:
-            state.roster.add(Member.load(row))
+            state.roster.add(SpaceMember.load(row))
         state.roster.aliases = {member.id: member for member in state.roster if member.id != member.name}
         for row in saved["sessions"]:
             member = state.roster.members[row["member"]]
@@ -351,10 +353,10 @@ class State:
             session.closing_at = row["closing_at"]
             member.sessions[session.id] = session
             state.roster.sessions[session.id] = session
-        state.grants = Grants.load(saved["grants"])
-        state.streams = Streams.load(saved["streams"])
-        state.ledger = Ledger.load(saved["ledger"], config.limits.settled_proposals)
-        state.window = Window.load(saved["window"], config.limits.recent_ids)
+        state.grants = GrantTable.load(saved["grants"])
+        state.streams = StreamTable.load(saved["streams"])
+        state.ledger = ProposalLedger.load(saved["ledger"], config.limits.settled_proposals)
+        state.window = IdWindow.load(saved["window"], config.limits.recent_ids)
         state.journal_able = saved["journal_able"]
         for when, what, key in saved["deadlines"]:
             state.schedule(when, what, key)

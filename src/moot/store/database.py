@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from moot.errors import UsageError
-from moot.store.segments import make_folder
+from moot.store.journal_segments import make_folder
 
 T = TypeVar("T")
 

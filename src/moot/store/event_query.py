@@ -29,14 +29,14 @@ class StoredEvent(NamedTuple):
     raw: bytes
 
 
-class Position(NamedTuple):
+class EventPosition(NamedTuple):
     """Behind which event a page begins."""
 
     timestamp: int
     seq: int
 
 
-START: Final = Position(-1, -1)
+START: Final = EventPosition(-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +62,14 @@ class EventQuery:
 
 
 @dataclass(slots=True)
-class Reading:
+class EventReader:
     """How far an answer has been fetched."""
 
     query: EventQuery
     # The first and the last number that belong to this answer; None: the last one at the first page.
     first_seq: int = 0
     last_seq: int | None = None
-    behind: Position = START
+    behind: EventPosition = START
     begun: bool = False
     done: bool = False
 
@@ -81,7 +81,7 @@ def last_seq(connection: sqlite3.Connection) -> int:
 
 def next_page(
     connection: sqlite3.Connection,
-    reading: Reading,
+    reading: EventReader,
     *,
     events: int = PAGE_EVENTS,
     size: int = PAGE_BYTES,
@@ -107,13 +107,18 @@ def next_page(
 
 def read_all(connection: sqlite3.Connection, query: EventQuery) -> Iterator[StoredEvent]:
     """The whole answer, for programs that only look."""
-    reading = Reading(query)
+    reading = EventReader(query)
     while page := next_page(connection, reading):
         yield from page
 
 
 def _page(
-    connection: sqlite3.Connection, reading: Reading, where: str, values: list[Any], events: int, size: int
+    connection: sqlite3.Connection,
+    reading: EventReader,
+    where: str,
+    values: list[Any],
+    events: int,
+    size: int,
 ) -> list[StoredEvent]:
     behind = reading.behind
     # The first comparison is what an index can use; the second settles equal times.
@@ -132,25 +137,25 @@ def _page(
             break
     rows.close()
     if page:
-        reading.behind = Position(page[-1].timestamp, page[-1].seq)
+        reading.behind = EventPosition(page[-1].timestamp, page[-1].seq)
     else:
         reading.done = True
     return page
 
 
 def _before_newest(
-    connection: sqlite3.Connection, reading: Reading, where: str, values: list[Any]
-) -> Position:
+    connection: sqlite3.Connection, reading: EventReader, where: str, values: list[Any]
+) -> EventPosition:
     """Behind which event the newest `limit` begin."""
     limit = reading.query.limit or 0
     if limit <= 0:
-        return Position(_LARGEST, _LARGEST)
+        return EventPosition(_LARGEST, _LARGEST)
     row = connection.execute(
         f"SELECT timestamp, seq FROM events {where} AND seq BETWEEN ? AND ? "  # noqa: S608
         "ORDER BY timestamp DESC, seq DESC LIMIT 1 OFFSET ?",
         (*values, reading.first_seq, reading.last_seq, limit),
     ).fetchone()
-    return START if row is None else Position(*row)
+    return START if row is None else EventPosition(*row)
 
 
 def _conditions(query: EventQuery) -> tuple[str, list[Any]]:

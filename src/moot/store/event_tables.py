@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from moot.errors import UsageError
-from moot.store.segments import make_folder
+from moot.store.journal_segments import make_folder
 
 FILE_NAME: Final = "events.sqlite"
 _LOCK_NAME: Final = "events.lock"

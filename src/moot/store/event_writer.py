@@ -45,7 +45,7 @@ _ROWS_AT_ONCE: Final = (88, 22, 5, 1)
 _INSERTS: Final = {count: ", ".join([_INSERT] + [_ROW] * (count - 1)) for count in _ROWS_AT_ONCE}
 
 
-class Row(NamedTuple):
+class EventRow(NamedTuple):
     """One event on its way to the table; the order is the table's."""
 
     seq: int
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     raw: bytes
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     """What became of one row; `removed` counts announces of the same sender that gave way to it."""
 
     added: Added
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
 
 
 # Called on the loop, once, after the commit.
-Settled = Callable[[Outcome], None]
+Settled = Callable[[WriteOutcome], None]
 # Something else to do in the same commit, and what to do with its result on the loop.
 Work = Callable[[sqlite3.Connection], Any]
 Finished = Callable[[Any, sqlite3.Error | None], None]
@@ -81,7 +81,7 @@ class _Group:
     __slots__ = ("rows", "seen", "waiting", "works")
 
     def __init__(self) -> None:
-        self.rows: list[tuple[Row, Settled]] = []
+        self.rows: list[tuple[EventRow, Settled]] = []
         self.seen: list[tuple[bytes, int]] = []
         self.works: list[tuple[Work, Finished]] = []
         self.waiting: list[asyncio.Future[None]] = []
@@ -112,7 +112,7 @@ class EventWriter:
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
-    def add(self, row: Row, settled: Settled) -> None:
+    def add(self, row: EventRow, settled: Settled) -> None:
         """Write one event with the next commit."""
         self._next.rows.append((row, settled))
         if self._current is None and not self._scheduled:
@@ -172,7 +172,7 @@ class EventWriter:
         self._groups.put(self._current)
 
     def _committed(
-        self, group: _Group, outcomes: Sequence[Outcome], results: list[Any], fault: sqlite3.Error | None
+        self, group: _Group, outcomes: Sequence[WriteOutcome], results: list[Any], fault: sqlite3.Error | None
     ) -> None:
         self._current = None
         if len(group.rows) + len(group.seen) > 1:
@@ -205,7 +205,7 @@ class EventWriter:
 
     def _run(self) -> None:
         while (group := self._groups.get()) is not None:
-            outcomes: Sequence[Outcome]
+            outcomes: Sequence[WriteOutcome]
             fault: sqlite3.Error | None = None
             try:
                 with transaction(self._connection):
@@ -216,7 +216,7 @@ class EventWriter:
             except sqlite3.Error as error:
                 log.error("events cannot be written", extra={"fault": str(error), "events": len(group.rows)})
                 fault = error
-                outcomes = [Outcome("failed")] * len(group.rows)
+                outcomes = [WriteOutcome("failed")] * len(group.rows)
                 results = [None] * len(group.works)
             # The loop may have been closed by now: nobody is left to be told.
             with suppress(RuntimeError):
@@ -224,16 +224,16 @@ class EventWriter:
         self._connection.close()
 
 
-def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[Outcome]:
+def insert(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> list[WriteOutcome]:
     """Write those that are not there yet; one outcome for each row, in order."""
     if not rows:
         return []
     known = _known(connection, rows)
-    outcomes: list[Outcome] = []
-    fresh: list[Row] = []
+    outcomes: list[WriteOutcome] = []
+    fresh: list[EventRow] = []
     for row in rows:
         if row.id in known:
-            outcomes.append(Outcome("duplicate"))
+            outcomes.append(WriteOutcome("duplicate"))
             continue
         known.add(row.id)
         if row.kind == ANNOUNCE:
@@ -245,7 +245,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[Outcome]
     return outcomes
 
 
-def _insert_many(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def _insert_many(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> None:
     """Many rows with one statement: between statements the interpreter's lock changes hands, at a cost."""
     place = 0
     for count in _ROWS_AT_ONCE:
@@ -255,10 +255,10 @@ def _insert_many(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
             place += count
 
 
-_STORED: Final = Outcome("stored")
+_STORED: Final = WriteOutcome("stored")
 
 
-def _known(connection: sqlite3.Connection, rows: Sequence[Row]) -> set[bytes]:
+def _known(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> set[bytes]:
     known: set[bytes] = set()
     for start in range(0, len(rows), _IDS_AT_ONCE):
         ids = [row.id for row in rows[start : start + _IDS_AT_ONCE]]
@@ -268,7 +268,7 @@ def _known(connection: sqlite3.Connection, rows: Sequence[Row]) -> set[bytes]:
     return known
 
 
-def _announce(connection: sqlite3.Connection, row: Row) -> Outcome:
+def _announce(connection: sqlite3.Connection, row: EventRow) -> WriteOutcome:
     """xp1, Relay: of each sender the newest announce is kept; of two with one time the smaller id."""
     others = connection.execute(
         "SELECT seq, timestamp, id FROM events INDEXED BY events_announce "
@@ -276,9 +276,9 @@ def _announce(connection: sqlite3.Connection, row: Row) -> Outcome:
         (row.sender,),
     ).fetchall()
     if any((timestamp, row.id) > (row.timestamp, id) for _, timestamp, id in others):
-        return Outcome("superseded")
+        return WriteOutcome("superseded")
     for seq, _, id in others:
         connection.execute("DELETE FROM annotations WHERE event_id = ?", (id,))
         connection.execute("DELETE FROM events WHERE seq = ?", (seq,))
     connection.execute(_INSERT, row)
-    return Outcome("stored", len(others))
+    return WriteOutcome("stored", len(others))

@@ -30,11 +30,11 @@ from typing import Final, Literal
 import msgspec
 
 from moot.errors import UsageError
-from moot.store.chain import Lines, line, number_in
-from moot.store.retention import Retention
-from moot.store.segments import find_tail
-from moot.store.syncing import Synced, Syncer
-from moot.store.writer import Writer, one_step
+from moot.store.journal_segments import find_tail
+from moot.store.journal_sync import JournalSyncer, SyncResult
+from moot.store.record_chain import Lines, line, number_in
+from moot.store.segment_retention import Retention
+from moot.store.segment_writer import SegmentWriter, one_step
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Journal:
         if settings.mode == "off":
             return _Unwritten(folder)
         try:
-            return _Written(settings, Writer(folder))
+            return _Written(settings, SegmentWriter(folder))
         except OSError as fault:
             raise UsageError(
                 f"cannot write the journal in {folder}: {fault.strerror}. "
@@ -151,7 +151,7 @@ class _Unwritten(Journal):
 class _Written(Journal):
     is_written = True
 
-    def __init__(self, settings: JournalSettings, writer: Writer) -> None:
+    def __init__(self, settings: JournalSettings, writer: SegmentWriter) -> None:
         self.settings = settings
         self.next_number = writer.head.number
         self.recorded = writer.head.number - 1
@@ -163,7 +163,7 @@ class _Written(Journal):
         self._retention = Retention(
             self._loop, f"journal {self._space} removing", writer.folder, settings.retain_segments
         )
-        self._syncer = Syncer(
+        self._syncer = JournalSyncer(
             self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self.look
         )
         self._state: Literal["well", "failed", "trying", "closed"] = "well"
@@ -315,7 +315,7 @@ class _Written(Journal):
         while (synced := self._syncer.take()) is not None:
             self._synced(synced)
 
-    def _synced(self, synced: Synced) -> None:
+    def _synced(self, synced: SyncResult) -> None:
         if self._state == "closed":
             return
         if synced.fault is not None:

@@ -9,10 +9,10 @@ from typing import Any
 from moot.errors import InvalidPattern, UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.book import Book, Granted
-from moot.trust.narrowing import wider_in
-from moot.trust.rule_text import rule_of_json
-from moot.trust.rules import Origin, Rule
+from moot.trust.narrowing_proof import wider_in
+from moot.trust.rule_store import GrantedRule, RuleStore
+from moot.trust.rule_yaml import rule_of_json
+from moot.trust.rules import Rule, RuleOrigin
 
 Say = Callable[..., None]
 
@@ -20,7 +20,7 @@ Say = Callable[..., None]
 class Acceptance:
     """What a `trust/accept` or `trust/dismiss` changes in the book."""
 
-    def __init__(self, book: Book, say: Say) -> None:
+    def __init__(self, book: RuleStore, say: Say) -> None:
         self._book = book
         self._say = say
 
@@ -47,10 +47,12 @@ class Acceptance:
             # The agent got the right itself; a rule beside it would only do the same.
             del book.suggested[id]
             grant = payload.get("grant")
-            book.granted[id] = Granted(suggested, envelope.sender, grant if isinstance(grant, str) else None)
+            book.granted[id] = GrantedRule(
+                suggested, envelope.sender, grant if isinstance(grant, str) else None
+            )
             book.save()
             return None
-        origin = Origin(id, envelope.sender, now)
+        origin = RuleOrigin(id, envelope.sender, now)
         replaced: Any = suggestion.get("replaces") or ()
         taken = _with(rule, origin, {each.name for each in book.rules if each.name not in replaced})
         kept = [each for each in book.rules if each.name not in replaced]
@@ -97,7 +99,7 @@ class Acceptance:
         return id, found
 
 
-def _with(rule: Rule, origin: Origin, taken: set[str]) -> Rule:
+def _with(rule: Rule, origin: RuleOrigin, taken: set[str]) -> Rule:
     """The rule with its origin, under a name that is free."""
     name, number = rule.name, 2
     while name in taken:

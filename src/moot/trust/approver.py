@@ -30,27 +30,27 @@ from typing import Final
 import msgspec
 
 from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled
-from moot.participant.outcome import Gap
-from moot.participant.roster import PresenceEvent
-from moot.participant.space import JoinedSpace
+from moot.participant.calls.outcome import MissedMessages
+from moot.participant.connection.roster import PresenceEvent
+from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.book import Book
-from moot.trust.budgets import Budget, Tally
-from moot.trust.cases import Case
+from moot.trust.approver_status import ApproverStatus
+from moot.trust.budgets import Budget, UseTally
+from moot.trust.decision_ledger import RULE_CONTEXT, Decision, DecisionLedger
 from moot.trust.definitions import Definitions
-from moot.trust.learning import DEFAULTS, LearningSettings, suggest
-from moot.trust.ledger import RULE_CONTEXT, Decision, Ledger
+from moot.trust.learner import DEFAULTS, LearningSettings, suggest
 from moot.trust.people import people_among
-from moot.trust.rules import Rule, Verdict, evaluate
+from moot.trust.proposal_case import Case
+from moot.trust.rule_commands import RuleCommands
+from moot.trust.rule_store import RuleStore
+from moot.trust.rules import Rule, RuleVerdict, evaluate
 from moot.trust.shadow import Shadow
-from moot.trust.standing import Standing
-from moot.trust.steering import Steering
-from moot.trust.tripping import (
-    Decided,
+from moot.trust.tripwires import (
     Event,
-    Kicked,
-    Proposed,
+    MemberKicked,
+    PersonDecided,
+    ProposalSeen,
     Suspension,
     ToolChanged,
     reasons,
@@ -89,8 +89,8 @@ class Approver:
     def __init__(
         self,
         space: JoinedSpace,
-        book: Book,
-        ledger: Ledger,
+        book: RuleStore,
+        ledger: DecisionLedger,
         settings: ApproverSettings | None = None,
         *,
         clock: Callable[[], float] = time.time,
@@ -101,7 +101,7 @@ class Approver:
         self.ledger = ledger
         self.settings = settings or ApproverSettings()
         self.shadow = Shadow()
-        self.tally = Tally()
+        self.tally = UseTally()
         ledger.on_change = self._decided
         self._clock = clock
         self._draw = draw
@@ -113,8 +113,8 @@ class Approver:
         self._recalled: frozenset[str] = frozenset()
         self._learning = asyncio.Event()
         self._definitions = Definitions(space, book)
-        self.standing = Standing(self)
-        self.steering = Steering(self, clock)
+        self.standing = ApproverStatus(self)
+        self.steering = RuleCommands(self, clock)
         book.look_at(book.unseen(), clock())
         space.roster.on_change(self._look_round)
         # Before anybody can ask: who joins is looked at right away.
@@ -131,7 +131,7 @@ class Approver:
             helpers = [group.create_task(self._learn()), group.create_task(self._reread())]
             helpers.append(group.create_task(self._watch_definitions()))
             async for envelope in reader:
-                if isinstance(envelope, Gap):
+                if isinstance(envelope, MissedMessages):
                     log.warning("some envelopes were missed")
                     await self._look_back()
                 else:
@@ -144,21 +144,21 @@ class Approver:
     async def _look_back(self) -> None:
         """What was said before we were here, or missed, as far as the gateway remembers."""
         await self.space.recall()
-        past = [self._named(envelope) for envelope in await self.space.past()]
+        past = [self._named(envelope) for envelope in await self.space.history()]
         for envelope in past:
             if self.ledger.get(envelope.id) is None:
                 self.ledger.hear(envelope, _moment(envelope, self._clock()))
         self._recalled = frozenset(envelope.id for envelope in past)
         self._count_again()
         for decision in list(self.ledger):
-            self.trip(Decided(decision), at=decision.at)
+            self.trip(PersonDecided(decision), at=decision.at)
         for envelope in past:
             # The switch holds though nobody was here to hear it.
             if envelope.kind == "trust/stop" and envelope.sender != self.space.name:
                 self._stopped_meanwhile(envelope)
         for decision in list(self.ledger):
             if decision.how == "open" and self._is_open(decision.id):
-                self.trip(Proposed(decision.case))
+                self.trip(ProposalSeen(decision.case))
                 self._judge(decision.case)
         self._learning.set()
 
@@ -189,11 +189,11 @@ class Approver:
             return
         match envelope.kind:
             case "mcp/proposal" if decision is not None:
-                self.trip(Proposed(decision.case))
+                self.trip(ProposalSeen(decision.case))
                 self._judge(decision.case)
             case "space/kick":
                 member = envelope.payload.get("participant_id")
-                self.trip(Kicked(str(member), envelope.sender, envelope.id))
+                self.trip(MemberKicked(str(member), envelope.sender, envelope.id))
             case "mcp/request":
                 self._definitions.heard(envelope)
             case _:
@@ -203,21 +203,21 @@ class Approver:
         """Somebody decided, or a result came."""
         if decision.how == "open" or decision.automated:
             return
-        self.trip(Decided(decision), at=decision.at)
+        self.trip(PersonDecided(decision), at=decision.at)
         self.shadow.decided(decision)
         self._learning.set()
 
     # Deciding
 
-    def verdict(self, case: Case, *, draw: float = 1.0) -> Verdict:
+    def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
         """What the rules say now; `draw` below 1 leaves the share of checks to people."""
         book, now = self.book, self._clock()
         if book.fault is not None:
-            return Verdict("ask", None, f"the rules cannot be read: {book.fault}")
+            return RuleVerdict("ask", None, f"the rules cannot be read: {book.fault}")
         if book.stopped is not None:
-            return Verdict("ask", None, f"{book.stopped.by} stopped all rules: {book.stopped.why}")
+            return RuleVerdict("ask", None, f"{book.stopped.by} stopped all rules: {book.stopped.why}")
         if self.settings.budget is not None and self.tally.spent(self.settings.budget, now):
-            return Verdict("ask", None, "all rules together have used their budget")
+            return RuleVerdict("ask", None, "all rules together have used their budget")
         present = [self.space.name, *(member.name for member in self.space.roster.values())]
         return evaluate(
             book.rules,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from moot.protocol.operation import Json
-from moot.trust.ledger import Decision
-from moot.trust.rules import Rule, Verdict, evaluate
+from moot.trust.decision_ledger import Decision
+from moot.trust.rules import Rule, RuleVerdict, evaluate
 
 # Shown of each kind; the rest are counted.
 SHOWN = 5
@@ -89,7 +89,7 @@ class Replay:
     decided: int
     automatic: int
     agreements: int
-    conflicts: tuple[tuple[str, Verdict], ...]
+    conflicts: tuple[tuple[str, RuleVerdict], ...]
 
     @property
     def share(self) -> float:
@@ -99,7 +99,7 @@ class Replay:
 def replay(rules: Sequence[Rule], decisions: Iterable[Decision]) -> Replay:
     """First match wins, as it would live; limits of count and presence are left out."""
     decided = automatic = agreements = 0
-    conflicts: list[tuple[str, Verdict]] = []
+    conflicts: list[tuple[str, RuleVerdict]] = []
     for decision in decisions:
         lesson = decision.lesson
         if lesson is None:

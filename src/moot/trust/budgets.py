@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moot.trust.ledger import Decision
+from moot.trust.decision_ledger import Decision
 from moot.trust.rules import Rule
 
 # Moments kept for one rule; no budget counts further.
@@ -22,7 +22,7 @@ class Budget:
     seconds: float
 
 
-class Tally:
+class UseTally:
     """The moments at which rules acted, oldest first, by rule."""
 
     def __init__(self) -> None:

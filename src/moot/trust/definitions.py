@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 from moot.errors import MootError
-from moot.participant.roster import PresenceEvent
-from moot.participant.space import JoinedSpace
-from moot.protocol import jsontext
+from moot.participant.connection.roster import PresenceEvent
+from moot.participant.joined_space import JoinedSpace
+from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.book import Book
+from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ Change = tuple[str, str, str]
 class Definitions:
     """Asks hosts for their tools when these may have changed; needs the right to `tools/list`."""
 
-    def __init__(self, space: JoinedSpace, book: Book) -> None:
+    def __init__(self, space: JoinedSpace, book: RuleStore) -> None:
         self._space = space
         self._book = book
         self._wanted: asyncio.Queue[str] = asyncio.Queue()
@@ -107,4 +107,4 @@ class Definitions:
 
 
 def digest_of(tool: Json) -> str:
-    return hashlib.sha256(jsontext.encode(tool)).hexdigest()
+    return hashlib.sha256(strict_json.encode(tool)).hexdigest()

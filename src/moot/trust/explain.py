@@ -8,11 +8,11 @@ from typing import Final
 
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.trust.cases import Case
-from moot.trust.ledger import Decision
-from moot.trust.rules import Rule, Verdict, evaluate
-from moot.trust.tripping import Suspension, reasons
-from moot.trust.words import list_of, rule_in_words
+from moot.trust.decision_ledger import Decision
+from moot.trust.proposal_case import Case
+from moot.trust.rule_words import list_of, rule_in_words
+from moot.trust.rules import Rule, RuleVerdict, evaluate
+from moot.trust.tripwires import Suspension, reasons
 
 # Rules that do not match are named up to this number, the nearest first.
 MOST_RULES: Final = 5
@@ -33,7 +33,7 @@ class Explanation:
 
     proposal: str
     done: str
-    verdict: Verdict
+    verdict: RuleVerdict
     others: tuple[str, ...]
 
     def lines(self) -> list[str]:
@@ -59,7 +59,7 @@ def explain(
     counts: Mapping[str, Sequence[float]] | None = None,
     *,
     suspensions: Mapping[str, Suspension] | None = None,
-    verdict: Verdict | None = None,
+    verdict: RuleVerdict | None = None,
 ) -> Explanation:
     """Everything that can be said about one proposal; `verdict` of who knows more than the rules say."""
     suspended = suspensions or {}
@@ -115,7 +115,7 @@ def _by_rule(decision: Decision, rules: Sequence[Rule]) -> str:
     return said
 
 
-def _others(case: Case, rules: Sequence[Rule], now: float, verdict: Verdict) -> tuple[str, ...]:
+def _others(case: Case, rules: Sequence[Rule], now: float, verdict: RuleVerdict) -> tuple[str, ...]:
     """Why the rules that did not decide did not, the nearest first."""
     misses: list[tuple[int, int, str]] = []
     for position, rule in enumerate(rules):

@@ -18,7 +18,7 @@ ACCEPT: Final = "trust/accept"
 MAX_PEOPLE: Final = 10_000
 
 
-class Seen(Protocol):
+class SeenMember(Protocol):
     """A member as the roster shows it."""
 
     @property
@@ -26,7 +26,7 @@ class Seen(Protocol):
     def may(self, kind: str, /) -> bool: ...
 
 
-def people_among(members: Iterable[Seen], before: frozenset[str], *, me: str) -> frozenset[str]:
+def people_among(members: Iterable[SeenMember], before: frozenset[str], *, me: str) -> frozenset[str]:
     """The people known so far, with what the rights of those who are here say now. We are never one."""
     present = list(members)
     # One member may be here twice, under several runtime ids: every one of them must hold the right.

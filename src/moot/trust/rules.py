@@ -22,9 +22,9 @@ from typing import Final, Literal
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
-from moot.protocol.patterns.matching import Fields, Node, NotText, OneOf, Pattern, Regex, Text
-from moot.trust.cases import Case, Path, shown_path
+from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
 from moot.trust.conditions import Hours, Range, is_plain, same
+from moot.trust.proposal_case import Case, Path, shown_path
 
 Decide = Literal["approve", "reject", "ask"]
 DECISIONS: Final = ("approve", "reject", "ask")
@@ -33,7 +33,7 @@ _NO_COUNTS: Final[Mapping[str, Sequence[float]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RuleLimits:
     """How far a rule may go. `count` acts in `seconds`; `check` is the share left to people anyway."""
 
     count: int | None = None
@@ -44,7 +44,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RuleOrigin:
     """Where a rule came from: a suggestion, who accepted it, when."""
 
     suggestion: str | None = None
@@ -52,8 +52,8 @@ class Origin:
     accepted: float | None = None
 
 
-NO_LIMITS: Final = Limits()
-NO_ORIGIN: Final = Origin()
+NO_LIMITS: Final = RuleLimits()
+NO_ORIGIN: Final = RuleOrigin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class Rule:
     after: float | None = None
     before: float | None = None
     extra_arguments: bool = False
-    limits: Limits = NO_LIMITS
-    origin: Origin = NO_ORIGIN
+    limits: RuleLimits = NO_LIMITS
+    origin: RuleOrigin = NO_ORIGIN
     words: str = ""
     _pattern: Pattern = field(init=False, repr=False, compare=False)
     _nodes: Mapping[str, Node] = field(init=False, repr=False, compare=False)
@@ -254,7 +254,7 @@ def _rank(node: Node | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RuleVerdict:
     """What to do with a proposal, by which rule, and why in words."""
 
     decision: Decide
@@ -272,7 +272,7 @@ def evaluate(
     suspended: Mapping[str, str] | None = None,
     me: str | None = None,
     draw: float = 1.0,
-) -> Verdict:
+) -> RuleVerdict:
     """The first rule that matches decides; `ask` when none does, or when its limits say so.
 
     `presence` are the members who are here, `counts` the moments at which each rule acted, `suspended` why a
@@ -284,23 +284,25 @@ def evaluate(
         if (expires is not None and now >= expires) or not rule.matches(case, now):
             continue
         if suspended and rule.name in suspended:
-            return Verdict("ask", rule, f"rule {rule.name} is suspended: {suspended[rule.name]}")
+            return RuleVerdict("ask", rule, f"rule {rule.name} is suspended: {suspended[rule.name]}")
         if rule.decision == "approve":
             stricter = _rejecting_as_wide(rules[position + 1 :], rule, case, now)
             if stricter is not None:
                 why = f"rule {stricter.name} rejects, and is as wide as {rule.name}, which would approve"
-                return Verdict("reject", stricter, why)
+                return RuleVerdict("reject", stricter, why)
             if case.proposer == me:
-                return Verdict("ask", rule, "nobody approves their own proposal")
+                return RuleVerdict("ask", rule, "nobody approves their own proposal")
         if rule.decision == "ask":
-            return Verdict("ask", rule, f"rule {rule.name} says that people decide")
+            return RuleVerdict("ask", rule, f"rule {rule.name} says that people decide")
         spent = _spent(rule, now, presence, counts)
         if spent:
-            return Verdict("ask", rule, f"rule {rule.name} matches, but {spent}")
+            return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {spent}")
         if draw < rule.limits.check:
-            return Verdict("ask", rule, f"rule {rule.name} matches; this one is left to people as a check")
-        return Verdict(rule.decision, rule, f"rule {rule.name} matches")
-    return Verdict("ask", None, "no rule matches")
+            return RuleVerdict(
+                "ask", rule, f"rule {rule.name} matches; this one is left to people as a check"
+            )
+        return RuleVerdict(rule.decision, rule, f"rule {rule.name} matches")
+    return RuleVerdict("ask", None, "no rule matches")
 
 
 def _rejecting_as_wide(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:

@@ -7,8 +7,8 @@ from typing import Final
 
 from moot.protocol.operation import Json
 from moot.trust.bounds import upper_bound
-from moot.trust.ledger import Decision
-from moot.trust.rules import Verdict
+from moot.trust.decision_ledger import Decision
+from moot.trust.rules import RuleVerdict
 
 # Predictions that wait for a decision, and comparisons kept; the oldest go first.
 MAX_WAITING: Final = 10_000
@@ -43,7 +43,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ShadowRecord:
     """How a rule did in the shadow: an upper bound on how often it would have been wrong (95 %)."""
 
     agreements: int
@@ -58,10 +58,10 @@ class Shadow:
     """Predictions of one space, compared as decisions come."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Verdict] = {}
+        self._waiting: dict[str, RuleVerdict] = {}
         self.comparisons: list[Comparison] = []
 
-    def predict(self, proposal: str, verdict: Verdict) -> None:
+    def predict(self, proposal: str, verdict: RuleVerdict) -> None:
         """Keep what the rules would have done; asking predicts nothing."""
         if verdict.rule is None or verdict.decision == "ask":
             return
@@ -85,7 +85,7 @@ class Shadow:
         del self.comparisons[:-MAX_KEPT]
         return compared
 
-    def record(self, rule: str) -> Record:
+    def record(self, rule: str) -> ShadowRecord:
         of_rule = [compared for compared in self.comparisons if compared.rule == rule]
         agreements = sum(1 for compared in of_rule if compared.agrees)
-        return Record(agreements, len(of_rule) - agreements)
+        return ShadowRecord(agreements, len(of_rule) - agreements)

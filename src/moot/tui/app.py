@@ -22,29 +22,29 @@ from textual.content import Content
 from textual.widgets import ContentSwitcher, Input
 
 from moot.errors import MootError, UsageError
-from moot.participant import Gap, JoinedSpace, StreamInfo
+from moot.participant import JoinedSpace, MissedMessages, StreamInfo
 from moot.protocol.envelope import Envelope
 from moot.tui import manual
-from moot.tui.acting import SHOW_SECONDS, Acting
-from moot.tui.bars import Head, Keys, Tab
+from moot.tui.actions import SHOW_SECONDS, Actions
+from moot.tui.bars import KeyBar, PaneTab, StatusBar
 from moot.tui.commands import PANES, parse, table
 from moot.tui.completion import Completion, complete
-from moot.tui.dialogs import Look
-from moot.tui.filters import read_filter
-from moot.tui.hearing import Heard
-from moot.tui.known_names import KnownNames, KnownTools
-from moot.tui.looking import member_lines
-from moot.tui.neutral import printable
-from moot.tui.operations.operation import Operation, Seat
-from moot.tui.panes import Approvals, Chats, People, StreamPane, Thoughts
-from moot.tui.prompt import Prompt
+from moot.tui.detail_view import member_lines
+from moot.tui.dialogs import DetailDialog
+from moot.tui.input_line import InputLine
+from moot.tui.name_completion import KnownNames, KnownTools
+from moot.tui.operations.operation import ClientContext, UserOperation
+from moot.tui.panes import ApprovalPane, ChatPane, MemberPane, ReasoningPane, StreamPane
+from moot.tui.row_layout import line
 from moot.tui.rows import Rows
+from moot.tui.rule_commands import TrustCommands
+from moot.tui.rules_pane import RulesPane, in_full
+from moot.tui.terminal_escape import printable
 from moot.tui.theme import DEFAULT_THEME, THEMES
 from moot.tui.timeline import Timeline
-from moot.tui.trust_commands import TrustCommands
-from moot.tui.trust_pane import RulesPane, in_full
-from moot.tui.trusting import TrustLog
-from moot.tui.wrapping import line
+from moot.tui.timeline_filter import read_filter
+from moot.tui.trust_log import TrustLog
+from moot.tui.unseen_messages import UnseenMessages
 
 # How often the state of the connection is looked at.
 _LOOK_SECONDS: Final = 0.25
@@ -59,7 +59,7 @@ _LINE: Final = 0.3
 EXIT_ENDED: Final = 5
 
 
-class MootApp(Acting):
+class MootApp(Actions):
     """One person in one space."""
 
     CSS_PATH = "moot.tcss"
@@ -78,15 +78,15 @@ class MootApp(Acting):
     def __init__(
         self,
         space: JoinedSpace,
-        coming: AsyncIterator[Envelope | Gap],
+        coming: AsyncIterator[Envelope | MissedMessages],
         group: asyncio.TaskGroup,
         *,
-        seat: Seat,
+        seat: ClientContext,
         place: str,
         verbose: bool = False,
         theme: str = DEFAULT_THEME,
         rings: bool = False,
-        more: Iterable[Operation] = (),
+        more: Iterable[UserOperation] = (),
     ) -> None:
         super().__init__(group)
         self.space = space
@@ -103,14 +103,14 @@ class MootApp(Acting):
         self.tools = KnownTools(space, self.begin, self._tools_changed)
         self.names = KnownNames(seat, self.tools, self.timeline, self.trust, lambda: self.available_themes)
         self.commands = table(self, (*TrustCommands(self.trust).operations(), *more))
-        self.approvals, self.people, self.thoughts = Approvals(), People(), Thoughts()
-        self.streams, self.chats, self.rules = StreamPane(), Chats(), RulesPane()
-        self.head, self.keys, self.tabs = Head(), Keys(), tuple(map(Tab, PANES))
+        self.approvals, self.people, self.thoughts = ApprovalPane(), MemberPane(), ReasoningPane()
+        self.streams, self.chats, self.rules = StreamPane(), ChatPane(), RulesPane()
+        self.head, self.keys, self.tabs = StatusBar(), KeyBar(), tuple(map(PaneTab, PANES))
         self.switch = ContentSwitcher(initial="approvals", id="switch")
-        self.heard = Heard(self.tools, self.trust, self.people)
+        self.heard = UnseenMessages(self.tools, self.trust, self.people)
         self.offered = Rows(id="offered", empty="")
         self.offered.can_focus, self.offered.is_always_marked = False, True
-        self.prompt = Prompt(self._complete, self.offered)
+        self.prompt = InputLine(self._complete, self.offered)
 
     # The screen
 
@@ -213,7 +213,7 @@ class MootApp(Acting):
             pane = self._panes()[tab.pane]
             tab.set_class(pane.region.width > 0, "-open")
             tab.set_class(self.screen_stack[0].focused is pane, "-active")
-        if isinstance(self.screen, Look):
+        if isinstance(self.screen, DetailDialog):
             self.screen.refill()
 
     def _tell_state(self) -> None:
@@ -253,7 +253,7 @@ class MootApp(Acting):
         if self.prompt.has_focus:
             self.prompt.offer()
 
-    def on_prompt_typed(self, event: Prompt.Typed) -> None:
+    def on_prompt_typed(self, event: InputLine.Typed) -> None:
         self.timeline.action_last()
         self.begin(self._carry_out(event.text))
 
@@ -319,7 +319,7 @@ class MootApp(Acting):
             case "approvals":
                 self.action_decide("approve")
             case "people":
-                self.push_screen(Look(event.key, lambda: member_lines(self.space, event.key)))
+                self.push_screen(DetailDialog(event.key, lambda: member_lines(self.space, event.key)))
             case "thoughts":
                 self._look_at_thoughts(event.key)
             case "streams":
@@ -333,7 +333,7 @@ class MootApp(Acting):
         found = in_full(self.trust, key)
         if found is not None:
             title, lines = found
-            self.push_screen(Look(title, lambda: lines))
+            self.push_screen(DetailDialog(title, lambda: lines))
 
     def on_timeline_filter_wanted(self) -> None:
         self.go_to_line(f"/filter {self.timeline.filter.words}")
@@ -380,4 +380,4 @@ class MootApp(Acting):
 
     def show_help(self, command: str | None) -> None:
         lines = manual.about(self.commands, command)
-        self.push_screen(Look("Help", lambda: lines))
+        self.push_screen(DetailDialog("Help", lambda: lines))

@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from moot.participant import JoinedSpace
 from moot.tui.commands import PANES
-from moot.tui.neutral import printable
+from moot.tui.terminal_escape import printable
 
 # The panes where there is little room: sixty columns hold them all, with numbers of two digits.
 _SHORT: Final[Mapping[str, str]] = {
@@ -24,7 +24,7 @@ _SHORT: Final[Mapping[str, str]] = {
 }
 
 
-class Tab(Static):
+class PaneTab(Static):
     """The name of a pane and how much is in it; a click opens it."""
 
     def __init__(self, pane: str) -> None:
@@ -43,7 +43,7 @@ class Tab(Static):
         await self.app.run_action(f"app.pane('{self.pane}')")
 
 
-class Head(Static):
+class StatusBar(Static):
     """Where we are, as whom, and whether the connection stands."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Head(Static):
         self.set_class(space.state != "joined", "-away")
 
 
-class Keys(Static):
+class KeyBar(Static):
     """What keys do where the focus is. Textual's own footer makes itself anew whenever that moves."""
 
     def __init__(self) -> None:

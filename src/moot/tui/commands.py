@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from moot.errors import UsageError
 from moot.tui.operations import OPERATIONS
-from moot.tui.operations.operation import Answer, Operation, Run, Seat
+from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation
 
 PANES: Final = ("timeline", "approvals", "people", "thoughts", "streams", "chats", "rules")
 
@@ -32,7 +32,7 @@ class Terminal(Protocol):
     def show_help(self, command: str | None) -> None: ...
 
 
-def table(terminal: Terminal, more: Iterable[Operation] = ()) -> dict[str, Operation]:
+def table(terminal: Terminal, more: Iterable[UserOperation] = ()) -> dict[str, UserOperation]:
     """All commands by name, in the order of the help."""
     own = _own(terminal)
     # Where a screen has a command of its own, it is that one.
@@ -40,7 +40,7 @@ def table(terminal: Terminal, more: Iterable[Operation] = ()) -> dict[str, Opera
     return commands | {operation.name: operation for operation in (*more, *own)}
 
 
-def parse(line: str, commands: dict[str, Operation]) -> tuple[Operation, argparse.Namespace]:
+def parse(line: str, commands: dict[str, UserOperation]) -> tuple[UserOperation, argparse.Namespace]:
     """The operation that a line behind its slash means, and its arguments; raises UsageError."""
     try:
         words = shlex.split(line)
@@ -57,14 +57,14 @@ def parse(line: str, commands: dict[str, Operation]) -> tuple[Operation, argpars
     return operation, operation.slash_parser().parse_args(rest)
 
 
-def _own(terminal: Terminal) -> tuple[Operation, ...]:
+def _own(terminal: Terminal) -> tuple[UserOperation, ...]:
     def to(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("members", nargs="*", metavar="NAME", help="nobody in particular without one")
 
-    async def set_to(seat: Seat, chosen: argparse.Namespace) -> Answer:
+    async def set_to(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
         seat.default_to = tuple(chosen.members)
         whom = ", ".join(chosen.members) or "nobody in particular"
-        return Answer({"to": chosen.members}, [f"your chat is for {whom}"])
+        return OperationResult({"to": chosen.members}, [f"your chat is for {whom}"])
 
     def approve(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("proposal", metavar="ID", help="its number, its id, or the beginning of it")
@@ -124,22 +124,22 @@ def _own(terminal: Terminal) -> tuple[Operation, ...]:
         ("exit", "leave", _nothing, _does(lambda _: terminal.leave())),
     )
     return tuple(
-        Operation(name=name, help=help, arguments=arguments, run=run, only_joined=True)
+        UserOperation(name=name, help=help, arguments=arguments, run=run, only_joined=True)
         for name, help, arguments, run in rows
     )
 
 
 def _does(act: Callable[[argparse.Namespace], None]) -> Run:
-    async def run(_: Seat, chosen: argparse.Namespace) -> Answer:
+    async def run(_: ClientContext, chosen: argparse.Namespace) -> OperationResult:
         act(chosen)
-        return Answer(None)
+        return OperationResult(None)
 
     return run
 
 
 def _tells(ask: Callable[[argparse.Namespace], Sequence[str]]) -> Run:
-    async def run(_: Seat, chosen: argparse.Namespace) -> Answer:
-        return Answer(None, ask(chosen))
+    async def run(_: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+        return OperationResult(None, ask(chosen))
 
     return run
 

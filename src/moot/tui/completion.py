@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from moot.participant import REJECT_REASONS
 from moot.protocol.kinds import KINDS
-from moot.tui.neutral import printable
-from moot.tui.operations.operation import Operation, SlashParser
+from moot.tui.operations.operation import SlashParser, UserOperation
+from moot.tui.terminal_escape import printable
 
 # More than a screen of them helps nobody; typing another letter does.
 CANDIDATES: Final = 50
@@ -50,7 +50,7 @@ class Completion:
         return line[: self.start] + text
 
 
-class Names(Protocol):
+class NameSource(Protocol):
     """What is there to be named."""
 
     def members(self) -> Iterable[Candidate]: ...
@@ -66,7 +66,7 @@ class Names(Protocol):
     def themes(self) -> Iterable[Candidate]: ...
 
 
-def complete(line: str, commands: Mapping[str, Operation], names: Names) -> Completion:
+def complete(line: str, commands: Mapping[str, UserOperation], names: NameSource) -> Completion:
     """What the last word of a line may become; nothing for chat."""
     if not line.startswith("/") or line.startswith("//"):
         return Completion(0)
@@ -102,7 +102,11 @@ def _split(line: str) -> tuple[int, list[str], str]:
 
 
 def _for_word(
-    parser: SlashParser, words: Sequence[str], typed: str, commands: Mapping[str, Operation], names: Names
+    parser: SlashParser,
+    words: Sequence[str],
+    typed: str,
+    commands: Mapping[str, UserOperation],
+    names: NameSource,
 ) -> Iterable[Candidate]:
     options = {name: action for action in parser._actions for name in action.option_strings}
     if words and words[-1] in options and options[words[-1]].nargs != 0:
@@ -142,7 +146,7 @@ def _action_at(parser: SlashParser, place: int) -> argparse.Action | None:
 
 
 def _for_action(
-    action: argparse.Action, given: Sequence[str], commands: Mapping[str, Operation], names: Names
+    action: argparse.Action, given: Sequence[str], commands: Mapping[str, UserOperation], names: NameSource
 ) -> Iterable[Candidate]:
     if action.choices is not None:
         return [Candidate(str(choice)) for choice in action.choices]

@@ -22,12 +22,12 @@ from textual.widgets import Input, Static
 from moot.errors import MootError
 from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
-from moot.tui.changes import KnownTexts
-from moot.tui.neutral import printable
+from moot.tui.grant_scope import GrantScope, read_width, widths_of
 from moot.tui.proposal_lines import as_bytes, host_of, in_full, state_of, title_of
+from moot.tui.row_layout import Line, PaneRow, Part, line
 from moot.tui.rows import Rows
-from moot.tui.widths import Width, read_width, widths_of
-from moot.tui.wrapping import Line, Part, Row, line
+from moot.tui.terminal_escape import printable
+from moot.tui.text_diff import KnownTexts
 
 # A dialog that has just opened hears no yes: longer than a key repeats, shorter than anybody reads.
 SETTLE_SECONDS: Final = 0.4
@@ -36,14 +36,14 @@ _LOOK_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownProposal:
     """A proposal as it was before somebody's eyes: the decision is about these bytes and no others."""
 
     seen: SeenProposal
     fingerprint: str
 
     @classmethod
-    def of(cls, seen: SeenProposal) -> Shown:
+    def of(cls, seen: SeenProposal) -> ShownProposal:
         return cls(seen, seen.fingerprint())
 
 
@@ -96,12 +96,12 @@ class Dialog(ModalScreen[Json]):
         self.dismiss(None)
 
 
-def numbered(lines: Iterable[Line]) -> list[Row]:
+def numbered(lines: Iterable[Line]) -> list[PaneRow]:
     """A row for each line, so that long texts scroll by lines."""
-    return [Row(str(number), (each,), hanging=4) for number, each in enumerate(lines)]
+    return [PaneRow(str(number), (each,), hanging=4) for number, each in enumerate(lines)]
 
 
-class Look(Dialog):
+class DetailDialog(Dialog):
     """Something to read. `again` is asked for the lines whenever they may have changed."""
 
     def __init__(self, title: str, again: Callable[[], Iterable[Line]], *, follows: bool = False) -> None:
@@ -132,7 +132,7 @@ class ProposalDialog(Dialog):
 
     def __init__(self, title: str, keys: str, seen: SeenProposal, texts: KnownTexts) -> None:
         super().__init__(title, keys)
-        self.shown = Shown.of(seen)
+        self.shown = ShownProposal.of(seen)
         self._texts = texts
         self._as_bytes = False
         self._told = "pending"
@@ -191,10 +191,10 @@ class ApproveDialog(ProposalDialog):
 
 
 @dataclass(frozen=True, slots=True)
-class Rejecting:
+class RejectChoice:
     """A no, with its reason."""
 
-    shown: Shown
+    shown: ShownProposal
     reason: str
     explanation: str | None
 
@@ -214,7 +214,7 @@ class RejectDialog(ProposalDialog):
 
     def began(self) -> None:
         super().began()
-        self._reasons.replace(Row(reason, (line(reason),)) for reason in REJECT_REASONS)
+        self._reasons.replace(PaneRow(reason, (line(reason),)) for reason in REJECT_REASONS)
         self.set_focus(self._reasons)
 
     @property
@@ -235,14 +235,14 @@ class RejectDialog(ProposalDialog):
             return
         chosen = self._reasons.chosen
         words = self.query_one("#dialog-words", Input).value.strip()
-        self.dismiss(Rejecting(self.shown, "disagree" if chosen is None else chosen.key, words or None))
+        self.dismiss(RejectChoice(self.shown, "disagree" if chosen is None else chosen.key, words or None))
 
 
 @dataclass(frozen=True, slots=True)
-class Granting:
+class GrantChoice:
     """A yes, and the right that its proposer gets with it."""
 
-    shown: Shown
+    shown: ShownProposal
     capability: dict[str, Json]
 
 
@@ -276,11 +276,11 @@ class GrantDialog(ProposalDialog):
         self._show_widths()
 
     @property
-    def width(self) -> Width:
+    def width(self) -> GrantScope:
         return self._widths[self._chosen]
 
     def _show_widths(self) -> None:
-        rows: list[Row] = []
+        rows: list[PaneRow] = []
         for number, each in enumerate(self._widths):
             mark = "(•)" if number == self._chosen else "( )"
             first = line((f"{mark} {number + 1} {each.name}: ", "strong"), each.words)
@@ -290,7 +290,7 @@ class GrantDialog(ProposalDialog):
                     (each.why_not, "bad") if each.capability is None else (self._json(number), "note")
                 )
                 lines.append(line("      ", then))
-            rows.append(Row(each.name, tuple(lines), hanging=6))
+            rows.append(PaneRow(each.name, tuple(lines), hanging=6))
         self.query_one("#dialog-widths", Rows).replace(rows)
         field = self.query_one("#dialog-words", Input)
         if field.disabled:
@@ -347,4 +347,4 @@ class GrantDialog(ProposalDialog):
         if capability is None:
             self.tell(f"✗ {self.width.why_not}: choose another width")
             return
-        self.dismiss(Granting(self.shown, capability))
+        self.dismiss(GrantChoice(self.shown, capability))

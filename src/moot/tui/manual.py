@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from moot.errors import UsageError
-from moot.tui.operations.operation import Operation
-from moot.tui.wrapping import Line, line
+from moot.tui.operations.operation import UserOperation
+from moot.tui.row_layout import Line, line
 
 KEYS: Final = (
     ("Anywhere", ""),
@@ -44,7 +44,7 @@ KEYS: Final = (
 )
 
 
-def about(commands: Mapping[str, Operation], command: str | None) -> list[Line]:
+def about(commands: Mapping[str, UserOperation], command: str | None) -> list[Line]:
     """The lines of the help; raises UsageError for a command that there is not."""
     if command is not None:
         operation = commands.get(command.removeprefix("/"))

@@ -8,13 +8,13 @@ from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
-from moot.participant import Chunk, Gap, JoinedSpace, Sequence, StreamInfo
-from moot.tui.capability_words import in_words
-from moot.tui.operations.operation import Seat, short
+from moot.participant import Chunk, JoinedSpace, MissedMessages, Sequence, StreamInfo
+from moot.tui.capability_text import in_words
+from moot.tui.envelope_view import clock
+from moot.tui.operations.operation import ClientContext, short
 from moot.tui.proposal_lines import summary
+from moot.tui.row_layout import Line, PaneRow, Part, Tone, line
 from moot.tui.rows import Rows
-from moot.tui.showing import clock
-from moot.tui.wrapping import Line, Part, Row, Tone, line
 
 # Of the text of a stream so much is kept for looking at it again.
 STREAM_LINES: Final = 2_000
@@ -25,7 +25,7 @@ _THOUGHTS: Final = 8
 _RIGHTS: Final = 4
 
 
-class Approvals(Rows):
+class ApprovalPane(Rows):
     """Open proposals, oldest first. No key here approves: they open a dialog that asks."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,14 +39,14 @@ class Approvals(Rows):
     def __init__(self) -> None:
         super().__init__(id="approvals", empty="no proposal waits for a decision")
 
-    def show(self, seat: Seat) -> int:
+    def show(self, seat: ClientContext) -> int:
         """Fill it; how many wait."""
         found = seat.space.proposals.open()
-        self.replace(Row(seen.id, summary(seen, seat.number(seen.id)), hanging=3) for seen in found)
+        self.replace(PaneRow(seen.id, summary(seen, seat.number(seen.id)), hanging=3) for seen in found)
         return len(found)
 
 
-class People(Rows):
+class MemberPane(Rows):
     """Who is here and what they may do. The keys write a command; Enter carries it out."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -68,11 +68,11 @@ class People(Rows):
 
     def show(self, space: JoinedSpace) -> int:
         own = [each.original for each in space.rights.capabilities]
-        rows = [Row(space.me, tuple(self._lines(space.me, own, "you")))]
+        rows = [PaneRow(space.me, tuple(self._lines(space.me, own, "you")))]
         for member in sorted(space.roster.values(), key=lambda each: each.id):
             rights = [each.original for each in member.capabilities]
             other = "" if member.name == member.id else f"is {member.name}"
-            rows.append(Row(member.id, tuple(self._lines(member.id, rights, other))))
+            rows.append(PaneRow(member.id, tuple(self._lines(member.id, rights, other))))
         self.replace(rows)
         return len(rows)
 
@@ -97,7 +97,7 @@ class People(Rows):
                 self.paused.pop(id, None)
 
 
-class Thoughts(Rows):
+class ReasoningPane(Rows):
     """Who thinks about what, as it grows; `s` asks them to stop."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "app.stop_thinking", "Stop it")]
@@ -108,7 +108,7 @@ class Thoughts(Rows):
     def show(self, space: JoinedSpace) -> int:
         found = list(space.contexts)
         found.sort(key=lambda each: each.state != "active")
-        self.replace(Row(each.id, tuple(_thought_lines(each, _THOUGHTS)), hanging=6) for each in found)
+        self.replace(PaneRow(each.id, tuple(_thought_lines(each, _THOUGHTS)), hanging=6) for each in found)
         return sum(each.state == "active" for each in found)
 
 
@@ -162,11 +162,11 @@ class StreamPane(Rows):
         for id in over[:-10]:
             del self._infos[id], self._tails[id]
 
-    def hear(self, id: str, item: Chunk | Gap) -> None:
+    def hear(self, id: str, item: Chunk | MissedMessages) -> None:
         tail = self._tails.get(id)
         if tail is None:
             return
-        if isinstance(item, Gap):
+        if isinstance(item, MissedMessages):
             tail.append(line((f"╌╌ {item.missed or 'some'} frames were missed here ╌╌", "warn")))
         elif item.binary:
             tail.append(line((f"[{len(item.data)} bytes]", "dim")))
@@ -181,7 +181,7 @@ class StreamPane(Rows):
         return self._infos.get(named) or (like[0] if len(like) == 1 else None)
 
     def show(self) -> int:
-        rows: list[Row] = []
+        rows: list[PaneRow] = []
         for info in self._infos.values():
             state: tuple[str, Tone] = ("≈ ", "note") if info.closed is None else ("■ ", "dim")
             to = ", ".join(info.target or ()) or "all"
@@ -194,7 +194,7 @@ class StreamPane(Rows):
             )
             second = line(("    ", "dim"), about, (f"  {writers}" if about else writers, "dim"))
             tail = [line(("    │ ", "dim"), *each) for each in list(self._tails[info.id])[-_TAIL:]]
-            rows.append(Row(info.id, (head, second, *tail), hanging=6))
+            rows.append(PaneRow(info.id, (head, second, *tail), hanging=6))
         self.replace(rows)
         return sum(info.closed is None for info in self._infos.values())
 
@@ -204,7 +204,7 @@ def _short_name(id: str) -> str:
     return id if len(id) <= 20 else f"{id[:15]}…"
 
 
-class Chats(Rows):
+class ChatPane(Rows):
     """Chats for us that nobody has acknowledged for us yet."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -218,12 +218,12 @@ class Chats(Rows):
 
     def show(self, space: JoinedSpace) -> int:
         waiting = space.chats.waiting()
-        rows: list[Row] = []
+        rows: list[PaneRow] = []
         for chat in waiting:
             text = str(chat.payload.get("text"))[:STREAM_LINE_CHARS]
             first, *rest = text.split("\n")[:_TAIL]
             head = line((f"{clock(chat.ts)} ", "dim"), (chat.sender, "name"), (f" [{short(chat.id)}]", "dim"))
             lines = (head, *(line("    ", each) for each in (first, *rest)))
-            rows.append(Row(chat.id, lines, hanging=4))
+            rows.append(PaneRow(chat.id, lines, hanging=4))
         self.replace(rows)
         return len(waiting)

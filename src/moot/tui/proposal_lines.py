@@ -11,8 +11,8 @@ import msgspec
 
 from moot.participant import SeenProposal
 from moot.protocol.operation import Json
-from moot.tui.changes import KnownTexts, difference, edits_in, pair_in, whole_text_in
-from moot.tui.wrapping import Line, Part, Tone, line
+from moot.tui.row_layout import Line, Part, Tone, line
+from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_text_in
 
 
 def title_of(seen: SeenProposal) -> str:
@@ -172,16 +172,16 @@ def _value(name: str, value: Json) -> Iterator[Line]:
     yield from (line("  ", each) for each in rest)
 
 
-class _Body(msgspec.Struct):
+class _ProposalBody(msgspec.Struct):
     method: msgspec.Raw
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Whole(msgspec.Struct):
-    payload: _Body
+class _ProposalEnvelope(msgspec.Struct):
+    payload: _ProposalBody
 
 
-_wholes = msgspec.json.Decoder(_Whole)
+_wholes = msgspec.json.Decoder(_ProposalEnvelope)
 
 
 def as_bytes(seen: SeenProposal) -> list[Line]:

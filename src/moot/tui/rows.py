@@ -19,7 +19,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from moot.tui.wrapping import Line, Row, Tone, folded
+from moot.tui.row_layout import Line, PaneRow, Tone, folded
 
 # What one pane keeps. The oldest go in blocks, so that a busy space does not move everything at every row.
 ROWS_KEPT: Final = 10_000
@@ -78,7 +78,7 @@ class Rows(ScrollView, can_focus=True):
         self._empty = empty
         self._follows = follows
         self._kept = kept
-        self._rows: list[Row] = []
+        self._rows: list[PaneRow] = []
         self._folded: list[list[Line]] = []
         # The first line of each row, and the number of all lines at the end.
         self._starts: list[int] = [0]
@@ -95,11 +95,11 @@ class Rows(ScrollView, can_focus=True):
     # Looking
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[PaneRow]:
         return self._rows
 
     @property
-    def chosen(self) -> Row | None:
+    def chosen(self) -> PaneRow | None:
         return self._rows[self._chosen] if self._rows else None
 
     @property
@@ -114,7 +114,7 @@ class Rows(ScrollView, can_focus=True):
 
     # Filling
 
-    def replace(self, rows: Iterable[Row]) -> None:
+    def replace(self, rows: Iterable[PaneRow]) -> None:
         """Show these instead; what was chosen stays chosen, if it is still there."""
         before, place = self.chosen, self._chosen
         wanted = list(rows)[-self._kept :]
@@ -128,7 +128,7 @@ class Rows(ScrollView, can_focus=True):
             self._chosen = last
         self._refold()
 
-    def extend(self, rows: Iterable[Row]) -> None:
+    def extend(self, rows: Iterable[PaneRow]) -> None:
         """Add these at the end."""
         fresh = list(rows)
         if not fresh:
@@ -174,7 +174,7 @@ class Rows(ScrollView, can_focus=True):
             self._fold_one(row, width)
         self._resize()
 
-    def _fold_one(self, row: Row, width: int) -> None:
+    def _fold_one(self, row: PaneRow, width: int) -> None:
         lines = folded(row, width)
         self._folded.append(lines)
         self._starts.append(self._starts[-1] + len(lines))

@@ -9,12 +9,12 @@ from typing import ClassVar, Final
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from moot.participant import Gap
+from moot.participant import MissedMessages
 from moot.protocol.envelope import Envelope
-from moot.tui.filters import Filter
+from moot.tui.envelope_view import said_of
+from moot.tui.row_layout import Line, PaneRow, Tone
 from moot.tui.rows import ROWS_KEPT, Rows
-from moot.tui.showing import said_of
-from moot.tui.wrapping import Line, Row, Tone
+from moot.tui.timeline_filter import TimelineFilter
 
 # Envelopes that can be opened again: the latest of them, and no more than so many bytes.
 ENVELOPES_KEPT: Final = ROWS_KEPT
@@ -58,7 +58,7 @@ def sign_of(envelope: Envelope) -> tuple[str, Tone]:
     return _SIGNS.get(envelope.kind, ("·", "dim"))
 
 
-def row_of(envelope: Envelope, *, me: str, verbose: bool) -> Row | None:
+def row_of(envelope: Envelope, *, me: str, verbose: bool) -> PaneRow | None:
     """The row for an envelope; None for what only programs care for."""
     said = said_of(envelope, verbose=verbose)
     if said is None:
@@ -77,7 +77,7 @@ def row_of(envelope: Envelope, *, me: str, verbose: bool) -> Row | None:
     lines += [((" " * 11, "text"), (each, quiet)) for each in rest]
     if is_cut:
         lines.append(((" " * 11, "text"), ("… Enter shows all of it", "dim")))
-    return Row(envelope.id, tuple(lines), hanging=11)
+    return PaneRow(envelope.id, tuple(lines), hanging=11)
 
 
 class Timeline(Rows):
@@ -102,20 +102,20 @@ class Timeline(Rows):
     def __init__(self, *, id: str = "timeline", verbose: bool = False, kept: int = ROWS_KEPT) -> None:
         super().__init__(id=id, empty="nothing was said yet", follows=True, kept=kept)
         self.me = ""
-        self.filter = Filter()
+        self.filter = TimelineFilter()
         self._verbose = verbose
-        self._items: deque[Envelope | Row] = deque()
+        self._items: deque[Envelope | PaneRow] = deque()
         self._envelopes: dict[str, Envelope] = {}
         self._bytes = 0
         self._notes = 0
 
     # Filling
 
-    def hear(self, items: Iterable[Envelope | Gap]) -> None:
+    def hear(self, items: Iterable[Envelope | MissedMessages]) -> None:
         """Show what has come."""
-        rows: list[Row] = []
+        rows: list[PaneRow] = []
         for item in items:
-            if isinstance(item, Gap):
+            if isinstance(item, MissedMessages):
                 row = self._gap_row(item)
                 self._keep(row)
                 rows.append(row)
@@ -143,12 +143,12 @@ class Timeline(Rows):
     def envelopes(self) -> list[Envelope]:
         return [item for item in self._items if isinstance(item, Envelope)]
 
-    def set_filter(self, wanted: Filter) -> None:
+    def set_filter(self, wanted: TimelineFilter) -> None:
         """Show only what is wanted, of what was and what comes."""
         self.filter = wanted
-        rows: list[Row] = []
+        rows: list[PaneRow] = []
         for item in self._items:
-            if isinstance(item, Row):
+            if isinstance(item, PaneRow):
                 rows.append(item)
             elif wanted.wants(item):
                 shown = row_of(item, me=self.me, verbose=self._verbose)
@@ -157,7 +157,7 @@ class Timeline(Rows):
         self._at_end = True
         self.replace(rows)
 
-    def _keep(self, item: Envelope | Row) -> None:
+    def _keep(self, item: Envelope | PaneRow) -> None:
         self._items.append(item)
         if isinstance(item, Envelope):
             self._envelopes[item.id] = item
@@ -169,15 +169,15 @@ class Timeline(Rows):
                 if self._envelopes.get(gone.id) is gone:
                     del self._envelopes[gone.id]
 
-    def _gap_row(self, gap: Gap) -> Row:
+    def _gap_row(self, gap: MissedMessages) -> PaneRow:
         missed = "some messages" if gap.missed is None else f"{gap.missed} messages"
         why = "the connection was away" if gap.why == "reconnected" else "they came too fast to be shown"
         return self._note_row([((f"╌╌ {missed} were missed here: {why} ╌╌", "warn"),)])
 
-    def _note_row(self, lines: Iterable[Line]) -> Row:
+    def _note_row(self, lines: Iterable[Line]) -> PaneRow:
         self._notes += 1
         # No envelope has such an id: a line feed is a control character.
-        return Row(f"note\n{self._notes}", tuple(lines), hanging=2)
+        return PaneRow(f"note\n{self._notes}", tuple(lines), hanging=2)
 
     # Jumping
 

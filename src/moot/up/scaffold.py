@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from moot.config.whereabouts import find_config
+from moot.config.connect_settings import find_config
 from moot.errors import UsageError
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
@@ -35,7 +35,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class TemplateValues:
     """What is put into a template."""
 
     space: str
@@ -78,7 +78,7 @@ def space_name(folder: Path) -> str:
     return name[:64] if name[:1].isalnum() else "lab"
 
 
-def make(template: Template, folder: Path, values: Values) -> list[Path]:
+def make(template: Template, folder: Path, values: TemplateValues) -> list[Path]:
     """Write the files of a template; the paths, relative to the folder. Overwrites nothing."""
     _check(values)
     files = dict(_files(template, values))
@@ -101,7 +101,7 @@ def make(template: Template, folder: Path, values: Values) -> list[Path]:
     return list(files)
 
 
-def _files(template: Template, values: Values) -> Iterator[tuple[Path, str]]:
+def _files(template: Template, values: TemplateValues) -> Iterator[tuple[Path, str]]:
     root = TEMPLATES / template.name
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
@@ -119,7 +119,7 @@ def _ignore(folder: Path) -> None:
         file.write_text(start + "".join(f"{line}\n" for line in missing), "utf-8")
 
 
-def _check(values: Values) -> None:
+def _check(values: TemplateValues) -> None:
     """These stand in a YAML file, between quotes or bare."""
     if _UNFIT.search(values.space) or not values.space[:1].isalnum() or len(values.space) > 64:
         raise UsageError("a space's name has 1 to 64 letters, digits, '.', '_' or '-'")

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import ContractRefused
-from moot.xprotocol.overrides import SourceSettings
+from moot.xprotocol.source_overrides import SourceSettings
 
 CapabilityClass = Literal["read", "access", "write", "delete", "execute", "admin"]
 

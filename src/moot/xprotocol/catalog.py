@@ -20,7 +20,7 @@ from moot.protocol.operation import Json
 from moot.xprotocol.contracts import Contract, ContractRefused
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS, Document, SearchIndex
 from moot.xprotocol.search.documents import parameter_texts
-from moot.xprotocol.search.words import name_terms
+from moot.xprotocol.search.search_terms import name_terms
 
 DESCRIBE_KIND: Final = "xp.schema.describe"
 
@@ -75,7 +75,7 @@ class Described(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ContractOrigin:
     """What a contract wraps: a tool or a prompt of an MCP server."""
 
     server: str
@@ -96,15 +96,15 @@ def read_query(payload: Json) -> DescribeQuery:
     return query
 
 
-def origin_of(contract: Contract) -> Origin | None:
+def origin_of(contract: Contract) -> ContractOrigin | None:
     """What a contract wraps, unless it is native or of no single tool."""
     source = contract.source
     if source is None:
         return None
     if source.mcp_tool is not None:
-        return Origin(source.mcp_server or "", source.mcp_tool)
+        return ContractOrigin(source.mcp_server or "", source.mcp_tool)
     if source.mcp_prompt is not None:
-        return Origin(source.mcp_server or "", source.mcp_prompt, "prompt")
+        return ContractOrigin(source.mcp_server or "", source.mcp_prompt, "prompt")
     return None
 
 
@@ -118,7 +118,7 @@ class Catalog:
 
     def __init__(self, contracts: Iterable[Contract] = (), *, index: SearchIndex | None = None) -> None:
         self._contracts: dict[str, Contract] = {}
-        self._kinds: dict[Origin, str] = {}
+        self._kinds: dict[ContractOrigin, str] = {}
         self.index = index if index is not None else SearchIndex()
         self._verbs: dict[str, set[str]] = {}
         self._subjects: dict[str, set[str]] = {}
@@ -143,11 +143,11 @@ class Catalog:
         except KeyError:
             raise KindNotFound(f"nothing here is called {kind[:MAX_WORD_CHARS]!r}") from None
 
-    def kind_of(self, origin: Origin) -> str | None:
+    def kind_of(self, origin: ContractOrigin) -> str | None:
         """The kind that a tool or prompt is published as, if it is."""
         return self._kinds.get(origin)
 
-    def origin_of(self, kind: str) -> Origin | None:
+    def origin_of(self, kind: str) -> ContractOrigin | None:
         """The tool or prompt behind a kind; None for a native contract. Raises KindNotFound."""
         return origin_of(self.contract(kind))
 

@@ -67,7 +67,7 @@ class Semantic(msgspec.Struct, frozen=True, kw_only=True):
     auto_generated: bool = False
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class ContractSource(msgspec.Struct, frozen=True, kw_only=True):
     """XP 4.1: where a wrapped contract comes from. A native contract has none."""
 
     type: str
@@ -77,20 +77,20 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     adapter_version: str | None = None
 
 
-class Response(msgspec.Struct, frozen=True):
+class ContractResponse(msgspec.Struct, frozen=True):
     """The kind and the schema of the answer."""
 
     kind: str
     payload: Json = None
 
 
-class Auth(msgspec.Struct, frozen=True):
+class ContractAuth(msgspec.Struct, frozen=True):
     """XP 4.3: the one capability that a caller needs, in full (D-60)."""
 
     required_capability: str
 
 
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+class ContractSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """D-78: what can be subscribed to, and the kind that updates come as."""
 
     updated_kind: str
@@ -108,15 +108,15 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     version: str = FIRST_VERSION
     description: str = ""
     semantic: Semantic | None = None
-    source: Source | None = None
+    source: ContractSource | None = None
     payload: Json
-    response: Response | None = None
-    error_response: Response | None = None
-    auth: Auth | None = None
+    response: ContractResponse | None = None
+    error_response: ContractResponse | None = None
+    auth: ContractAuth | None = None
     gbnf_grammar: str | None = None
     gbnf_exactness: Exactness | None = None
     gbnf_notes: tuple[str, ...] | None = None
-    subscription: Subscription | None = None
+    subscription: ContractSubscription | None = None
 
 
 def contract_json(contract: Contract) -> dict[str, Json]:

@@ -17,22 +17,22 @@ from typing import Final
 
 from moot.errors import InvalidJson, InvalidStatement, MalformedEvent, UsageError
 from moot.identity.keys import Identity, signing_point
-from moot.protocol.jsontext import encode, parse
-from moot.xprotocol.composing import publish
+from moot.protocol.strict_json import encode, parse
+from moot.xprotocol.capability_names import MAX_CAPABILITIES, Scopes, is_capability, uncovered
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import DELEGATE, SKEW_SECONDS, SignedPublic, read
+from moot.xprotocol.key_statements import Expand, KeyDelegation, read_delegation
 from moot.xprotocol.revocation import Revocations
-from moot.xprotocol.scopes import MAX_CAPABILITIES, Scopes, is_capability, uncovered
-from moot.xprotocol.statements import Delegation, Expand, read_delegation
 
 # The profile's number; an organisation's chart is rarely deeper.
 MAX_LINKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class DelegationChain:
     """Links that belong together, the root's first. `assemble` is the only way to one."""
 
-    links: tuple[Delegation, ...]
+    links: tuple[KeyDelegation, ...]
 
     @property
     def root(self) -> str:
@@ -89,12 +89,12 @@ class Chain:
                 raise InvalidStatement("a key of the delegation has been revoked")
 
 
-def assemble(leaf: str, find: Callable[[str], Delegation | None]) -> Chain:
+def assemble(leaf: str, find: Callable[[str], KeyDelegation | None]) -> DelegationChain:
     """The chain that ends in the delegation with the id `leaf`; raises InvalidStatement.
 
     `find` gives verified delegations by id. Whether the chain holds is the business of `check_usable`.
     """
-    links: list[Delegation] = []
+    links: list[KeyDelegation] = []
     wanted: str | None = leaf
     while wanted is not None:
         if len(links) == MAX_LINKS:
@@ -105,7 +105,7 @@ def assemble(leaf: str, find: Callable[[str], Delegation | None]) -> Chain:
         links.append(link)
         wanted = link.parent
     links.reverse()
-    chain = Chain(tuple(links))
+    chain = DelegationChain(tuple(links))
     if len(set(chain.keys)) != len(chain.keys):
         raise InvalidStatement("a key comes twice in the chain of delegations")
     for link in links:
@@ -126,7 +126,7 @@ def delegate(
     *,
     ends: int,
     now: float,
-    by: Chain | None = None,
+    by: DelegationChain | None = None,
 ) -> SignedPublic:
     """Let another key act with these capabilities, until `ends`: on our own behalf, or `by` a chain we hold.
 
@@ -158,7 +158,7 @@ def delegate(
     return publish(identity, DELEGATE, payload, now=now, delegation=None if by is None else by.links[-1].id)
 
 
-def read_chain(raw: bytes, *, holder: str, expand: Expand | None = None) -> Chain:
+def read_chain(raw: bytes, *, holder: str, expand: Expand | None = None) -> DelegationChain:
     """The chain in a file: one delegation, or a list of them in any order (XP 3.1, parent_delegation_event).
 
     `holder` is the key that the chain must end at. Raises InvalidStatement when anything in it does not

@@ -20,8 +20,8 @@ import msgspec
 from moot.errors import EventExpired, InvalidJson, InvalidKey, MalformedEvent, UnverifiedEvent
 from moot.identity import base64url
 from moot.identity.keys import sealing_point, signature_holds, signing_point, verify_key
-from moot.protocol.jsontext import CONTAINERS, check_depth, parse_any_depth
 from moot.protocol.operation import Json
+from moot.protocol.strict_json import CONTAINERS, check_depth, parse_any_depth
 from moot.xprotocol.canonical import LARGEST_INTEGER, canonical_json, sorted_json
 
 VERSION: Final = "xp1"

@@ -6,12 +6,12 @@ from typing import Final
 
 from moot.protocol.operation import Json
 from moot.xprotocol.capabilities import reading_capability
-from moot.xprotocol.contracts import Contract, ContractRefused, Source
+from moot.xprotocol.content_check import check_description, check_kind, check_name, check_schema
+from moot.xprotocol.contracts import Contract, ContractRefused, ContractSource
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.overrides import NO_OVERRIDE, SourceSettings
-from moot.xprotocol.poisoning import check_description, check_kind, check_name, check_schema
 from moot.xprotocol.quality import quality_of
-from moot.xprotocol.semantics import read_name
+from moot.xprotocol.source_overrides import NO_OVERRIDE, SourceSettings
+from moot.xprotocol.tool_semantics import read_name
 from moot.xprotocol.translation import SOURCE_TYPE, Draft, GrammarCompiler, compiled_grammar
 
 # XP 4.5: the prompt's text; beside it the messages as MCP has them.
@@ -57,7 +57,7 @@ def draft_prompt(
         parts=parts,
         quality=quality_of(description, parts.data_subjects),
         override=NO_OVERRIDE,
-        source=Source(type=SOURCE_TYPE, mcp_server=settings.name, mcp_prompt=name),
+        source=ContractSource(type=SOURCE_TYPE, mcp_server=settings.name, mcp_prompt=name),
         payload=payload,
         response=PROMPT_RESPONSE,
         required_capability=reading_capability(settings, name),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from moot.xprotocol.words import ascii_lower, inflected, sentence_words, singular, vocabulary
+from moot.xprotocol.name_words import ascii_lower, inflected, sentence_words, singular, vocabulary
 
 ENOUGH_CHARS: Final = 50
 

@@ -16,8 +16,8 @@ import msgspec
 from moot.errors import InvalidJson, InvalidKey, UnverifiedEvent, UsageError
 from moot.identity import base64url
 from moot.identity.keys import Identity, signature_holds, signing_point, verify_key
-from moot.protocol.jsontext import parse_any_depth
 from moot.protocol.operation import Json
+from moot.protocol.strict_json import parse_any_depth
 from moot.xprotocol.canonical import LARGEST_INTEGER, canonical_header
 from moot.xprotocol.events import SKEW_SECONDS
 

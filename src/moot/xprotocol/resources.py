@@ -13,15 +13,15 @@ from typing import Final
 
 import re2
 
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.xprotocol.capabilities import reading_capability
-from moot.xprotocol.contracts import ContractRefused, Source, Subscription
+from moot.xprotocol.content_check import MAX_SCHEMA_BYTES, check_json
+from moot.xprotocol.contracts import ContractRefused, ContractSource, ContractSubscription
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.overrides import NO_OVERRIDE, SourceSettings
-from moot.xprotocol.poisoning import MAX_SCHEMA_BYTES, check_json
 from moot.xprotocol.quality import quality_of
-from moot.xprotocol.semantics import read_name
+from moot.xprotocol.source_overrides import NO_OVERRIDE, SourceSettings
+from moot.xprotocol.tool_semantics import read_name
 from moot.xprotocol.translation import SOURCE_TYPE, Draft, GrammarCompiler, compiled_grammar
 
 MAX_URI_CHARS: Final = 2_048
@@ -124,7 +124,7 @@ def draft_subscription(settings: SourceSettings, *, compile: GrammarCompiler = c
         parts=parts,
         quality=quality_of(description, parts.data_subjects),
         override=NO_OVERRIDE,
-        source=Source(type=SOURCE_TYPE, mcp_server=settings.name),
+        source=ContractSource(type=SOURCE_TYPE, mcp_server=settings.name),
         payload=PAYLOAD,
         response=CONTENTS,
         required_capability=reading_capability(settings, name),
@@ -135,7 +135,7 @@ def draft_subscription(settings: SourceSettings, *, compile: GrammarCompiler = c
 
 def subscription(
     settings: SourceSettings, resources: Sequence[Json], templates: Sequence[Json]
-) -> tuple[Subscription, list[str]]:
+) -> tuple[ContractSubscription, list[str]]:
     """What is listed beside the schema, and warnings about what is left out of the list.
 
     At most 64 KiB are shown; `Subscribable` knows the rest as well.
@@ -151,14 +151,14 @@ def subscription(
             except ContractRefused as refusal:
                 warnings.append(f"a resource is not listed: {refusal}")
                 continue
-            size = len(jsontext.encode(about)) + 1
+            size = len(strict_json.encode(about)) + 1
             if size > room:
                 warnings.append(f"more than {MAX_SCHEMA_BYTES} bytes of resources: some are not listed")
                 room = 0
                 break
             room -= size
             shown[key].append(about)
-    listed = Subscription(
+    listed = ContractSubscription(
         updated_kind=updated_kind(settings.namespace),
         resources=tuple(shown["uri"]),
         templates=tuple(shown["uriTemplate"]),

@@ -13,9 +13,9 @@ from typing import Final
 
 from moot.errors import EndpointUnavailable
 from moot.identity.keys import Identity, signing_point
-from moot.xprotocol.composing import publish
+from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import REVOKE, SignedPublic
-from moot.xprotocol.statements import Revocation
+from moot.xprotocol.key_statements import KeyRevocation
 
 # Strangers can revoke keys of their own by the million; 100,000 take some 20 MB.
 MAX_REVOCATIONS: Final = 100_000
@@ -40,7 +40,7 @@ class Revocations:
         self._limit = limit
         self._strangers = 0
 
-    def add(self, revocation: Revocation) -> None:
+    def add(self, revocation: KeyRevocation) -> None:
         """Keep a revocation; raises EndpointUnavailable when strangers have filled the room for theirs."""
         signer, key = revocation.signer, revocation.revoked_key
         if key in self._void or signer in self._signers.get(key, ()):

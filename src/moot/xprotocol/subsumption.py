@@ -19,7 +19,7 @@ from typing import Final
 
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import ContractRefused, exact_canonical
-from moot.xprotocol.validation import Validator
+from moot.xprotocol.payload_validation import Validator
 
 Parts = tuple[dict[str, Json], ...]
 

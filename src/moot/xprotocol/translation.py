@@ -12,24 +12,24 @@ from typing import Final, Protocol
 
 from moot.protocol.operation import Json
 from moot.xprotocol.capabilities import required_capability
+from moot.xprotocol.content_check import check_description, check_json, check_kind, check_name, check_schema
 from moot.xprotocol.contracts import (
     ERROR_KIND,
     ERROR_SCHEMA_NAME,
     FIRST_VERSION,
-    Auth,
     Contract,
+    ContractAuth,
     ContractRefused,
+    ContractResponse,
+    ContractSource,
     Exactness,
-    Response,
-    Source,
 )
 from moot.xprotocol.grammar import GrammarRefused, compile_grammar
-from moot.xprotocol.overrides import SchemaOverride, SourceSettings
-from moot.xprotocol.poisoning import check_description, check_json, check_kind, check_name, check_schema
+from moot.xprotocol.payload_validation import Validator
 from moot.xprotocol.quality import Quality, quality_of
-from moot.xprotocol.semantics import NameParts, Sibling, Siblings, annotate, read_name
+from moot.xprotocol.source_overrides import SchemaOverride, SourceSettings
 from moot.xprotocol.subschemas import rebuilt
-from moot.xprotocol.validation import Validator
+from moot.xprotocol.tool_semantics import NameParts, Sibling, Siblings, annotate, read_name
 
 SOURCE_TYPE: Final = "mcp_adapter"
 # XP 4.1 names three members, D-67 the fourth.
@@ -42,7 +42,7 @@ CONTENT_SCHEMA: Final[dict[str, Json]] = {
         "isError": {"type": "boolean"},
     },
 }
-ERROR_RESPONSE: Final = Response(ERROR_KIND, {"$ref": ERROR_SCHEMA_NAME})
+ERROR_RESPONSE: Final = ContractResponse(ERROR_KIND, {"$ref": ERROR_SCHEMA_NAME})
 
 
 class CompiledGrammar(Protocol):
@@ -79,7 +79,7 @@ class Draft:
     parts: NameParts
     quality: Quality
     override: SchemaOverride
-    source: Source
+    source: ContractSource
     payload: dict[str, Json]
     response: Json
     required_capability: str
@@ -153,7 +153,7 @@ def draft_tool(value: Json, settings: SourceSettings, *, compile: GrammarCompile
         parts=parts,
         quality=quality_of(description, parts.data_subjects if subjects is None else subjects),
         override=override,
-        source=Source(type=SOURCE_TYPE, mcp_server=settings.name, mcp_tool=tool.name),
+        source=ContractSource(type=SOURCE_TYPE, mcp_server=settings.name, mcp_tool=tool.name),
         payload=payload,
         response=CONTENT_SCHEMA if tool.output_schema is None else tool.output_schema,
         required_capability=required_capability(tool.name, tool.annotations, settings),
@@ -184,7 +184,7 @@ def finish(
             override=draft.override.semantic,
             examples=draft.examples,
         ),
-        source=Source(
+        source=ContractSource(
             type=draft.source.type,
             mcp_server=draft.source.mcp_server,
             mcp_tool=draft.source.mcp_tool,
@@ -192,9 +192,9 @@ def finish(
             adapter_version=adapter_version,
         ),
         payload=draft.payload,
-        response=Response(f"{draft.kind}.result", draft.response),
+        response=ContractResponse(f"{draft.kind}.result", draft.response),
         error_response=ERROR_RESPONSE,
-        auth=Auth(draft.required_capability),
+        auth=ContractAuth(draft.required_capability),
         gbnf_grammar=draft.grammar.text,
         gbnf_exactness=draft.grammar.exactness,
         gbnf_notes=draft.grammar.notes,

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from moot.errors import InvalidJson, UsageError
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.xprotocol.compatibility import invalidated, members, required_members, without_notes
 from moot.xprotocol.contracts import FIRST_VERSION, exact_canonical
@@ -27,7 +27,7 @@ _WORDS: Final = frozenset({"$comment", "description", "example", "examples", "ti
 _VERSION: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){2}")
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VersionDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a version stands for. Neither siblings nor our own software are part of it."""
 
     description: str
@@ -38,15 +38,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     semantic: Mapping[str, Json] = {}
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class VersionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The newest version of a kind, and what it stands for."""
 
     version: str
-    definition: Definition
+    definition: VersionDefinition
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VersionChange:
     """A contract that is new (`level` None) or differs from the one before."""
 
     kind: str
@@ -59,33 +59,33 @@ class Change:
 class VersionRegistry:
     """Every kind that was ever published. Kinds stay when their tool goes: it may come back changed."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, VersionEntry]
 
-    def registered(self, definitions: Mapping[str, Definition]) -> Registration:
+    def registered(self, definitions: Mapping[str, VersionDefinition]) -> VersionUpdate:
         """The registry with these definitions in it, and what that makes of their versions."""
         after = dict(self.entries)
-        changes: list[Change] = []
+        changes: list[VersionChange] = []
         for kind, definition in definitions.items():
             before = after.get(kind)
             found = None if before is None else change_between(before.definition, definition)
             if before is None:
-                changes.append(Change(kind, FIRST_VERSION, None, "first seen"))
+                changes.append(VersionChange(kind, FIRST_VERSION, None, "first seen"))
             elif found is not None:
-                changes.append(Change(kind, raised(before.version, found[0]), *found))
+                changes.append(VersionChange(kind, raised(before.version, found[0]), *found))
             else:
                 continue
-            after[kind] = Entry(changes[-1].version, definition)
+            after[kind] = VersionEntry(changes[-1].version, definition)
         versions = {kind: after[kind].version for kind in definitions}
-        return Registration(VersionRegistry(after), versions, tuple(changes))
+        return VersionUpdate(VersionRegistry(after), versions, tuple(changes))
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class VersionUpdate:
     """What came of it: the registry to keep, the version of each kind, and what is new or changed."""
 
     registry: VersionRegistry
     versions: Mapping[str, str]
-    changes: tuple[Change, ...]
+    changes: tuple[VersionChange, ...]
 
 
 EMPTY: Final = VersionRegistry({})
@@ -99,7 +99,7 @@ def raised(version: str, level: Level) -> str:
     return f"{major}.{minor + 1}.0" if level == "minor" else f"{major}.{minor}.{patch + 1}"
 
 
-def change_between(old: Definition, new: Definition) -> tuple[Level, str] | None:
+def change_between(old: VersionDefinition, new: VersionDefinition) -> tuple[Level, str] | None:
     """How large a change is and why; None when nothing changed at all, the order of members included."""
     if _text(old) == _text(new):
         return None
@@ -117,7 +117,7 @@ def save_registry(registry: VersionRegistry) -> bytes:
         kind: {"version": entry.version, "definition": msgspec.to_builtins(entry.definition)}
         for kind, entry in sorted(registry.entries.items())
     }
-    return jsontext.encode({"format": FORMAT, "entries": entries})
+    return strict_json.encode({"format": FORMAT, "entries": entries})
 
 
 def load_registry(saved: bytes) -> VersionRegistry:
@@ -126,10 +126,10 @@ def load_registry(saved: bytes) -> VersionRegistry:
     Start without the file to begin again at 1.0.0, which tells callers nothing about what changed meanwhile.
     """
     try:
-        value = jsontext.parse(saved)
+        value = strict_json.parse(saved)
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise UsageError(f"not a registry of versions: `format` has to be {FORMAT!r}")
-        entries = msgspec.convert(value.get("entries"), dict[str, Entry])
+        entries = msgspec.convert(value.get("entries"), dict[str, VersionEntry])
         for kind, entry in entries.items():
             if not _VERSION.fullmatch(entry.version):
                 raise UsageError(
@@ -140,7 +140,7 @@ def load_registry(saved: bytes) -> VersionRegistry:
     return VersionRegistry(entries)
 
 
-def _broken(old: Definition, new: Definition) -> str | None:
+def _broken(old: VersionDefinition, new: VersionDefinition) -> str | None:
     if old.required_capability != new.required_capability:
         return f"callers now need {new.required_capability}"
     # XP B: a required field that goes is as much of a break as one that comes.
@@ -156,10 +156,10 @@ def _broken(old: Definition, new: Definition) -> str | None:
     return f"answers: {reason}" if reason is not None else None
 
 
-def _text(definition: Definition) -> bytes:
-    return jsontext.encode(msgspec.to_builtins(definition))
+def _text(definition: VersionDefinition) -> bytes:
+    return strict_json.encode(msgspec.to_builtins(definition))
 
 
-def _meaning(definition: Definition) -> bytes:
+def _meaning(definition: VersionDefinition) -> bytes:
     schemas = (definition.payload, definition.response)
     return exact_canonical([without_notes(schema, notes=_WORDS) for schema in schemas])

@@ -11,7 +11,7 @@ from moot.xprotocol.grammar.regex import (
     Char,
     Choice,
     Concat,
-    Look,
+    LookAround,
     Pattern,
     PatternUnsupported,
     Repeat,
@@ -99,7 +99,7 @@ def _drawn(tree: Pattern, chance: random.Random) -> Iterator[str]:
             most = high if high is not None and high < 200 else low
             for _ in range(chance.choice([low, chance.randint(low, top), most])):
                 yield from _drawn(item, chance)
-        case Anchor() | Look():
+        case Anchor() | LookAround():
             return
 
 

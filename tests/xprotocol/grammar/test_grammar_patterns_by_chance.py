@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import compile_grammar
 from moot.xprotocol.grammar.automata import matches
+from moot.xprotocol.grammar.pattern_search import search_language
 from moot.xprotocol.grammar.regex import PatternUnsupported
-from moot.xprotocol.grammar.searching import search_language
 from tests.xprotocol.grammar.checking import assert_exact
 from tests.xprotocol.grammar.judges import LlamaCpp
 

@@ -9,7 +9,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import GrammarRefused, compile_grammar
-from moot.xprotocol.grammar.limits import MEMBERS, NOTES, SCHEMA_BYTES, SCHEMA_DEPTH, TEXT_CHARACTERS
+from moot.xprotocol.grammar.grammar_limits import MEMBERS, NOTES, SCHEMA_BYTES, SCHEMA_DEPTH, TEXT_CHARACTERS
 from tests.xprotocol.grammar.checking import assert_lets_through, assert_noted
 
 

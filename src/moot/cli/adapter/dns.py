@@ -36,8 +36,8 @@ def add_command(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     import msgspec
 
-    from moot.adapter.dns import TTL_SECONDS, record_name, record_of, zone_line
-    from moot.endpoint.resolving import record_text
+    from moot.adapter.inbound.dns_record import TTL_SECONDS, record_name, record_of, zone_line
+    from moot.endpoint.dns_records import record_text
 
     settings = usable(chosen.config, ("identity.key_file", "relay", "discovery"))
     domain = chosen.domain or settings.discovery.domain

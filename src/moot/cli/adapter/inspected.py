@@ -10,8 +10,8 @@ from moot.cli.adapter.options import config_file
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.adapter.settings import AdapterSettings
-    from moot.adapter.source_settings import McpSource
+    from moot.adapter.config.adapter_settings import AdapterSettings
+    from moot.adapter.config.source_settings import McpSource
 
 
 def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSettings, tuple[McpSource, ...]]:
@@ -20,7 +20,7 @@ def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSet
     Only what is wrong with those sources is in the way: a server can be tried while, say, the relay is not
     known yet.
     """
-    from moot.adapter.loading import read_settings
+    from moot.adapter.config.config_loader import read_settings
 
     path = config_file(config)
     loaded = read_settings(path, environ=os.environ)

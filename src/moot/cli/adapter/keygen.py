@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.settings import KEY_FILE
+    from moot.adapter.config.adapter_settings import KEY_FILE
     from moot.identity import keyfile
     from moot.identity.keys import Identity
 

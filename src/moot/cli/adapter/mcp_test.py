@@ -12,7 +12,7 @@ from moot.cli.adapter.options import add_config, add_json, command, print_json
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
-    from moot.adapter.inspecting import Inspection
+    from moot.adapter.operations.source_inspection import SourceInspection
     from moot.protocol.operation import Json
 
 _EXAMPLES = """\
@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.inspecting import inspect
+    from moot.adapter.operations.source_inspection import inspect
 
     settings, sources = inspected_sources(chosen.config, chosen.source)
     found = run_errand(inspect(sources, limits=settings.limits, environ=os.environ))
@@ -50,7 +50,7 @@ def run(chosen: argparse.Namespace) -> int:
     return 1 if any(each.fault is not None for each in found) else 0
 
 
-def _described(found: Inspection) -> dict[str, Json]:
+def _described(found: SourceInspection) -> dict[str, Json]:
     answer: dict[str, Json] = {
         "name": found.source.name,
         "transport": found.source.transport,
@@ -75,8 +75,8 @@ def _described(found: Inspection) -> dict[str, Json]:
     }
 
 
-def _print(found: Inspection) -> None:
-    from moot.cli.terminal import printable
+def _print(found: SourceInspection) -> None:
+    from moot.cli.escape_output import printable
 
     name = found.source.name
     if found.fault is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.cli.adapter import Misused
 
 if TYPE_CHECKING:
-    from moot.adapter.settings import AdapterSettings
+    from moot.adapter.config.adapter_settings import AdapterSettings
     from moot.identity.keys import Identity
 
 # Of what help says in sentences; examples are as wide as they are.
@@ -51,7 +51,7 @@ def add_json(parser: Any, words: str) -> None:
 
 def config_file(given: Path | None) -> Path:
     """The configuration that was named, or the one in this folder; raises Misused when there is none."""
-    from moot.adapter.loading import find_config
+    from moot.adapter.config.config_loader import find_config
 
     found = given or find_config(Path())
     if found is None:
@@ -61,7 +61,7 @@ def config_file(given: Path | None) -> Path:
 
 def loaded(given: Path | None) -> AdapterSettings:
     """The settings of a configuration; raises UsageError with every problem."""
-    from moot.adapter.loading import load_settings
+    from moot.adapter.config.config_loader import load_settings
 
     return load_settings(config_file(given), environ=os.environ)
 
@@ -72,7 +72,7 @@ def usable(given: Path | None, needs: tuple[str, ...]) -> AdapterSettings:
     Whoever registers may have named the file in the configuration already that is about to be written.
     Raises UsageError.
     """
-    from moot.adapter.loading import read_settings
+    from moot.adapter.config.config_loader import read_settings
     from moot.errors import UsageError
 
     path = config_file(given)
@@ -85,14 +85,14 @@ def usable(given: Path | None, needs: tuple[str, ...]) -> AdapterSettings:
 
 def usable_if_any(given: Path | None, needs: tuple[str, ...]) -> AdapterSettings | None:
     """The same, or None where no file was named and none is in this folder."""
-    from moot.adapter.loading import find_config
+    from moot.adapter.config.config_loader import find_config
 
     return None if given is None and find_config(Path()) is None else usable(given, needs)
 
 
 def own_identity(file: Path | None, settings: AdapterSettings | None) -> tuple[Path, Identity]:
     """The adapter's key file: the one given, the configured one, or the default. Raises KeyFileError."""
-    from moot.adapter.settings import KEY_FILE
+    from moot.adapter.config.adapter_settings import KEY_FILE
     from moot.identity import keyfile
 
     path = file or (settings.identity.key_file if settings is not None else KEY_FILE.expanduser())

@@ -21,7 +21,7 @@ from moot.cli.adapter.options import (
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
-    from moot.adapter.settings import AdapterSettings
+    from moot.adapter.config.adapter_settings import AdapterSettings
 
 _EXAMPLES = """\
   xprotocol-adapter register --key ~/.xprotocol/adapter.key \\
@@ -83,7 +83,12 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.registration import LIFETIME_SECONDS, publish_events, register, write_events
+    from moot.adapter.trust_chain.key_registration import (
+        LIFETIME_SECONDS,
+        publish_events,
+        register,
+        write_events,
+    )
     from moot.identity import keyfile
 
     settings = usable_if_any(chosen.config, ("identity.key_file", "mcp_sources", "relay"))
@@ -134,7 +139,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _capabilities(chosen: argparse.Namespace, settings: AdapterSettings | None) -> list[str]:
-    from moot.adapter.registration import capabilities_of, expansion
+    from moot.adapter.trust_chain.key_registration import capabilities_of, expansion
 
     if chosen.capabilities is not None:
         names = [name.strip() for name in chosen.capabilities.split(",") if name.strip()]

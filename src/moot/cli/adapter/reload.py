@@ -36,8 +36,8 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.control import ask
-    from moot.cli.terminal import printable
+    from moot.adapter.operations.control_socket import ask
+    from moot.cli.escape_output import printable
 
     control = chosen.control or control_of(chosen.config)
     changed = run_errand(ask(control, "reload", within=_WITHIN_SECONDS))

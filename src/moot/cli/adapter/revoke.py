@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.registration import publish_events, write_events
+    from moot.adapter.trust_chain.key_registration import publish_events, write_events
     from moot.identity import keyfile
     from moot.identity.keys import VerifyKey
     from moot.xprotocol.revocation import revoke

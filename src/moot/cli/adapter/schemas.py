@@ -36,8 +36,8 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.inspecting import inspect
-    from moot.cli.terminal import printable
+    from moot.adapter.operations.source_inspection import inspect
+    from moot.cli.escape_output import printable
     from moot.xprotocol.contracts import contract_json
 
     settings, sources = inspected_sources(chosen.config, chosen.source)

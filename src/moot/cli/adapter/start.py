@@ -9,7 +9,7 @@ from moot.cli.adapter import Misused
 from moot.cli.adapter.options import add_config, add_json, command, counted, loaded
 
 if TYPE_CHECKING:
-    from moot.adapter.settings import AdapterSettings
+    from moot.adapter.config.adapter_settings import AdapterSettings
 
 # Between two questions whether it is up yet.
 _ASK_AGAIN_SECONDS: Final = 0.1
@@ -86,7 +86,7 @@ def print_record(settings: AdapterSettings) -> None:
     """XP 3.1 `publish_dns`: the record to publish, on stderr: stdout may be an MCP client's."""
     import sys
 
-    from moot.adapter.dns import record_of, zone_line
+    from moot.adapter.inbound.dns_record import record_of, zone_line
     from moot.identity import keyfile
 
     identity = keyfile.load_or_create(settings.identity.key_file)
@@ -98,7 +98,7 @@ async def _run(settings: AdapterSettings, port: int | None, *, as_json: bool) ->
     import asyncio
     import signal
 
-    from moot.adapter.running import run_adapter
+    from moot.adapter.adapter import run_adapter
 
     asked = {asyncio.ensure_future(_tell_when_up(settings, as_json=as_json))}
 
@@ -122,7 +122,7 @@ async def _tell_when_up(settings: AdapterSettings, *, as_json: bool) -> None:
     import json
     import sys
 
-    from moot.adapter.control import ask
+    from moot.adapter.operations.control_socket import ask
     from moot.errors import MootError
 
     while True:
@@ -158,9 +158,9 @@ async def _tell_of_failures(settings: AdapterSettings) -> None:
     import asyncio
     import sys
 
-    from moot.adapter.control import ask
+    from moot.adapter.operations.control_socket import ask
     from moot.cli.adapter.status import stderr_lines
-    from moot.cli.terminal import printable
+    from moot.cli.escape_output import printable
     from moot.errors import MootError
 
     # Why, and whether it had written anything by then: its end may be noticed first.
@@ -185,7 +185,7 @@ async def _reload(settings: AdapterSettings) -> None:
     """SIGHUP: have the adapter read its file again, the same way as anybody else would ask for it."""
     import logging
 
-    from moot.adapter.control import ask
+    from moot.adapter.operations.control_socket import ask
     from moot.errors import MootError
 
     try:

@@ -35,12 +35,12 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.control import NotRunning, ask
+    from moot.adapter.operations.control_socket import AdapterNotRunning, ask
 
     control = chosen.control or control_of(chosen.config)
     try:
         status = run_errand(ask(control, "status"))
-    except NotRunning as fault:
+    except AdapterNotRunning as fault:
         if chosen.json:
             print_json({"running": False, "control": str(control)})
         else:
@@ -57,8 +57,8 @@ def control_of(config: Path | None) -> Path:
     """The socket of the adapter with this configuration: whatever is wrong with the rest of the file."""
     import os
 
-    from moot.adapter.loading import control_path, find_config, read_settings, store_path
-    from moot.adapter.settings import KEY_FILE
+    from moot.adapter.config.adapter_settings import KEY_FILE
+    from moot.adapter.config.config_loader import control_path, find_config, read_settings, store_path
     from moot.errors import UsageError
 
     path = config or find_config(Path())
@@ -71,7 +71,7 @@ def control_of(config: Path | None) -> Path:
 
 
 def _print(status: dict[str, Json]) -> None:
-    from moot.cli.terminal import printable
+    from moot.cli.escape_output import printable
 
     def say(name: str, words: object) -> None:
         print(f"{name:<12}{printable(str(words))}")
@@ -102,7 +102,7 @@ def _print(status: dict[str, Json]) -> None:
 
 def stderr_lines(source: dict[str, Json]) -> list[str]:
     """The last lines that a failed MCP server wrote, for a terminal."""
-    from moot.cli.terminal import printable
+    from moot.cli.escape_output import printable
 
     return [f"  | {printable(line)}" for line in source.get("stderr") or ()]
 

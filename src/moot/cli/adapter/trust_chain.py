@@ -20,9 +20,9 @@ from moot.cli.adapter.options import (
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
-    from moot.adapter.chain import Evidence, Walk
-    from moot.adapter.evidence import Channel
-    from moot.adapter.settings import AdapterSettings
+    from moot.adapter.config.adapter_settings import AdapterSettings
+    from moot.adapter.trust_chain.chain_evidence import EvidenceChannel
+    from moot.adapter.trust_chain.chain_walk import ChainEvidence, ChainWalk
     from moot.protocol.operation import Json
 
 _EXAMPLES = """\
@@ -90,18 +90,18 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 async def _run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.chain import Evidence, walk
-    from moot.adapter.readers import read_key
+    from moot.adapter.config.value_readers import read_key
+    from moot.adapter.trust_chain.chain_walk import ChainEvidence, walk
 
     settings = usable_if_any(chosen.config, ("identity", "relay", "trust"))
-    evidence = Evidence()
+    evidence = ChainEvidence()
     for file in (*chosen.delegation, *chosen.revocation):
         evidence.add_file(file)
     anchors = {read_key(key, "--trust") for key in chosen.trust}
     if settings is not None and not anchors:
         anchors = set(settings.anchors)
     key = chosen.key and read_key(chosen.key, "KEY")
-    places: list[Channel] = []
+    places: list[EvidenceChannel] = []
     relays = list(chosen.relay)
     if chosen.host is not None:
         key, places, found_at = await _asked_host(chosen, key)
@@ -123,7 +123,7 @@ async def _run(chosen: argparse.Namespace) -> int:
     return 0 if holds else 1
 
 
-def _own(settings: AdapterSettings | None, evidence: Evidence) -> str:
+def _own(settings: AdapterSettings | None, evidence: ChainEvidence) -> str:
     """This adapter's key; with the file of its chain, unless other delegations were given."""
     _, identity = own_identity(None, settings)
     file = settings.identity.parent_delegation_event if settings is not None else None
@@ -134,31 +134,35 @@ def _own(settings: AdapterSettings | None, evidence: Evidence) -> str:
 
 async def _asked_host(
     chosen: argparse.Namespace, key: str | None
-) -> tuple[str | None, list[Channel], list[str]]:
-    from moot.adapter.evidence import channels
-    from moot.endpoint.fetching import Reach
-    from moot.endpoint.resolving import dns_lookup
+) -> tuple[str | None, list[EvidenceChannel], list[str]]:
+    from moot.adapter.trust_chain.chain_evidence import channels
+    from moot.endpoint.dns_records import dns_lookup
+    from moot.endpoint.document_fetch import FetchPolicy
 
     endpoint = chosen.host if "://" in chosen.host else f"xp://{chosen.host}"
-    reach = Reach(allow_private=chosen.allow_private)
+    reach = FetchPolicy(allow_private=chosen.allow_private)
     return await channels(endpoint, key, reach, dns_lookup())
 
 
-async def _asked_relay(evidence: Evidence, key: str, relays: list[str], anchors: list[str]) -> Channel:
-    from moot.adapter.evidence import Channel, gather
+async def _asked_relay(
+    evidence: ChainEvidence, key: str, relays: list[str], anchors: list[str]
+) -> EvidenceChannel:
+    from moot.adapter.trust_chain.chain_evidence import EvidenceChannel, gather
     from moot.errors import MootError
 
     try:
         url = await gather(evidence, key, relays, anchors=anchors)
     except MootError as fault:
-        return Channel("relay", None, str(fault))
+        return EvidenceChannel("relay", None, str(fault))
     if key not in evidence.announces:
-        return Channel("relay", None, f"{url} has no announce of this key")
+        return EvidenceChannel("relay", None, f"{url} has no announce of this key")
     name = evidence.announces[key].payload.get("display_name")
-    return Channel("relay", True, f"{url} has its announce, as {name!r}")
+    return EvidenceChannel("relay", True, f"{url} has its announce, as {name!r}")
 
 
-def _described(found: Walk, places: list[Channel], evidence: Evidence, *, holds: bool) -> dict[str, Json]:
+def _described(
+    found: ChainWalk, places: list[EvidenceChannel], evidence: ChainEvidence, *, holds: bool
+) -> dict[str, Json]:
     links = found.chain.links if found.chain is not None else ()
     return {
         "ok": holds,
@@ -183,8 +187,10 @@ def _described(found: Walk, places: list[Channel], evidence: Evidence, *, holds:
     }
 
 
-def _print(found: Walk, places: list[Channel], evidence: Evidence, anchors: set[str]) -> None:
-    from moot.cli.terminal import printable
+def _print(
+    found: ChainWalk, places: list[EvidenceChannel], evidence: ChainEvidence, anchors: set[str]
+) -> None:
+    from moot.cli.escape_output import printable
 
     if found.chain is not None:
         judged = "compare it with what its owner published" if found.trusted is None else "not trusted here"

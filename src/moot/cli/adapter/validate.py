@@ -53,8 +53,8 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.checking import check
-    from moot.cli.terminal import printable
+    from moot.adapter.config.config_validation import check
+    from moot.cli.escape_output import printable
 
     path = config_file(chosen.config)
     report = run_errand(check(path, environ=os.environ, now=time.time(), asked=chosen.asked))

@@ -27,24 +27,24 @@ Listener = Callable[[JsonObject], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ListChanged:
     """A list is not what it was."""
 
     what: Literal["tools", "resources", "prompts"]
 
 
 @dataclass(frozen=True, slots=True)
-class Updated:
+class ResourceUpdated:
     """A subscribed resource holds something new."""
 
     uri: str
 
 
-Change = Changed | Updated
+Change = ListChanged | ResourceUpdated
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BackendCall:
     """One thing that a client wants done. `params` are the backend's to keep; names are those it showed."""
 
     method: str
@@ -55,14 +55,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ServerDescription:
     """How a backend introduces itself."""
 
     info: JsonObject  # Implementation: name, version, title …
     instructions: str | None = None
 
 
-class Pending:
+class PendingCall:
     """A call that waits for somebody's decision, and what became of it. Kept by the backend for a while.
 
     `decided` is set when it is clear whether it will be done, `finished` when the answer is there; both, in
@@ -74,9 +74,9 @@ class Pending:
         handle: str,
         *,
         headline: str,
-        call: Call,
+        call: BackendCall,
         withdraw: Callable[[str], Awaitable[None]],
-        pending_result: Callable[[Pending], JsonObject],
+        pending_result: Callable[[PendingCall], JsonObject],
         lives_seconds: float,
     ) -> None:
         self.handle = handle
@@ -88,7 +88,7 @@ class Pending:
         self.withdrawn = False
         self.decided = asyncio.Event()
         self.finished = asyncio.Event()
-        self.watchers: list[Callable[[Pending], None]] = []
+        self.watchers: list[Callable[[PendingCall], None]] = []
         self._withdraw = withdraw
         self._pending_result = pending_result
         self._result: JsonObject | None = None
@@ -143,7 +143,7 @@ class Backend(Protocol):
     """What a face shows. All lists are this caller's own, in an order that does not change by itself."""
 
     @property
-    def about(self) -> About: ...
+    def about(self) -> ServerDescription: ...
 
     async def offers(self, what: Offering) -> list[JsonObject]:
         """Everything of a kind that the caller may use, as shown in a list result."""
@@ -151,7 +151,7 @@ class Backend(Protocol):
     def tool(self, name: str) -> JsonObject | None:
         """The description of a shown tool, without waiting; the same object until it changes."""
 
-    async def perform(self, call: Call) -> JsonObject | Pending:
+    async def perform(self, call: BackendCall) -> JsonObject | PendingCall:
         """Do it. Cancelling the caller cancels what was asked for."""
 
     async def subscribe(self, uri: str) -> None:
@@ -162,12 +162,12 @@ class Backend(Protocol):
     def watch(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Tell `listener` of changes until the returned function is called."""
 
-    def pending(self, handle: str) -> Pending | None:
+    def pending(self, handle: str) -> PendingCall | None:
         """What is known under this handle: still waiting, or finished not too long ago."""
 
 
 @dataclass(slots=True)
-class Counts:
+class OfferCounts:
     """What a face has done, for metrics and tests."""
 
     requests: int = 0

@@ -15,22 +15,22 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from moot.errors import McpError
-from moot.mcp.downstream.backend import Change, Changed
-from moot.mcp.downstream.face import Face
+from moot.mcp.downstream.backend import Change, ListChanged
+from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.rpc import (
     CANCELLED,
     NOT_DONE,
     Message,
-    Notification,
-    Request,
     RequestId,
-    Response,
+    RpcNotification,
+    RpcRequest,
+    RpcResponse,
     error_of,
     notification_of,
     request_of,
     result_of,
 )
-from moot.mcp.downstream.running import Running
+from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.eras import (
     HANDSHAKE_VERSION,
     HANDSHAKE_VERSIONS,
@@ -51,7 +51,9 @@ _FIRST: Final = (
 class HandshakeSession:
     """One client, from `initialize` to the end of its connection."""
 
-    def __init__(self, face: Face, running: Running, send: Send, *, owes_answers: bool = False) -> None:
+    def __init__(
+        self, face: McpServer, running: RunningRequests, send: Send, *, owes_answers: bool = False
+    ) -> None:
         self._face = face
         # Over HTTP a stream ends with an answer, even if the request was cancelled.
         self._owes_answers = owes_answers
@@ -67,9 +69,9 @@ class HandshakeSession:
         self.opened = False
 
     def receive(self, message: Message) -> None:
-        if isinstance(message, Request):
+        if isinstance(message, RpcRequest):
             self._request(message)
-        elif isinstance(message, Notification):
+        elif isinstance(message, RpcNotification):
             self._notification(message)
         else:
             self._response(message)
@@ -92,7 +94,7 @@ class HandshakeSession:
 
     # From the client
 
-    def _request(self, request: Request) -> None:
+    def _request(self, request: RpcRequest) -> None:
         if request.method == "initialize":
             # At once: a client may send its next request without waiting for the answer.
             self._send(self._initialize(request), request.id)
@@ -109,7 +111,7 @@ class HandshakeSession:
 
         self._running.start(request, self._answer(request), reply)
 
-    def _initialize(self, request: Request) -> JsonObject:
+    def _initialize(self, request: RpcRequest) -> JsonObject:
         asked, capabilities = request.params.get("protocolVersion"), request.params.get("capabilities")
         if not isinstance(asked, str) or not isinstance(capabilities, dict):
             why = 'initialize needs "protocolVersion" and "capabilities"'
@@ -127,7 +129,7 @@ class HandshakeSession:
             result["instructions"] = about.instructions
         return result_of(request.id, result)
 
-    async def _answer(self, request: Request) -> JsonObject:
+    async def _answer(self, request: RpcRequest) -> JsonObject:
         match request.method:
             case "ping":
                 return {}
@@ -142,7 +144,7 @@ class HandshakeSession:
                 return {}
         return await self._face.answer(request, Turn(self, request.id))
 
-    async def _subscription(self, request: Request) -> None:
+    async def _subscription(self, request: RpcRequest) -> None:
         uri = request.params.get("uri")
         if not isinstance(uri, str) or not uri:
             raise McpError(INVALID_PARAMS, '"uri" must be a non-empty string')
@@ -158,7 +160,7 @@ class HandshakeSession:
             self._subscribed.discard(uri)
             await self._face.backend.unsubscribe(uri)
 
-    def _notification(self, notification: Notification) -> None:
+    def _notification(self, notification: RpcNotification) -> None:
         self._face.counts.notifications += 1
         if notification.method == "notifications/cancelled":
             id: Json = notification.params.get("requestId")
@@ -168,7 +170,7 @@ class HandshakeSession:
             # Only now may a server speak of its own accord.
             self._unwatch = self._face.backend.watch(self._changed)
 
-    def _response(self, response: Response) -> None:
+    def _response(self, response: RpcResponse) -> None:
         future = self._asked.pop(response.id, None)
         if future is None or future.done():
             return
@@ -185,7 +187,7 @@ class HandshakeSession:
     # To the client
 
     def _changed(self, change: Change) -> None:
-        if isinstance(change, Changed):
+        if isinstance(change, ListChanged):
             self._send(notification_of(f"notifications/{change.what}/list_changed"), None)
         elif change.uri in self._subscribed:
             self._send(notification_of("notifications/resources/updated", {"uri": change.uri}), None)

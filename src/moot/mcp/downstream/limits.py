@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class FaceLimits(msgspec.Struct, frozen=True, kw_only=True):
+class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long things wait and how much one client may take. All seconds are bounds, not delays."""
 
     # A call that needs somebody's decision waits this long before the client is told that it is pending.
@@ -43,4 +43,4 @@ class FaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_seconds: float = 15.0
 
 
-DEFAULT_LIMITS = FaceLimits()
+DEFAULT_LIMITS = McpServerLimits()

@@ -11,7 +11,7 @@ from typing import Final
 
 from moot.errors import InvalidJson, McpError
 from moot.mcp.eras import INVALID_REQUEST, PARSE_ERROR, JsonObject
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.operation import Json
 
 RequestId = str | int
@@ -27,20 +27,20 @@ RESOURCE_NOT_FOUND: Final = -32002
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RpcRequest:
     id: RequestId
     method: str
     params: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Notification:
+class RpcNotification:
     method: str
     params: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class RpcResponse:
     """The client's answer to something we asked; exactly one of the two is there."""
 
     id: RequestId
@@ -48,10 +48,10 @@ class Response:
     error: JsonObject | None
 
 
-Message = Request | Notification | Response
+Message = RpcRequest | RpcNotification | RpcResponse
 
 
-class BadMessage(McpError):
+class InvalidRpcMessage(McpError):
     """Not a JSON-RPC message; `id` is what could be read of it, to answer under."""
 
     def __init__(self, code: int, message: str, id: RequestId | None = None) -> None:
@@ -62,9 +62,9 @@ class BadMessage(McpError):
 def read(raw: bytes) -> Message:
     """The one message that these bytes are; raises BadMessage."""
     try:
-        value = jsontext.parse(raw)
+        value = strict_json.parse(raw)
     except InvalidJson as fault:
-        raise BadMessage(PARSE_ERROR, f"Parse error: {fault.message}") from None
+        raise InvalidRpcMessage(PARSE_ERROR, f"Parse error: {fault.message}") from None
     return message_of(value)
 
 
@@ -72,35 +72,37 @@ def message_of(value: Json) -> Message:
     """The message that a JSON value is; raises BadMessage."""
     if value.__class__ is not dict:
         what = "a batch: send messages one by one" if value.__class__ is list else "not an object"
-        raise BadMessage(INVALID_REQUEST, f"Invalid request: {what}")
+        raise InvalidRpcMessage(INVALID_REQUEST, f"Invalid request: {what}")
     id = value.get("id")
     known = id if _is_id(id) else None
     if value.get("jsonrpc") != "2.0":
-        raise BadMessage(INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"', known)
+        raise InvalidRpcMessage(INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"', known)
     method = value.get("method")
     if method is None:
         return _response(value, known)
     if method.__class__ is not str or not method:
-        raise BadMessage(INVALID_REQUEST, 'Invalid request: "method" must be a string', known)
+        raise InvalidRpcMessage(INVALID_REQUEST, 'Invalid request: "method" must be a string', known)
     params = value.get("params")
     if params is None:
         params = {}
     elif params.__class__ is not dict:
-        raise BadMessage(INVALID_REQUEST, 'Invalid request: "params" must be an object', known)
+        raise InvalidRpcMessage(INVALID_REQUEST, 'Invalid request: "params" must be an object', known)
     if "id" not in value:
-        return Notification(method, params)
+        return RpcNotification(method, params)
     if known is None:
-        raise BadMessage(INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
-    return Request(known, method, params)
+        raise InvalidRpcMessage(INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
+    return RpcRequest(known, method, params)
 
 
-def _response(value: JsonObject, id: RequestId | None) -> Response:
+def _response(value: JsonObject, id: RequestId | None) -> RpcResponse:
     result, error = value.get("result"), value.get("error")
     if id is None or (result is None) == (error is None):
-        raise BadMessage(INVALID_REQUEST, "Invalid request: neither a method nor a response to one", id)
+        raise InvalidRpcMessage(
+            INVALID_REQUEST, "Invalid request: neither a method nor a response to one", id
+        )
     if (result if error is None else error).__class__ is not dict:
-        raise BadMessage(INVALID_REQUEST, "Invalid request: a result or an error is an object", id)
-    return Response(id, result, error)
+        raise InvalidRpcMessage(INVALID_REQUEST, "Invalid request: a result or an error is an object", id)
+    return RpcResponse(id, result, error)
 
 
 def _is_id(value: Json) -> bool:

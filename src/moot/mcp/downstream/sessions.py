@@ -11,18 +11,18 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Collection
 
-from moot.mcp.downstream.face import Face
 from moot.mcp.downstream.handshake import HandshakeSession
+from moot.mcp.downstream.mcp_server import McpServer
+from moot.mcp.downstream.response_streams import EventStream
 from moot.mcp.downstream.rpc import Message, RequestId
-from moot.mcp.downstream.running import Running
-from moot.mcp.downstream.streams import EventStream
+from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.eras import JsonObject
 
 
 class HttpSession:
     """One client that shook hands, and its streams."""
 
-    def __init__(self, face: Face, *, one_stream: bool = False) -> None:
+    def __init__(self, face: McpServer, *, one_stream: bool = False) -> None:
         self.id = secrets.token_hex(16)
         self.at_large = EventStream("0", face.limits)
         self.in_flight = 0
@@ -33,7 +33,7 @@ class HttpSession:
         # By request while it is being answered; by name afterwards too, for who comes back.
         self._by_request: dict[RequestId, EventStream] = {}
         self._by_name: OrderedDict[str, EventStream] = OrderedDict()
-        running = Running(face.spawn, face.counts, limit=face.limits.requests)
+        running = RunningRequests(face.spawn, face.counts, limit=face.limits.requests)
         self.running = running
         self.session = HandshakeSession(face, running, self._send, owes_answers=not one_stream)
 
@@ -91,10 +91,10 @@ class HttpSession:
             del self._by_request[about]
 
 
-class Sessions:
+class HttpSessions:
     """All handshake sessions of one HTTP face."""
 
-    def __init__(self, face: Face) -> None:
+    def __init__(self, face: McpServer) -> None:
         self._face = face
         self._sessions: dict[str, HttpSession] = {}
 

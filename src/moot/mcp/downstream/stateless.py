@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from moot.errors import McpError
-from moot.mcp.downstream.backend import Change, Changed
-from moot.mcp.downstream.client import Client, takes_tasks
-from moot.mcp.downstream.face import Face
-from moot.mcp.downstream.rpc import NOT_DONE, Request
-from moot.mcp.downstream.tasks import METHODS as TASK_METHODS
-from moot.mcp.downstream.tasks import Task, missing_tasks
+from moot.mcp.downstream.backend import Change, ListChanged
+from moot.mcp.downstream.client_channel import ClientChannel, takes_tasks
+from moot.mcp.downstream.mcp_server import McpServer
+from moot.mcp.downstream.rpc import NOT_DONE, RpcRequest
+from moot.mcp.downstream.task_extension import METHODS as TASK_METHODS
+from moot.mcp.downstream.task_extension import McpTask, missing_tasks
 from moot.mcp.eras import (
     CLIENT_CAPABILITIES_KEY,
     INVALID_PARAMS,
@@ -35,7 +35,7 @@ _WISHES: Final = {
 }
 
 
-class OneRequest:
+class StatelessRequest:
     """The client as one stateless request shows it."""
 
     __slots__ = ("_notify", "capabilities", "log_level")
@@ -62,7 +62,7 @@ def is_stateless(params: JsonObject) -> bool:
     return isinstance(meta, dict) and PROTOCOL_VERSION_KEY in meta
 
 
-def client_of(request: Request, notify: Notify, *, any_version: bool = False) -> OneRequest:
+def client_of(request: RpcRequest, notify: Notify, *, any_version: bool = False) -> StatelessRequest:
     """Who sent this; raises McpError when it does not say what it must, or speaks an unknown version."""
     meta: Json = request.params.get("_meta")
     if not isinstance(meta, dict):
@@ -76,7 +76,7 @@ def client_of(request: Request, notify: Notify, *, any_version: bool = False) ->
     if not any_version:
         check_version(version)
     level = meta.get(LOG_LEVEL_KEY)
-    return OneRequest(capabilities, level if level in LOG_LEVELS else None, notify)
+    return StatelessRequest(capabilities, level if level in LOG_LEVELS else None, notify)
 
 
 def check_version(version: str) -> None:
@@ -86,7 +86,7 @@ def check_version(version: str) -> None:
         raise McpError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
-async def answer(face: Face, request: Request, notify: Notify) -> JsonObject:
+async def answer(face: McpServer, request: RpcRequest, notify: Notify) -> JsonObject:
     """The result of one request; raises McpError. Cancelling it takes back what was begun."""
     client = client_of(request, notify)
     method = request.method
@@ -102,7 +102,7 @@ async def answer(face: Face, request: Request, notify: Notify) -> JsonObject:
     return await face.answer(request, client)
 
 
-def _discovered(face: Face) -> JsonObject:
+def _discovered(face: McpServer) -> JsonObject:
     about = face.backend.about
     made: JsonObject = {
         "supportedVersions": list(STATELESS_VERSIONS),
@@ -113,7 +113,7 @@ def _discovered(face: Face) -> JsonObject:
     return made
 
 
-async def _listen(face: Face, request: Request, client: Client) -> JsonObject:
+async def _listen(face: McpServer, request: RpcRequest, client: ClientChannel) -> JsonObject:
     """`subscriptions/listen`: acknowledge what can be had, then tell of it until the client goes away."""
     wanted: Json = request.params.get("notifications")
     if not isinstance(wanted, dict):
@@ -122,7 +122,7 @@ async def _listen(face: Face, request: Request, client: Client) -> JsonObject:
         raise missing_tasks()
     if face.listening >= face.limits.listeners:
         raise McpError(NOT_DONE, f"{face.limits.listeners} listen streams are open already; close one")
-    listening = Listening(face, request, client)
+    listening = StatelessSubscription(face, request, client)
     face.listening += 1
     try:
         await listening.begin(wanted)
@@ -133,16 +133,16 @@ async def _listen(face: Face, request: Request, client: Client) -> JsonObject:
     return {"_meta": {SUBSCRIPTION_ID_KEY: request.id}}
 
 
-class Listening:
+class StatelessSubscription:
     """One listen stream. What happens while the client reads slowly is told once: each is "look again"."""
 
-    def __init__(self, face: Face, request: Request, client: Client) -> None:
+    def __init__(self, face: McpServer, request: RpcRequest, client: ClientChannel) -> None:
         self._face = face
         self._client = client
         self._meta: JsonObject = {SUBSCRIPTION_ID_KEY: request.id}
         self._kinds: set[str] = set()
         self._uris: set[str] = set()
-        self._followed: list[Task] = []
+        self._followed: list[McpTask] = []
         self._news: dict[str, tuple[str, JsonObject]] = {}
         self._woken = asyncio.Event()
         self._unwatch: Callable[[], None] | None = None
@@ -199,13 +199,13 @@ class Listening:
         return True
 
     def _changed(self, change: Change) -> None:
-        if isinstance(change, Changed):
+        if isinstance(change, ListChanged):
             if change.what in self._kinds:
                 self._tell(change.what, f"notifications/{change.what}/list_changed", {})
         elif change.uri in self._uris:
             self._tell(f"uri {change.uri}", "notifications/resources/updated", {"uri": change.uri})
 
-    def _task_changed(self, task: Task) -> None:
+    def _task_changed(self, task: McpTask) -> None:
         self._tell(f"task {task.id}", "notifications/tasks", self._face.tasks.shown(task))
 
     def _tell(self, key: str, method: str, params: JsonObject) -> None:

@@ -25,8 +25,8 @@ from moot.mcp.eras import (
     progress_token,
     with_progress_token,
 )
-from moot.mcp.upstream.settings import UpstreamLimits
-from moot.mcp.upstream.wires import Wire, WireClosed
+from moot.mcp.upstream.server_settings import UpstreamLimits
+from moot.mcp.upstream.transports import Transport, TransportClosed
 from moot.protocol.operation import Json
 
 # Told of what happens during one call: a method and its params. Never waits, never raises.
@@ -36,7 +36,7 @@ Listener = Callable[[str, JsonObject], None]
 _HOLD_SECONDS: Final = 1.0
 
 
-class Exchange:
+class PendingExchange:
     """One request on the wire. `outcome` is done when the answer is there or the server asks something."""
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Exchange:
         self.log_level: str | None = None
         # None: the server asked something; it stands in `asks`.
         self.outcome: asyncio.Future[JsonObject | None] = loop.create_future()
-        self.asks: dict[str, Ask] = {}
+        self.asks: dict[str, ServerRequest] = {}
         self.asked = 0
         self.parked = False
         # Called on every sign of progress.
@@ -91,7 +91,7 @@ class Exchange:
             self.outcome.exception()
 
 
-class Ask:
+class ServerRequest:
     """A request of the server to its client."""
 
     __slots__ = ("id", "method", "params")
@@ -107,10 +107,10 @@ class Ask:
         return {"method": self.method, "params": self.params}
 
 
-class Hearing(Protocol):
+class MessageHandler(Protocol):
     """Who is told what no exchange waits for."""
 
-    def asked(self, connection: Connection, ask: Ask) -> None: ...
+    def asked(self, connection: RpcConnection, ask: ServerRequest) -> None: ...
 
     def withdrawn(self, ask_id: Json) -> None: ...
 
@@ -119,16 +119,16 @@ class Hearing(Protocol):
     def junk(self, fault: str) -> None: ...
 
 
-class Connection:
+class RpcConnection:
     """Requests, answers and notifications over one wire."""
 
-    def __init__(self, hearing: Hearing, limits: UpstreamLimits) -> None:
+    def __init__(self, hearing: MessageHandler, limits: UpstreamLimits) -> None:
         self._hearing = hearing
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._wire: Wire | None = None
+        self._wire: Transport | None = None
         self._last_id = 0
-        self.exchanges: dict[int, Exchange] = {}
+        self.exchanges: dict[int, PendingExchange] = {}
         # A second's worth of talk is always fine.
         self._budget = limits.unsolicited_per_second
         self._filled = self._loop.time()
@@ -136,7 +136,7 @@ class Connection:
         self.headers_of: Callable[[str, JsonObject], Mapping[str, str]] | None = None
         self.ended: asyncio.Future[str] = self._loop.create_future()
 
-    def bind(self, wire: Wire) -> None:
+    def bind(self, wire: Transport) -> None:
         """Use this wire from now on."""
         self._wire = wire
 
@@ -153,10 +153,10 @@ class Connection:
 
     def start(
         self, method: str, params: JsonObject, *, owner: str = "", listener: Listener | None = None
-    ) -> Exchange:
+    ) -> PendingExchange:
         """Send a request; the exchange settles later. Raises McpError when nothing can be sent."""
         self._last_id += 1
-        exchange = Exchange(self._last_id, method, owner, listener, self._loop)
+        exchange = PendingExchange(self._last_id, method, owner, listener, self._loop)
         exchange.token = progress_token(params)
         if exchange.token is not None:
             params = with_progress_token(params, exchange.id)
@@ -173,15 +173,15 @@ class Connection:
         message: JsonObject = {"jsonrpc": "2.0", "method": method}
         self._send(message if params is None else message | {"params": params})
 
-    def answer(self, ask: Ask, result: JsonObject) -> None:
+    def answer(self, ask: ServerRequest, result: JsonObject) -> None:
         """Answer what the server asked; a server that is gone needs no answer."""
         self._reply({"jsonrpc": "2.0", "id": ask.id, "result": result})
 
-    def refuse(self, ask: Ask, code: int, message: str) -> None:
+    def refuse(self, ask: ServerRequest, code: int, message: str) -> None:
         """Answer with an error."""
         self._reply({"jsonrpc": "2.0", "id": ask.id, "error": {"code": code, "message": message}})
 
-    def abandon(self, exchange: Exchange, reason: str) -> None:
+    def abandon(self, exchange: PendingExchange, reason: str) -> None:
         """Wait no more for an answer, and tell the server so."""
         if self.exchanges.pop(exchange.id, None) is None:
             return
@@ -207,7 +207,7 @@ class Connection:
             if message.get("id") is None:
                 self._notified(method, body)
             else:
-                self._asked(Ask(message["id"], method, body))
+                self._asked(ServerRequest(message["id"], method, body))
         else:
             self._answered(message)
 
@@ -239,7 +239,7 @@ class Connection:
             headers = self.headers_of(method, message.get("params") or {})
         try:
             self._wire.send(message, headers)
-        except WireClosed as closed:
+        except TransportClosed as closed:
             raise McpError(UNREACHABLE, f"the MCP server {closed}") from None
 
     def _reply(self, message: JsonObject) -> None:
@@ -261,7 +261,7 @@ class Connection:
         else:
             exchange.fail(_error_of(message))
 
-    def _asked(self, ask: Ask) -> None:
+    def _asked(self, ask: ServerRequest) -> None:
         if not isinstance(ask.id, str | int):
             self._hearing.junk("a request whose id is neither text nor number")
         elif ask.method == "ping":

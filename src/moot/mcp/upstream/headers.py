@@ -17,7 +17,7 @@ from mcp.shared.inbound import (
 )
 
 from moot.mcp.eras import STATELESS_VERSION, JsonObject
-from moot.mcp.upstream.negotiation import Greeting
+from moot.mcp.upstream.negotiation import ServerInfo
 
 
 class RequestHeaders:
@@ -25,7 +25,7 @@ class RequestHeaders:
 
     def __init__(self) -> None:
         # None until it is known which era the server speaks.
-        self.greeting: Greeting | None = None
+        self.greeting: ServerInfo | None = None
         self._maps: dict[str, Mapping[tuple[str, ...], str]] = {}
 
     def learn(self, tools: object) -> None:

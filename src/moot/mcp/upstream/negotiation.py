@@ -19,18 +19,18 @@ from moot.mcp.eras import (
     STATELESS_VERSION,
     STATELESS_VERSIONS,
     UNSUPPORTED_VERSION,
-    Caller,
+    CallerInfo,
     Era,
     JsonObject,
     discovered,
     with_caller,
 )
-from moot.mcp.upstream.connection import Connection, Exchange
-from moot.mcp.upstream.settings import UpstreamLimits
+from moot.mcp.upstream.connection import PendingExchange, RpcConnection
+from moot.mcp.upstream.server_settings import UpstreamLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class ServerInfo:
     """What a server said of itself: always as a `server/discover` result, whatever its era."""
 
     era: Era
@@ -62,19 +62,19 @@ class NoAgreement(Exception):
     """The server answered, but not so that anyone could work with it; the text says what it said."""
 
 
-async def greet(
-    connection: Connection,
+async def negotiate(
+    connection: RpcConnection,
     *,
     client_info: JsonObject,
     capabilities: JsonObject,
     limits: UpstreamLimits,
     expected: Era | None = None,
-) -> Greeting:
+) -> ServerInfo:
     """Agree on an era and a version; a handshake still has to be confirmed with `notifications/initialized`.
 
     Raises NoAgreement, McpError when the connection ends, TimeoutError.
     """
-    caller = Caller(version=STATELESS_VERSION, info=client_info, capabilities=capabilities)
+    caller = CallerInfo(version=STATELESS_VERSION, info=client_info, capabilities=capabilities)
     async with asyncio.timeout(limits.start_seconds):
         if expected == "handshake":
             return await _finish(connection, _start_initialize(connection, client_info, capabilities))
@@ -90,7 +90,9 @@ async def greet(
         return await _first_of(connection, discover, initialize)
 
 
-async def _first_of(connection: Connection, discover: Exchange, initialize: Exchange) -> Greeting:
+async def _first_of(
+    connection: RpcConnection, discover: PendingExchange, initialize: PendingExchange
+) -> ServerInfo:
     waiting = {discover.outcome, initialize.outcome}
     while discover.outcome in waiting:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -108,12 +110,14 @@ async def _first_of(connection: Connection, discover: Exchange, initialize: Exch
     return await _finish(connection, initialize)
 
 
-def _start_initialize(connection: Connection, client_info: JsonObject, capabilities: JsonObject) -> Exchange:
+def _start_initialize(
+    connection: RpcConnection, client_info: JsonObject, capabilities: JsonObject
+) -> PendingExchange:
     offer = {"protocolVersion": HANDSHAKE_VERSION, "capabilities": capabilities, "clientInfo": client_info}
     return connection.start("initialize", offer)
 
 
-async def _finish(connection: Connection, initialize: Exchange) -> Greeting:
+async def _finish(connection: RpcConnection, initialize: PendingExchange) -> ServerInfo:
     try:
         result = await initialize.outcome
     except McpError as refusal:
@@ -125,10 +129,10 @@ async def _finish(connection: Connection, initialize: Exchange) -> Greeting:
     if version not in HANDSHAKE_VERSIONS:
         known = ", ".join((*HANDSHAKE_VERSIONS, *STATELESS_VERSIONS))
         raise NoAgreement(f"wants to speak version {version!r}; known here are {known}")
-    return Greeting("handshake", version, discovered(result))
+    return ServerInfo("handshake", version, discovered(result))
 
 
-def _discovered(connection: Connection, exchange: Exchange) -> Greeting | None:
+def _discovered(connection: RpcConnection, exchange: PendingExchange) -> ServerInfo | None:
     """The greeting of a stateless server; None when this is none. Raises when the connection ended."""
     fault = exchange.outcome.exception()
     if fault is not None:
@@ -147,4 +151,4 @@ def _discovered(connection: Connection, exchange: Exchange) -> Greeting | None:
     if result is None or not isinstance(versions, list):
         return None
     shared = [version for version in STATELESS_VERSIONS if version in versions]
-    return Greeting("stateless", shared[-1], result) if shared else None
+    return ServerInfo("stateless", shared[-1], result) if shared else None

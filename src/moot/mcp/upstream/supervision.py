@@ -18,13 +18,13 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from moot.errors import McpError, MootError, UsageError
-from moot.mcp.eras import UNREACHABLE, Caller, Era, JsonObject, with_caller
-from moot.mcp.stderr import StderrKeeper
-from moot.mcp.upstream.calls import Counts
-from moot.mcp.upstream.connection import Connection, Hearing
-from moot.mcp.upstream.negotiation import Greeting, NoAgreement, greet
-from moot.mcp.upstream.settings import HttpServer, Server, StdioServer, UpstreamLimits
-from moot.mcp.upstream.wires import WireClosed, open_wire
+from moot.mcp.eras import UNREACHABLE, CallerInfo, Era, JsonObject, with_caller
+from moot.mcp.stderr_tail import StderrTail
+from moot.mcp.upstream.call_runner import CallCounts
+from moot.mcp.upstream.connection import MessageHandler, RpcConnection
+from moot.mcp.upstream.negotiation import NoAgreement, ServerInfo, negotiate
+from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer, UpstreamLimits
+from moot.mcp.upstream.transports import TransportClosed, open_wire
 
 if TYPE_CHECKING:
     from moot.mcp.upstream.headers import RequestHeaders
@@ -45,18 +45,18 @@ class StartFailed(MootError):
         self.last_words = last_words
 
 
-class Attendant(Hearing, Protocol):
+class LifecycleListener(MessageHandler, Protocol):
     """Who is told of each life of the server, besides what it says."""
 
     def came_up(
-        self, connection: Connection, greeting: Greeting, *, again: bool
+        self, connection: RpcConnection, greeting: ServerInfo, *, again: bool
     ) -> Coroutine[Any, Any, None]:
         """A life begins; what is returned runs as long as it lasts."""
 
     def went_down(self, why: str) -> None:
         """It is over, or never began."""
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: RpcConnection) -> None:
         """Nothing will come from this connection any more."""
 
 
@@ -66,19 +66,19 @@ class Supervisor:
     def __init__(
         self,
         server: Server,
-        attendant: Attendant,
+        attendant: LifecycleListener,
         limits: UpstreamLimits,
-        counts: Counts,
+        counts: CallCounts,
         *,
         client_info: JsonObject,
         capabilities: JsonObject,
     ) -> None:
         self.state: State = "starting"
-        self.greeting: Greeting | None = None
-        self.connection: Connection | None = None
+        self.greeting: ServerInfo | None = None
+        self.connection: RpcConnection | None = None
         # Why it is not up, as the end of a sentence about the server.
         self.trouble = "is still starting"
-        self.keeper = StderrKeeper(server.stderr_file if isinstance(server, StdioServer) else None)
+        self.keeper = StderrTail(server.stderr_file if isinstance(server, StdioServer) else None)
         # Only over HTTP.
         self.headers: RequestHeaders | None = None
         self._server = server
@@ -99,7 +99,7 @@ class Supervisor:
 
     # For callers
 
-    async def connected(self) -> tuple[Connection, Greeting]:
+    async def connected(self) -> tuple[RpcConnection, ServerInfo]:
         """The connection of the life that is on; raises McpError when there is none in time."""
         if (live := self.live()) is not None:
             return live
@@ -114,7 +114,7 @@ class Supervisor:
             again = "it is being started again, " if self.state == "down" else ""
             raise McpError(UNREACHABLE, f"the MCP server {self.trouble}; {again}try later") from None
 
-    async def ready(self) -> Greeting:
+    async def ready(self) -> ServerInfo:
         """Wait for the first greeting; raises StartFailed when the first attempt fails."""
         while self.greeting is None and self.state != "down":
             await self._moved.wait()
@@ -127,13 +127,13 @@ class Supervisor:
         if self.connection is not None:
             self.connection.closed("was restarted")
 
-    def suspect(self, connection: Connection) -> None:
+    def suspect(self, connection: RpcConnection) -> None:
         """A call timed out on this connection: find out whether the server lives."""
         if self._tasks is not None and not self._checking and connection is self.connection:
             self._checking = True
             self._tasks.create_task(self._check_health(connection))
 
-    def live(self) -> tuple[Connection, Greeting] | None:
+    def live(self) -> tuple[RpcConnection, ServerInfo] | None:
         """What `connected` would give at once, if anything."""
         connection, greeting = self.connection, self.greeting
         # Between its end and the owner's noticing there is a moment. And who asks a server that may have
@@ -179,7 +179,7 @@ class Supervisor:
         return why
 
     async def _try(self, *, sse: bool) -> str:
-        connection = Connection(self._attendant, self._limits)
+        connection = RpcConnection(self._attendant, self._limits)
         why = "was stopped"
         try:
             async with open_wire(
@@ -187,8 +187,8 @@ class Supervisor:
             ) as wire:
                 connection.bind(wire)
                 why = await self._serve(connection, sse=sse)
-        except (UsageError, WireClosed) as fault:
-            why = str(fault) if isinstance(fault, WireClosed) else f"cannot be started: {fault}"
+        except (UsageError, TransportClosed) as fault:
+            why = str(fault) if isinstance(fault, TransportClosed) else f"cannot be started: {fault}"
         except Exception as fault:
             # The connection's task: whatever breaks in a transport is one life of one server.
             log.exception("connection to an MCP server broke", extra={"server": self._server.label})
@@ -199,7 +199,7 @@ class Supervisor:
             self.connection = None
         return why
 
-    async def _serve(self, connection: Connection, *, sse: bool) -> str:
+    async def _serve(self, connection: RpcConnection, *, sse: bool) -> str:
         # Never raises but when cancelled: the ways over HTTP would wrap it up in groups.
         self.headers = None
         if connection.over_http:
@@ -208,7 +208,7 @@ class Supervisor:
             self.headers = RequestHeaders()
             connection.headers_of = self.headers.of
         try:
-            greeting = await greet(
+            greeting = await negotiate(
                 connection,
                 client_info=self._client_info,
                 capabilities=self._capabilities,
@@ -233,7 +233,7 @@ class Supervisor:
         self._expected, self._sse = greeting.era, sse
         return await self._serve_greeted(connection, greeting)
 
-    async def _serve_greeted(self, connection: Connection, greeting: Greeting) -> str:
+    async def _serve_greeted(self, connection: RpcConnection, greeting: ServerInfo) -> str:
         again = self.greeting is not None
         self.connection, self.greeting, self.state = connection, greeting, "up"
         log.info(
@@ -268,14 +268,14 @@ class Supervisor:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    async def _check_health(self, connection: Connection) -> None:
+    async def _check_health(self, connection: RpcConnection) -> None:
         """One that answers anything at all, an error included, lives."""
         greeting = self.greeting
         try:
             if greeting is None or greeting.era == "handshake":
                 exchange = connection.start("ping", {})
             else:
-                caller = Caller(greeting.version, self._client_info, self._capabilities)
+                caller = CallerInfo(greeting.version, self._client_info, self._capabilities)
                 exchange = connection.start("server/discover", with_caller({}, caller))
             done, _ = await asyncio.wait([exchange.outcome], timeout=self._limits.health_seconds)
             if not done:

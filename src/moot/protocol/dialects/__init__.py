@@ -10,7 +10,7 @@ from moot.protocol.dialects.mcpx import MCPX
 from moot.protocol.dialects.mew import MEW
 from moot.protocol.envelope import DEFAULT_LIMITS, DialectName, Envelope, EnvelopeLimits
 from moot.protocol.operation import Operation
-from moot.protocol.payloads import Notice
+from moot.protocol.payloads import GatewayNotice
 
 __all__ = ["DIALECTS", "M3P", "MCPX", "MEW", "Dialect"]
 
@@ -48,7 +48,7 @@ class Dialect(Protocol):
         """
         ...
 
-    def encode_notice(self, notice: Notice) -> bytes | None:
+    def encode_notice(self, notice: GatewayNotice) -> bytes | None:
         """A message of the gateway's own, or None when this dialect does not have it."""
         ...
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from moot.errors import InvalidEnvelope
-from moot.protocol.dialects.mcpx import NO_CLAIM, Legacy, Reading
+from moot.protocol.dialects.mcpx import NO_CLAIM, KindReading, Legacy
 from moot.protocol.dialects.mew import check_canonical_kind
 from moot.protocol.dialects.translation import CHAT_FORMATS
 from moot.protocol.kinds import KINDS, M3P_WORDS, OPERATION_KINDS
@@ -48,7 +48,7 @@ _LONGER: Final = frozenset(
 )
 
 
-def read_kind(wire_kind: str) -> Reading:
+def read_kind(wire_kind: str) -> KindReading:
     """The canonical kind of a dotted kind; raises InvalidEnvelope for what is none."""
     if not wire_kind.startswith(VERBATIM):
         return _read_dotted(wire_kind)
@@ -58,10 +58,10 @@ def read_kind(wire_kind: str) -> Reading:
     if kind in KINDS or _reads_as(_word(kind), kind):
         raise InvalidEnvelope(f"kind {kind!r} has a spelling of its own: write {_word(kind)!r}")
     check_canonical_kind(kind)
-    return Reading(kind, NO_CLAIM)
+    return KindReading(kind, NO_CLAIM)
 
 
-def _read_dotted(wire_kind: str) -> Reading:
+def _read_dotted(wire_kind: str) -> KindReading:
     protocol, _, rest = wire_kind.partition(".")
     operation, second_dot, third = rest.partition(".")
     if not protocol or not operation or (second_dot and not third) or "/" in protocol or ":" in protocol:
@@ -71,18 +71,18 @@ def _read_dotted(wire_kind: str) -> Reading:
     if kind is None:
         return _read_unknown(wire_kind, first_levels)
     if not third:
-        return Reading(kind, NO_CLAIM)
+        return KindReading(kind, NO_CLAIM)
     if kind in OPERATION_KINDS:
         method, colon, context = third.partition(":")
         if not method or (colon and not context):
             raise InvalidEnvelope(f"kind must be {first_levels}.METHOD[:CONTEXT], no part empty")
-        return Reading(kind, Operation(method, context or None))
+        return KindReading(kind, Operation(method, context or None))
     if wire_kind not in _LONGER:
         raise InvalidEnvelope(f"kind {first_levels!r} has no third level {third[:80]!r}")
-    return Reading(kind, NO_CLAIM)
+    return KindReading(kind, NO_CLAIM)
 
 
-def _read_unknown(wire_kind: str, first_levels: str) -> Reading:
+def _read_unknown(wire_kind: str, first_levels: str) -> KindReading:
     # A reader that stops at the colon, or at the second dot, would take it for a kind of the table.
     before_colon = first_levels.partition(":")[0]
     if before_colon in _BY_FIRST_LEVELS:
@@ -90,7 +90,7 @@ def _read_unknown(wire_kind: str, first_levels: str) -> Reading:
     meant = before_colon.replace(".", "/", 1)
     if meant in KINDS:
         raise InvalidEnvelope(f"kind {before_colon!r} is not m3p: write {_WORDS[meant]!r}")
-    return Reading(wire_kind.replace(".", "/", 1), NO_CLAIM)
+    return KindReading(wire_kind.replace(".", "/", 1), NO_CLAIM)
 
 
 def _reads_as(wire_kind: str, kind: str) -> bool:

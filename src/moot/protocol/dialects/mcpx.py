@@ -33,12 +33,12 @@ from moot.protocol.envelope import (
 )
 from moot.protocol.kinds import KINDS, MCPX_WORDS, OPERATION_KINDS
 from moot.protocol.operation import Json, Operation
-from moot.protocol.payloads import GATEWAY, Notice
+from moot.protocol.payloads import GATEWAY, GatewayNotice
 
 NO_CLAIM: Final = Operation(None, None)
 
 
-class Reading(NamedTuple):
+class KindReading(NamedTuple):
     """What a wire kind says: the canonical kind, and the operation it claims to be about."""
 
     kind: str
@@ -50,7 +50,7 @@ class Legacy:
     """A dialect that says `mcpx/v0.1` on the wire, with its grammar of kinds."""
 
     name: DialectName
-    read_kind: Callable[[str], Reading]
+    read_kind: Callable[[str], KindReading]
     spellings: Callable[[str, Operation], Iterator[str]]
 
     @property
@@ -108,7 +108,7 @@ class Legacy:
         to = _addressees(envelope, proposer)
         return copied(envelope, self.name, kind=kind, correlation=correlation, to=to)
 
-    def encode_notice(self, notice: Notice) -> bytes | None:
+    def encode_notice(self, notice: GatewayNotice) -> bytes | None:
         """The gateway's own message; None for what this dialect does not know (D-23)."""
         kind = self.spelling(notice.kind, Operation(UNKNOWN_METHOD, None))
         payload = _notice_payload(notice)
@@ -184,7 +184,7 @@ def _written_correlation(kind: str, correlation_id: Sequence[str]) -> dict[str, 
 # What the gateway says.
 
 
-def _notice_payload(notice: Notice) -> Mapping[str, Json] | None:
+def _notice_payload(notice: GatewayNotice) -> Mapping[str, Json] | None:
     """Section 6: members are shown with id and capabilities, streams not at all, invitations to nobody."""
     payload = notice.payload
     if notice.kind == "system/welcome":
@@ -210,25 +210,25 @@ _CANONICAL: Final[Mapping[str, str]] = {word: kind for kind, word in MCPX_WORDS.
 _BARE: Final = frozenset({"presence", "system"})
 
 
-def read_kind(wire_kind: str) -> Reading:
+def read_kind(wire_kind: str) -> KindReading:
     """The canonical kind of an MCPx kind; raises InvalidEnvelope for what is none."""
     base, colon, rest = wire_kind.partition(":")
     if base in OPERATION_KINDS:
         method, second_colon, context = rest.partition(":")
         if not method or (second_colon and not context):
             raise InvalidEnvelope(f"kind must be {base}:METHOD or {base}:METHOD:CONTEXT, no part empty")
-        return Reading(base, Operation(method, context or None))
+        return KindReading(base, Operation(method, context or None))
     if base == "mcp":
         raise InvalidEnvelope("kind mcp is of MCPx v0.0: write mcp/request:METHOD")
     if base in MCPX_WORDS:
         raise InvalidEnvelope(f"kind {base} is spelled as in MEW: write {MCPX_WORDS[base]}")
     kind = _CANONICAL.get(base, base)
     if not colon:
-        return Reading(kind, NO_CLAIM)
+        return KindReading(kind, NO_CLAIM)
     # A reader that splits at the colon would take it for the kind before it.
     if kind in KINDS or base in _BARE:
         raise InvalidEnvelope(f"kind {base} takes no METHOD")
-    return Reading(wire_kind, NO_CLAIM)
+    return KindReading(wire_kind, NO_CLAIM)
 
 
 def spellings(kind: str, operation: Operation) -> Iterator[str]:

@@ -31,10 +31,10 @@ from moot.protocol.envelope import (
     read_object,
     rewrite,
 )
-from moot.protocol.jsontext import CONTAINERS, check_depth, parse_any_depth
 from moot.protocol.kinds import KINDS, OLD_SPELLINGS
 from moot.protocol.operation import Json, Operation
-from moot.protocol.payloads import Notice
+from moot.protocol.payloads import GatewayNotice
+from moot.protocol.strict_json import CONTAINERS, check_depth, parse_any_depth
 
 # Seconds that a checked timestamp has named, and what JavaScript's clock and most others end them with.
 _seconds: set[str] = set()
@@ -107,7 +107,7 @@ class Mew:
         correlation = {"correlation_id": list(envelope.correlation_id) or None, "x_correlation_ids": None}
         return copied(envelope, "mew", kind=envelope.kind, correlation=correlation)
 
-    def encode_notice(self, notice: Notice) -> bytes | None:
+    def encode_notice(self, notice: GatewayNotice) -> bytes | None:
         return notice_bytes(
             notice,
             "mew",

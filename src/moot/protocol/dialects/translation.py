@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from moot.errors import InvalidEnvelope, InvalidPattern, MalformedEnvelope, ProtocolMismatch
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.envelope import (
     NO_PAYLOAD,
     DialectName,
@@ -28,7 +28,7 @@ from moot.protocol.envelope import (
 )
 from moot.protocol.operation import CONTEXT_PATHS, Json, Operation, Payload, operation_of
 from moot.protocol.patterns import Capability, read_capability
-from moot.protocol.payloads import Notice
+from moot.protocol.payloads import GatewayNotice
 
 MEW_PROTOCOL: Final = "mew/v0.4"
 MCPX_PROTOCOL: Final = "mcpx/v0.1"
@@ -194,7 +194,7 @@ def _views(held: list[Json], place: DialectName, notation: DialectName) -> list[
 
 
 def notice_bytes(
-    notice: Notice,
+    notice: GatewayNotice,
     dialect: DialectName,
     *,
     kind: str,
@@ -215,7 +215,7 @@ def notice_bytes(
     if correlation_id:
         members["correlation_id"] = correlation_id
     members["payload"] = with_views(payload, dialect)
-    return jsontext.encode(members)
+    return strict_json.encode(members)
 
 
 def with_views(value: Json, notation: DialectName) -> Json:

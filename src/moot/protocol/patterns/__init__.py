@@ -6,8 +6,8 @@ and `overlaps` compare rights with each other. Pure: nothing here opens, logs or
 
 from moot.protocol.patterns.capability import Capability, read_capabilities, read_capability
 from moot.protocol.patterns.covers import covered_by, covers, overlaps
-from moot.protocol.patterns.matching import Pattern
 from moot.protocol.patterns.notation import Notation
+from moot.protocol.patterns.pattern import Pattern
 from moot.protocol.patterns.rights import Rights
 
 __all__ = [

@@ -10,9 +10,8 @@ from typing import Final
 from moot.errors import InvalidPattern
 from moot.protocol.kinds import KINDS
 from moot.protocol.operation import Json, Operation, Payload
-from moot.protocol.patterns.compiling import compile_object
+from moot.protocol.patterns.compiler import compile_object
 from moot.protocol.patterns.globs import glob, includes
-from moot.protocol.patterns.matching import Pattern, Text, leaves_of
 from moot.protocol.patterns.notation import (
     Claims,
     Notation,
@@ -22,7 +21,8 @@ from moot.protocol.patterns.notation import (
     strings_of,
     widest_objects_of,
 )
-from moot.protocol.patterns.views import claims_of
+from moot.protocol.patterns.pattern import Pattern, Text, leaves_of
+from moot.protocol.patterns.string_views import claims_of
 
 # One capability as JSON, labels included: every welcome repeats it. 256 tools by name take half of this.
 MAX_BYTES: Final = 16 * 1024

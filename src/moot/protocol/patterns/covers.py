@@ -27,7 +27,7 @@ from collections.abc import Iterable
 
 from moot.protocol.patterns.capability import Capability
 from moot.protocol.patterns.globs import includes, meet
-from moot.protocol.patterns.matching import (
+from moot.protocol.patterns.pattern import (
     Equal,
     Fields,
     Leaf,

@@ -38,35 +38,35 @@ class Visits:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class NameStep:
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class IndexStep:
     index: int
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class SliceStep:
     start: int | None
     stop: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class EveryStep:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """One step of a path; `deep` is `..`: from the value itself and from everything inside it."""
 
-    pick: Name | Index | Slice | Every
+    pick: NameStep | IndexStep | SliceStep | EveryStep
     deep: bool = False
 
 
-Path = tuple[Step, ...]
+Path = tuple[PathStep, ...]
 
 
 def values_inside(value: Json) -> Iterator[Json]:
@@ -106,17 +106,17 @@ def find(path: Path, root: Json, visits: Visits) -> Iterator[Json]:
             yield from find(rest, found, visits)
 
 
-def _picked(pick: Name | Index | Slice | Every, value: Json) -> Iterator[Json]:
+def _picked(pick: NameStep | IndexStep | SliceStep | EveryStep, value: Json) -> Iterator[Json]:
     match pick:
-        case Every():
+        case EveryStep():
             yield from values_inside(value)
-        case Name(name):
+        case NameStep(name):
             if isinstance(value, dict) and name in value:
                 yield value[name]
-        case Index(index):
+        case IndexStep(index):
             if isinstance(value, list) and -len(value) <= index < len(value):
                 yield value[index]
-        case Slice(start, stop):
+        case SliceStep(start, stop):
             if isinstance(value, list):
                 for position in range(*slice(start, stop).indices(len(value))):
                     yield value[position]
@@ -124,10 +124,10 @@ def _picked(pick: Name | Index | Slice | Every, value: Json) -> Iterator[Json]:
 
 def read_path(text: str) -> Path:
     """The steps of a JSONPath; raises InvalidPattern naming what it cannot read."""
-    return _Reader(text).path()
+    return _PathReader(text).path()
 
 
-class _Reader:
+class _PathReader:
     _ENDS_NAME = frozenset(".[]()*?@,:'\"$& \t\r\n")
 
     def __init__(self, text: str) -> None:
@@ -137,40 +137,40 @@ class _Reader:
     def path(self) -> Path:
         if not self.take("$"):
             self.refuse("a JSONPath starts with $")
-        steps: list[Step] = []
+        steps: list[PathStep] = []
         while self.at < len(self.text):
             deep = self.take("..")
             if self.take("["):
-                steps.append(Step(self.bracket(), deep))
+                steps.append(PathStep(self.bracket(), deep))
             elif deep or self.take("."):
-                steps.append(Step(Every() if self.take("*") else Name(self.bare_name()), deep))
+                steps.append(PathStep(EveryStep() if self.take("*") else NameStep(self.bare_name()), deep))
             else:
                 self.refuse("a step starts with `.` or `[`; a name with a `$` is written $['$name']")
             if len(steps) > MAX_STEPS:
                 self.refuse(f"a path has at most {MAX_STEPS} steps")
         return tuple(steps)
 
-    def bracket(self) -> Name | Index | Slice | Every:
+    def bracket(self) -> NameStep | IndexStep | SliceStep | EveryStep:
         if self.text[self.at : self.at + 1] in ("?", "("):
             self.refuse("filters and scripts are not supported; write a nested object pattern instead")
-        pick: Name | Index | Slice | Every
+        pick: NameStep | IndexStep | SliceStep | EveryStep
         if self.take("*"):
-            pick = Every()
+            pick = EveryStep()
         elif self.text[self.at : self.at + 1] in ("'", '"'):
-            pick = Name(self.quoted_name())
+            pick = NameStep(self.quoted_name())
         else:
             pick = self.position()
         if not self.take("]"):
             self.refuse("one name, index or slice stands in brackets; write a list of patterns for several")
         return pick
 
-    def position(self) -> Index | Slice:
+    def position(self) -> IndexStep | SliceStep:
         start = self.number()
         if self.take(":"):
-            return Slice(start, self.number())
+            return SliceStep(start, self.number())
         if start is None:
             self.refuse("brackets hold a quoted name, an index, a slice or *")
-        return Index(start)
+        return IndexStep(start)
 
     def number(self) -> int | None:
         begin = self.at

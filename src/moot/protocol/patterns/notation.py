@@ -23,9 +23,9 @@ import re2
 from moot.errors import InvalidPattern
 from moot.protocol.kinds import KINDS, M3P_WORDS, MCPX_WORDS, OPERATION_KINDS
 from moot.protocol.operation import CONTEXT_PATHS, Json, Operation
-from moot.protocol.patterns.compiling import MAX_STRING_BYTES
+from moot.protocol.patterns.compiler import MAX_STRING_BYTES
 from moot.protocol.patterns.globs import glob, includes, is_wild, meet
-from moot.protocol.patterns.matching import REQUEST_LIMIT, RESPONSE, is_regex
+from moot.protocol.patterns.pattern import REQUEST_LIMIT, RESPONSE, is_regex
 
 Notation = Literal["mew", "mcpx", "m3p"]
 

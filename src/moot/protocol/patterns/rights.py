@@ -26,7 +26,7 @@ from typing import Final
 
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns.capability import Capability
-from moot.protocol.patterns.matching import Fields, Node, Pattern, Text, leaves_of, searches_within
+from moot.protocol.patterns.pattern import Fields, Node, Pattern, Text, leaves_of, searches_within
 
 # Longer values are not kept: they rarely come twice, and a thousand of them would be megabytes.
 MAX_KEPT_CHARS: Final = 256

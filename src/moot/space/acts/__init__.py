@@ -13,9 +13,9 @@ from typing import NamedTuple
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.space.effects import Effect, Mint
+from moot.space.id_window import SeenEnvelope
 from moot.space.roster import Session
 from moot.space.state import State
-from moot.space.window import Record
 
 
 def _no_limits() -> None:
@@ -25,7 +25,7 @@ def _no_limits() -> None:
 class Act(NamedTuple):
     """A checked act, ready to be carried out. `record` is what the window keeps of its envelope."""
 
-    execute: Callable[[Record, float, Mint], list[Effect]]
+    execute: Callable[[SeenEnvelope, float, Mint], list[Effect]]
     check_limits: Callable[[], None] = _no_limits
 
 

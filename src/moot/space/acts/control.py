@@ -8,10 +8,10 @@ from moot.protocol.kinds import UNSUPPORTED_BY_LEGACY
 from moot.protocol.operation import Json
 from moot.space.acts import Act
 from moot.space.acts.requests import check_open_requests
-from moot.space.effects import Answer, Effect, Mint
-from moot.space.roster import Member, Pause, Session, is_gateway
+from moot.space.effects import Effect, Mint, Reply
+from moot.space.id_window import SeenEnvelope
+from moot.space.roster import PauseRecord, Session, SpaceMember, is_gateway
 from moot.space.state import State
-from moot.space.window import Record
 
 # A pause for longer than a year is a pause without end.
 _LONGEST_PAUSE = 366 * 86_400.0
@@ -25,12 +25,12 @@ def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
     ):
         raise InvalidRequest("payload.timeout_seconds must be a positive number")
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         until = None if seconds is None or seconds > _LONGEST_PAUSE else now + float(seconds)
         paused = [member for member in members if _ends_later(until, member.pause)]
         for member in paused:
             lift_pause(state, member)
-            member.pause = Pause(envelope.id, session.member.name, until)
+            member.pause = PauseRecord(envelope.id, session.member.name, until)
             state.window.pin(envelope.id)
             if until is not None:
                 state.schedule(until, "pause", member.name)
@@ -40,7 +40,7 @@ def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
     return Act(execute)
 
 
-def _ends_later(until: float | None, pause: Pause | None) -> bool:
+def _ends_later(until: float | None, pause: PauseRecord | None) -> bool:
     """Pausing again can prolong a pause; to shorten it takes a resume (D-25)."""
     if pause is None:
         return True
@@ -50,7 +50,7 @@ def _ends_later(until: float | None, pause: Pause | None) -> bool:
 def prepare_resume(state: State, session: Session, envelope: Envelope) -> Act:
     members = _addressed(state, session, envelope)
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for member in members:
             # D-25: nobody lifts their own pause; once its time is up it is gone anyway.
             if member is not session.member:
@@ -60,7 +60,7 @@ def prepare_resume(state: State, session: Session, envelope: Envelope) -> Act:
     return Act(execute)
 
 
-def lift_pause(state: State, member: Member) -> None:
+def lift_pause(state: State, member: SpaceMember) -> None:
     if member.pause is not None:
         record = state.window.get(member.pause.id)
         if record is not None:
@@ -73,7 +73,7 @@ def prepare_question(state: State, session: Session, envelope: Envelope) -> Act:
     """request-status, forget, compact, clear, restart: the member does it, we remember who owes an answer."""
     members = _addressed(state, session, envelope)
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         state.owe(envelope.id, record, tuple(member.name for member in members), now)
         deaf = [member.id for member in members if envelope.to and _only_legacy(member)]
         if not deaf or envelope.kind not in UNSUPPORTED_BY_LEGACY:
@@ -87,12 +87,12 @@ def prepare_question(state: State, session: Session, envelope: Envelope) -> Act:
         }
         to = [session.member.id]
         notice = state.notice("system/error", payload, now, mint, to=to, correlation_id=[envelope.id])
-        return [Answer(session.id, notice)]
+        return [Reply(session.id, notice)]
 
     return Act(execute, lambda: check_open_requests(state, session))
 
 
-def _only_legacy(member: Member) -> bool:
+def _only_legacy(member: SpaceMember) -> bool:
     dialects = {session.dialect for session in member.sessions.values()}
     return bool(dialects) and "mew" not in dialects
 
@@ -100,7 +100,7 @@ def _only_legacy(member: Member) -> bool:
 def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
     members = _addressed(state, session, envelope)
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         closing_at = now + state.limits.shutdown_grace
         # Asked twice, the first time counts: nobody gains time by it.
         ending = [member for member in members if member.shut_down is None]
@@ -116,7 +116,7 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
     return Act(execute)
 
 
-def _addressed(state: State, session: Session, envelope: Envelope) -> list[Member]:
+def _addressed(state: State, session: Session, envelope: Envelope) -> list[SpaceMember]:
     """The members a control is meant for; without `to`, all but the sender (D-25)."""
     if not envelope.to:
         return [member for member in state.roster.present() if member is not session.member]

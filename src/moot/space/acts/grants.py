@@ -9,11 +9,11 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Capability, covered_by, covers, overlaps, read_capabilities
 from moot.space.acts import Act
-from moot.space.effects import Answer, Effect, Mint
-from moot.space.grants import Grant
-from moot.space.roster import Member, Session, is_gateway
+from moot.space.effects import Effect, Mint, Reply
+from moot.space.grant_table import GrantRecord
+from moot.space.id_window import SeenEnvelope
+from moot.space.roster import Session, SpaceMember, is_gateway
 from moot.space.state import State
-from moot.space.window import Record
 
 
 def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
@@ -36,10 +36,10 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
                 f"{recipient.name} holds {limits.grants_per_member} grants already", limit="grants_per_member"
             )
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         reason = envelope.payload.get("reason")
         state.grants.add(
-            Grant(
+            GrantRecord(
                 envelope.id,
                 granter.name,
                 recipient.name,
@@ -83,7 +83,7 @@ def prepare_revoke(state: State, session: Session, envelope: Envelope) -> Act:
         patterns = _capabilities(state, envelope.payload, session)
         kept = _without_matching(state, session, recipient, patterns)
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for grant, capabilities in kept:
             state.grants.keep(grant.id, capabilities)
             state.forget_grant(grant)
@@ -100,15 +100,15 @@ def prepare_revoke(state: State, session: Session, envelope: Envelope) -> Act:
             notice = state.notice(
                 "system/error", payload, now, mint, to=[revoker.id], correlation_id=[envelope.id]
             )
-            effects.append(Answer(session.id, notice))
+            effects.append(Reply(session.id, notice))
         return effects
 
     return Act(execute)
 
 
 def _without_grant(
-    state: State, session: Session, recipient: Member, grant_id: Json
-) -> list[tuple[Grant, list[Capability]]]:
+    state: State, session: Session, recipient: SpaceMember, grant_id: Json
+) -> list[tuple[GrantRecord, list[Capability]]]:
     grant = state.grants.by_id.get(grant_id) if isinstance(grant_id, str) else None
     if grant is None:
         raise InvalidRequest(f"no grant {grant_id!r}: it never was or is gone already", grant_id=grant_id)
@@ -122,10 +122,10 @@ def _without_grant(
 
 
 def _without_matching(
-    state: State, session: Session, recipient: Member, patterns: Sequence[Capability]
-) -> list[tuple[Grant, list[Capability]]]:
+    state: State, session: Session, recipient: SpaceMember, patterns: Sequence[Capability]
+) -> list[tuple[GrantRecord, list[Capability]]]:
     """D-18: every granted capability that a pattern covers goes, from all grants this revoker may touch."""
-    kept: list[tuple[Grant, list[Capability]]] = []
+    kept: list[tuple[GrantRecord, list[Capability]]] = []
     forbidden = False
     for grant in state.grants.to(recipient.name):
         matched = [c for c in grant.capabilities if any(covers(pattern, c) for pattern in patterns)]
@@ -140,12 +140,12 @@ def _without_matching(
     return kept
 
 
-def _may_revoke(state: State, session: Session, grant: Grant, rights: Sequence[Capability]) -> bool:
+def _may_revoke(state: State, session: Session, grant: GrantRecord, rights: Sequence[Capability]) -> bool:
     held, name = session.rights.capabilities, session.member.name
     return all(covered_by(right, held) or name in state.grants.ancestors(grant, right) for right in rights)
 
 
-def _recipient(state: State, envelope: Envelope) -> Member:
+def _recipient(state: State, envelope: Envelope) -> SpaceMember:
     name = envelope.payload.get("recipient")
     if not isinstance(name, str):
         raise InvalidRequest("payload.recipient must name a participant")

@@ -15,11 +15,11 @@ from moot.space.acts import Act, control
 from moot.space.acts.grants import check_handed_on
 from moot.space.acts.streams import close_streams_of, drop_target, drop_writer
 from moot.space.config import Name
-from moot.space.effects import Answer, Credential, Deliver, Disconnect, Effect, Mail, Mint, Result
-from moot.space.grants import Grant
-from moot.space.roster import Member, Session, is_gateway, logical_name
+from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Mint, Reply, Result
+from moot.space.grant_table import GrantRecord
+from moot.space.id_window import SeenEnvelope
+from moot.space.roster import Session, SpaceMember, is_gateway, logical_name
 from moot.space.state import State
-from moot.space.window import Record
 
 # One plain address (RFC 5321's common part): a list of them would send the token to several people.
 _ADDRESS = re.compile(
@@ -43,7 +43,7 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
         if len(values) > state.limits.capabilities_per_grant:
             raise ResourceLimit("too many initial capabilities", limit="capabilities_per_grant")
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         known = state.roster.members.get(invitee)
         if (known is not None and not known.kicked) or invitee in state.roster.aliases:
             return _acknowledge(
@@ -78,7 +78,7 @@ def _admit(
     baseline = state.config.invite_baseline
     own = [c for c in capabilities if covered_by(c, baseline) or state.config.delegation == "unrestricted"]
     lent = tuple(c for c in capabilities if c not in own)
-    member = Member(invitee, own)
+    member = SpaceMember(invitee, own)
     member.invited_by = inviter.name
     earlier = state.roster.members.get(invitee)
     if earlier is not None:
@@ -88,7 +88,7 @@ def _admit(
     member.credentials = (token.hash,)
     state.roster.add(member)
     if lent:
-        state.grants.add(Grant(envelope.id, inviter.name, invitee, lent, now, reason))
+        state.grants.add(GrantRecord(envelope.id, inviter.name, invitee, lent, now, reason))
         state.window.pin(envelope.id)
     state.refresh(member)
 
@@ -116,7 +116,7 @@ def _acknowledge(
         return [Result(session.id, payload)]
     to = [session.member.id]
     notice = state.notice("space/invite-ack", payload, now, mint, to=to, correlation_id=[envelope.id])
-    return [Answer(session.id, notice)]
+    return [Reply(session.id, notice)]
 
 
 def prepare_kick(state: State, session: Session, envelope: Envelope) -> Act:
@@ -130,13 +130,13 @@ def prepare_kick(state: State, session: Session, envelope: Envelope) -> Act:
         raise InvalidOperation("nobody removes themselves: just leave")
     reason = envelope.payload.get("reason")
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         return remove_member(state, member, reason if isinstance(reason, str) else "kicked", now, mint)
 
     return Act(execute)
 
 
-def remove_member(state: State, member: Member, reason: str, now: float, mint: Mint) -> list[Effect]:
+def remove_member(state: State, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
     """D-24: out at once, on every socket, with all that hung on it. Known as kicked until restored."""
     was_present = member.present
     effects: list[Effect] = []

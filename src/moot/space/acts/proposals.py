@@ -14,10 +14,10 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.fingerprint import fingerprint
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint
-from moot.space.proposals import Proposal
+from moot.space.id_window import SeenEnvelope
+from moot.space.proposal_ledger import ProposalRecord
 from moot.space.roster import Session
 from moot.space.state import State
-from moot.space.window import Record
 
 
 def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
@@ -40,7 +40,7 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             _check_open(proposal, now)
 
 
-def _check_open(proposal: Proposal, now: float) -> None:
+def _check_open(proposal: ProposalRecord, now: float) -> None:
     state = proposal.state_at(now)
     if state != "open":
         raise ProposalSettled(
@@ -52,7 +52,7 @@ def _check_open(proposal: Proposal, now: float) -> None:
 
 
 def _check_fulfilment(
-    state: State, session: Session, envelope: Envelope, proposal: Proposal, body: str, now: float
+    state: State, session: Session, envelope: Envelope, proposal: ProposalRecord, body: str, now: float
 ) -> None:
     _check_open(proposal, now)
     if state.config.separation and proposal.proposer == session.member.name:
@@ -87,7 +87,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 f"{most} of your proposals are open: withdraw one first", limit="open_proposals"
             )
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         expires = now + state.limits.proposal_seconds
         needed = max(
             (
@@ -98,7 +98,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
             default=0,
         )
         state.ledger.add(
-            Proposal(
+            ProposalRecord(
                 envelope.id,
                 proposer.name,
                 record.to,
@@ -116,7 +116,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
 
 
 def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
             state.settle_proposal(proposal, "withdrawn", envelope.id)
         return []
@@ -125,7 +125,7 @@ def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
 
 
 def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
             state.ledger.reject(proposal, session.member.name)
         return []
@@ -134,7 +134,7 @@ def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
 
 
 def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
             if session.member.name not in proposal.approved_by:
                 proposal.approved_by.append(session.member.name)

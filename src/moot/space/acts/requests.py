@@ -8,9 +8,9 @@ from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES
 from moot.protocol.operation import Operation
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint
+from moot.space.id_window import SeenEnvelope
 from moot.space.roster import Session
 from moot.space.state import State
-from moot.space.window import Record
 
 
 def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
@@ -18,7 +18,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     notification = isinstance(method, str) and method.startswith(NOTIFICATION_PREFIX)
     fulfilled = state.ledger.named_in(tuple(envelope.correlation_id)) if envelope.correlation_id else []
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for proposal in fulfilled:
             state.settle_proposal(proposal, "fulfilled", envelope.id)
             record.proposer = proposal.proposer
@@ -36,7 +36,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
 def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
     """Whatever ends an obligation: a response, a status, an acknowledgement."""
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for id in envelope.correlation_id:
             asked = state.window.get(id)
             if asked is not None and asked.kind in SETTLES[envelope.kind]:
@@ -86,7 +86,9 @@ def is_obliged(state: State, session: Session, envelope: Envelope, now: float) -
     return True
 
 
-def _belongs_to_request(asked: Record, envelope: Envelope, name: str, addressed: tuple[str, ...]) -> bool:
+def _belongs_to_request(
+    asked: SeenEnvelope, envelope: Envelope, name: str, addressed: tuple[str, ...]
+) -> bool:
     """Progress, questions back, and cancelling: part of a request that is still open."""
     method = envelope.payload.get("method")
     if asked.kind != "mcp/request" or not isinstance(method, str) or not addressed:

@@ -10,16 +10,16 @@ from moot.errors import (
     TargetNotFound,
     Unauthorized,
 )
-from moot.protocol import jsontext
+from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
 from moot.space.acts import Act, told
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint, Result
-from moot.space.roster import Member, Session
+from moot.space.id_window import SeenEnvelope
+from moot.space.roster import Session, SpaceMember
 from moot.space.state import State
-from moot.space.streams import SERVER_FIELDS, Stream
-from moot.space.window import Record
+from moot.space.stream_table import SERVER_FIELDS, StreamRecord
 
 
 def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
@@ -39,15 +39,15 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
             )
         if target is not None and len(target) > limits.stream_targets:
             raise ResourceLimit(f"more than {limits.stream_targets} targets", limit="stream_targets")
-        if len(jsontext.encode(dict(payload))) > limits.stream_request_bytes:
+        if len(strict_json.encode(dict(payload))) > limits.stream_request_bytes:
             raise ResourceLimit(
                 f"the description of a stream is larger than {limits.stream_request_bytes} bytes",
                 limit="stream_request_bytes",
             )
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         owner = session.member
-        stream = Stream(
+        stream = StreamRecord(
             id=f"stream-{mint.id()}",
             owner=owner.name,
             direction=direction,
@@ -111,7 +111,7 @@ def prepare_close(state: State, session: Session, envelope: Envelope) -> Act:
     if stream.owner != session.member.name:
         raise Unauthorized("only its owner or the gateway closes a stream", stream_id=stream.id)
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         _forget(state, stream)
         return []
 
@@ -122,7 +122,7 @@ def prepare_grant_write(state: State, session: Session, envelope: Envelope) -> A
     stream = _owned(state, session, envelope)
     writer = _named(state, envelope, "participant_id")
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for names in (stream.writers, stream.granted):
             if writer.name not in names:
                 names.append(writer.name)
@@ -140,9 +140,9 @@ def prepare_revoke_write(state: State, session: Session, envelope: Envelope) -> 
     if member is not None and member.name == stream.owner:
         raise InvalidOperation("the owner always writes: transfer the stream instead", stream_id=stream.id)
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         # Idempotent also for somebody who is gone: then only the list is told again.
-        gone = member or Member(Name(name))
+        gone = member or SpaceMember(Name(name))
         _remove_writer(stream, gone.name)
         return [_acknowledged(state, "stream/write-revoked", stream, gone, envelope, now, mint)]
 
@@ -160,7 +160,7 @@ def prepare_transfer(state: State, session: Session, envelope: Envelope) -> Act:
         if len(state.streams.owned_by(heir.name)) >= most:
             raise ResourceLimit(f"{heir.id} owns {most} streams already", limit="streams_per_member")
 
-    def execute(record: Record, now: float, mint: Mint) -> list[Effect]:
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         previous = stream.owner
         # D-38: writing goes with ownership, unless it was granted by itself.
         if previous not in stream.granted:
@@ -187,7 +187,7 @@ def close_streams_of(state: State, owner: Name, reason: str, now: float, mint: M
     return effects
 
 
-def close_by_gateway(state: State, stream: Stream, reason: str, now: float, mint: Mint) -> list[Effect]:
+def close_by_gateway(state: State, stream: StreamRecord, reason: str, now: float, mint: Mint) -> list[Effect]:
     """D-37: the gateway's own close names the stream and says why."""
     _forget(state, stream)
     payload: dict[str, Json] = {"stream_id": stream.id, "reason": reason}
@@ -195,7 +195,7 @@ def close_by_gateway(state: State, stream: Stream, reason: str, now: float, mint
     return [state.announce("stream/close", payload, now, mint, to=to, correlation_id=[stream.open_id])]
 
 
-def drop_writer(state: State, member: Member, reason: str, now: float, mint: Mint) -> list[Effect]:
+def drop_writer(state: State, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
     """MEW 3.10.6: who leaves loses write access, but for the owner."""
     effects: list[Effect] = []
     for stream in state.streams.open.values():
@@ -229,30 +229,30 @@ def owner_returned(state: State, owner: Name) -> None:
         stream.closes_at = None
 
 
-def _orphan(state: State, stream: Stream, now: float) -> None:
+def _orphan(state: State, stream: StreamRecord, now: float) -> None:
     stream.closes_at = now + state.limits.stream_owner_grace
     state.schedule(stream.closes_at, "stream", stream.id)
 
 
-def _forget(state: State, stream: Stream) -> None:
+def _forget(state: State, stream: StreamRecord) -> None:
     del state.streams.open[stream.id]
     state.window.unpin(stream.request_id)
 
 
-def _remove_writer(stream: Stream, name: Name) -> None:
+def _remove_writer(stream: StreamRecord, name: Name) -> None:
     for names in (stream.writers, stream.granted):
         if name in names:
             names.remove(name)
 
 
-def _owned(state: State, session: Session, envelope: Envelope) -> Stream:
+def _owned(state: State, session: Session, envelope: Envelope) -> StreamRecord:
     stream = state.streams.find(envelope.payload.get("stream_id"))
     if stream.owner != session.member.name:
         raise Unauthorized("only the owner of a stream decides who writes to it", stream_id=stream.id)
     return stream
 
 
-def _named(state: State, envelope: Envelope, field: str) -> Member:
+def _named(state: State, envelope: Envelope, field: str) -> SpaceMember:
     name = envelope.payload.get(field)
     if not isinstance(name, str):
         raise InvalidRequest(f"payload.{field} must name a participant")
@@ -263,7 +263,13 @@ def _named(state: State, envelope: Envelope, field: str) -> Member:
 
 
 def _acknowledged(
-    state: State, kind: str, stream: Stream, member: Member, envelope: Envelope, now: float, mint: Mint
+    state: State,
+    kind: str,
+    stream: StreamRecord,
+    member: SpaceMember,
+    envelope: Envelope,
+    now: float,
+    mint: Mint,
 ) -> Effect:
     payload: dict[str, Json] = {
         "stream_id": stream.id,

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from moot.tui.operations import calling, deciding, managing, saying, streaming
-from moot.tui.operations.operation import Operation
+from moot.tui.operations import (
+    call_operations,
+    decision_operations,
+    member_operations,
+    message_operations,
+    stream_operations,
+)
+from moot.tui.operations.operation import UserOperation
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
-    *saying.OPERATIONS,
-    *deciding.OPERATIONS,
-    *calling.OPERATIONS,
-    *managing.OPERATIONS,
-    *streaming.OPERATIONS,
+OPERATIONS: Final[tuple[UserOperation, ...]] = (
+    *message_operations.OPERATIONS,
+    *decision_operations.OPERATIONS,
+    *call_operations.OPERATIONS,
+    *member_operations.OPERATIONS,
+    *stream_operations.OPERATIONS,
 )

@@ -31,7 +31,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_*.-]+(/[A-Za-z0-9_*.-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OperationResult:
     """What came of an operation."""
 
     value: Json
@@ -40,7 +40,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Seat:
+class ClientContext:
     """A person's place in a space: the connection, and what was numbered for them."""
 
     space: JoinedSpace
@@ -143,11 +143,11 @@ def _call_of(seen: SeenProposal) -> str:
 
 
 Arguments = Callable[[argparse.ArgumentParser], None]
-Run = Callable[[Seat, argparse.Namespace], Awaitable[Answer]]
+Run = Callable[[ClientContext, argparse.Namespace], Awaitable[OperationResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class UserOperation:
     """One thing to do. `recalls`: needs what was said before; `only_joined`: makes no sense for a moment."""
 
     name: str
@@ -226,7 +226,7 @@ def capability(text: str) -> Json:
         return json_argument(text, "a capability")
     from moot.protocol.kinds import OPERATION_KINDS
     from moot.protocol.operation import CONTEXT_PATHS
-    from moot.protocol.patterns.spelling import misspelt_kind, misspelt_method
+    from moot.protocol.patterns.capability_typos import misspelt_kind, misspelt_method
 
     kind, *parts = text.split(":", 2)
     if not all((kind, *parts)) or _WORD.fullmatch(kind) is None:

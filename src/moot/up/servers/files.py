@@ -13,7 +13,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
 from moot import __version__
-from moot.up.servers.folder import Denied, Folder
+from moot.up.servers.folder import Folder, PathDenied
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def _told(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
-        except Denied as denied:
+        except PathDenied as denied:
             raise ToolError(str(denied)) from None
 
     return call
@@ -87,7 +87,7 @@ def main() -> int:
     try:
         root.mkdir(parents=True, exist_ok=True)
         folder = Folder(root)
-    except (OSError, Denied) as fault:
+    except (OSError, PathDenied) as fault:
         sys.stderr.write(f"{root}: {fault}\n")
         return 1
     server_of(folder).run("stdio")

@@ -37,7 +37,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-class Denied(Exception):
+class PathDenied(Exception):
     """The path or its content is not to be had; the text says why."""
 
 
@@ -49,7 +49,7 @@ class Folder:
         try:
             os.close(os.open(root, os.O_RDONLY | os.O_DIRECTORY))
         except OSError as fault:
-            raise Denied(f"{root} is no folder: {fault.strerror}") from None
+            raise PathDenied(f"{root} is no folder: {fault.strerror}") from None
 
     def entries(self, path: str = ".") -> list[str]:
         """The names in a folder, folders with a slash behind them."""
@@ -64,26 +64,26 @@ class Folder:
     def read(self, path: str, first_line: int = 1, lines: int | None = None) -> str:
         """A text file, or some lines of it."""
         if first_line < 1 or (lines is not None and lines < 1):
-            raise Denied("first_line and lines are 1 or more")
+            raise PathDenied("first_line and lines are 1 or more")
         text = self._text(path, most=None if lines is not None or first_line > 1 else READ_BYTES)
         if first_line == 1 and lines is None:
             return text
         kept = text.split("\n")[first_line - 1 : None if lines is None else first_line - 1 + lines]
         shown = "\n".join(kept)
         if len(shown) > READ_BYTES:
-            raise Denied(f"these lines have more than {READ_BYTES} characters: ask for fewer")
+            raise PathDenied(f"these lines have more than {READ_BYTES} characters: ask for fewer")
         return shown
 
     def write(self, path: str, text: str) -> str:
         """Make a file or replace it, folders on the way included; whole or not at all."""
         data = text.encode("utf-8", "surrogateescape")
         if len(data) > WRITE_BYTES:
-            raise Denied(f"a file is written with at most {WRITE_BYTES} bytes at once")
+            raise PathDenied(f"a file is written with at most {WRITE_BYTES} bytes at once")
         *folders, name = self._file_steps(path)
         with self._opened_folder(folders, make=True) as handle:
             before = _kind_of(handle, name)
             if before not in (None, "file"):
-                raise Denied(f"{path} is a {before}, not a file")
+                raise PathDenied(f"{path} is a {before}, not a file")
             mode = 0o644
             if before == "file":
                 mode = stat.S_IMODE(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
@@ -93,7 +93,7 @@ class Folder:
                 os.rename(beside, name, src_dir_fd=handle, dst_dir_fd=handle)
             except OSError as fault:
                 _forget(handle, beside)
-                raise Denied(f"{path} cannot be written: {fault.strerror}") from None
+                raise PathDenied(f"{path} cannot be written: {fault.strerror}") from None
         return f"{'replaced' if before else 'made'} {path}: {len(data)} bytes"
 
     def edit(self, path: str, old: str, new: str) -> str:
@@ -102,13 +102,13 @@ class Folder:
         count = text.count(old) if old else 0
         if count != 1:
             times = "is empty" if not old else f"stands {count} times" if count else "does not stand"
-            raise Denied(f"the passage {times} in {path}: give one that stands there exactly once")
+            raise PathDenied(f"the passage {times} in {path}: give one that stands there exactly once")
         return self.write(path, text.replace(old, new))
 
     def search(self, text: str, path: str = ".") -> list[str]:
         """Lines of text files below a folder that hold this text, as `file:line: words`."""
         if not text.strip():
-            raise Denied("there is nothing to look for")
+            raise PathDenied("there is nothing to look for")
         found: list[str] = []
         start = PurePosixPath(*_steps(path))
         looked = 0
@@ -118,7 +118,7 @@ class Folder:
                 return [*found, f"… stopped after {SEARCH_FILES} files: search below a smaller folder"]
             try:
                 words = self._text(str(name), most=SEARCH_BYTES)
-            except Denied:
+            except PathDenied:
                 continue
             for number, line in enumerate(words.split("\n"), 1):
                 if text in line:
@@ -132,7 +132,7 @@ class Folder:
     def _file_steps(self, path: str) -> list[str]:
         steps = _steps(path)
         if not steps:
-            raise Denied("a file has a name")
+            raise PathDenied("a file has a name")
         return steps
 
     def _text(self, path: str, most: int | None) -> str:
@@ -142,20 +142,22 @@ class Folder:
             try:
                 handle = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
             except OSError as fault:
-                raise Denied(f"{path} cannot be read: {_why(fault)}") from None
+                raise PathDenied(f"{path} cannot be read: {_why(fault)}") from None
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
-            raise Denied(f"{path} is not a file")
+            raise PathDenied(f"{path} is not a file")
         with open(handle, "rb") as opened:
             data = opened.read(limit + 1)
         if len(data) > limit:
-            raise Denied(f"{path} has more than {limit} bytes: read some of its lines (first_line, lines)")
+            raise PathDenied(
+                f"{path} has more than {limit} bytes: read some of its lines (first_line, lines)"
+            )
         if b"\0" in data:
-            raise Denied(f"{path} is not text")
+            raise PathDenied(f"{path} is not text")
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError:
-            raise Denied(f"{path} is not text in UTF-8") from None
+            raise PathDenied(f"{path} is not text in UTF-8") from None
 
     @contextmanager
     def _opened_folder(self, steps: list[str], *, make: bool = False) -> Iterator[int]:
@@ -167,7 +169,7 @@ class Folder:
                         os.mkdir(step, dir_fd=handle)
                     deeper = os.open(step, _FOLDER, dir_fd=handle)
                 except OSError as fault:
-                    raise Denied(f"{'/'.join(steps)} cannot be opened: {_why(fault)}") from None
+                    raise PathDenied(f"{'/'.join(steps)} cannot be opened: {_why(fault)}") from None
                 os.close(handle)
                 handle = deeper
             yield handle
@@ -181,7 +183,7 @@ class Folder:
             try:
                 with self._opened_folder(list(folder.parts)) as handle:
                     names = sorted(_entries(handle))
-            except Denied:
+            except PathDenied:
                 if folder == start:
                     raise
                 continue
@@ -195,14 +197,14 @@ class Folder:
 def _steps(path: str) -> list[str]:
     """The names on the way; raises Denied for a path that is not simply below the folder."""
     if "\0" in path or "\\" in path:
-        raise Denied("a path holds no backslash and no NUL")
+        raise PathDenied("a path holds no backslash and no NUL")
     if path.startswith(("/", "~")):
-        raise Denied(f"{path} is not below the shared folder: paths are relative to it")
+        raise PathDenied(f"{path} is not below the shared folder: paths are relative to it")
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:
-        raise Denied(f"{path} leads out of the shared folder")
+        raise PathDenied(f"{path} leads out of the shared folder")
     if any(step.startswith(".") for step in steps) or (steps and steps[0] in _CONFIGURATIONS):
-        raise Denied(f"{path} is not shared: hidden files and a space's own configuration are not")
+        raise PathDenied(f"{path} is not shared: hidden files and a space's own configuration are not")
     return steps
 
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.merging import ways
-from moot.xprotocol.grammar.names import declared_schemas
+from moot.xprotocol.grammar.member_names import declared_schemas
 from moot.xprotocol.grammar.schema import Library, Schema, SchemaId, to_fraction
+from moot.xprotocol.grammar.schema_merge import ways
 from moot.xprotocol.grammar.shapes import Shape, shape_of
 from moot.xprotocol.grammar.strings import admits
 from moot.xprotocol.grammar.values import identity, type_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from moot.xprotocol.grammar.jsontext import whitespace
-from moot.xprotocol.grammar.rules import EMPTY, NEVER, Expr, Lit, RuleBook, opt, seq
+from moot.xprotocol.grammar.json_rules import whitespace
+from moot.xprotocol.grammar.rule_book import EMPTY, NEVER, Expr, Lit, RuleBook, opt, seq
 from moot.xprotocol.grammar.schema import Library, Schema, SchemaId
 from moot.xprotocol.grammar.strings import Note, countable
 

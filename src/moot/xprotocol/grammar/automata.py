@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from moot.xprotocol.grammar.charsets import CharSet, partition
-from moot.xprotocol.grammar.languages import Both, Chain, Either, Language, Many, Not, One
-from moot.xprotocol.grammar.limits import AUTOMATON_STATES, AUTOMATON_STEPS, AUTOMATON_WORK
+from moot.xprotocol.grammar.grammar_limits import AUTOMATON_STATES, AUTOMATON_STEPS, AUTOMATON_WORK
+from moot.xprotocol.grammar.languages import Both, Concatenation, Either, Language, Many, Not, One
 
 
 class TooLarge(Exception):
@@ -72,7 +72,7 @@ def _sets(language: Language) -> Iterator[CharSet]:
     match language:
         case One(members):
             yield members
-        case Chain(items) | Either(items) | Both(items):
+        case Concatenation(items) | Either(items) | Both(items):
             for item in items:
                 yield from _sets(item)
         case Many(item, _, _) | Not(item):
@@ -103,7 +103,7 @@ class _Steps:
                 end = self.new()
                 self.moves[start].append((members, end))
                 return start, end
-            case Chain(items):
+            case Concatenation(items):
                 at = start
                 for item in items:
                     at = self.add(item, at)[1]

@@ -8,21 +8,33 @@ from dataclasses import replace
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar.admission import fits
 from moot.xprotocol.grammar.arrays import array
-from moot.xprotocol.grammar.jsontext import free_string, unlexed_whitespace, whitespace
-from moot.xprotocol.grammar.limits import PLACES
-from moot.xprotocol.grammar.merging import ways
-from moot.xprotocol.grammar.nesting import level
+from moot.xprotocol.grammar.gbnf_writer import write
+from moot.xprotocol.grammar.grammar_limits import PLACES
+from moot.xprotocol.grammar.json_rules import free_string, unlexed_whitespace, whitespace
 from moot.xprotocol.grammar.notes import GrammarRefused, Notes
 from moot.xprotocol.grammar.numbers import NumberBounds, integer, number
 from moot.xprotocol.grammar.objects import object_
-from moot.xprotocol.grammar.pruning import has_recursion, pruned
-from moot.xprotocol.grammar.reading import read_schema
-from moot.xprotocol.grammar.rules import NEVER, VOCABULARY, Expr, Lit, Ref, Rep, RuleBook, Seq, alt, opt, seq
+from moot.xprotocol.grammar.paren_depth import level
+from moot.xprotocol.grammar.rule_book import (
+    NEVER,
+    VOCABULARY,
+    Expr,
+    Lit,
+    Ref,
+    Rep,
+    RuleBook,
+    Seq,
+    alt,
+    opt,
+    seq,
+)
+from moot.xprotocol.grammar.rule_pruner import has_recursion, pruned
 from moot.xprotocol.grammar.schema import ARRAY_FIELDS, FREE, OBJECT_FIELDS, Library, Schema, SchemaId
+from moot.xprotocol.grammar.schema_merge import ways
+from moot.xprotocol.grammar.schema_reader import read_schema
 from moot.xprotocol.grammar.shapes import Shape, shape_of
 from moot.xprotocol.grammar.strings import Note, string
 from moot.xprotocol.grammar.values import literal, other_values, type_of
-from moot.xprotocol.grammar.writing import write
 
 _KINDS = ("object", "array", "string", "number", "boolean", "null")
 

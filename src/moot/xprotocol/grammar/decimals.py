@@ -9,8 +9,8 @@ import math
 from fractions import Fraction
 
 from moot.xprotocol.grammar.charsets import CharSet, charset
-from moot.xprotocol.grammar.limits import INTEGER_DIGITS, LEADING_ZEROS
-from moot.xprotocol.grammar.rules import EMPTY, NEVER, Chars, Expr, Lit, Rep, alt, joined, opt
+from moot.xprotocol.grammar.grammar_limits import INTEGER_DIGITS, LEADING_ZEROS
+from moot.xprotocol.grammar.rule_book import EMPTY, NEVER, Chars, Expr, Lit, Rep, alt, joined, opt
 
 
 def digit(low: int, high: int) -> Expr:

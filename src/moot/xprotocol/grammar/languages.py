@@ -21,7 +21,7 @@ class One:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Concatenation:
     items: tuple[Language, ...]
 
 
@@ -47,9 +47,9 @@ class Not:
     item: Language
 
 
-Language: TypeAlias = One | Chain | Either | Many | Both | Not
+Language: TypeAlias = One | Concatenation | Either | Many | Both | Not
 
-NOTHING = Chain(())
+NOTHING = Concatenation(())
 NO_TEXT = Either(())
 ANYTHING = Many(One(EVERY), 0, None)
 
@@ -59,8 +59,8 @@ def chain(*items: Language) -> Language:
     for item in items:
         if item == NO_TEXT:
             return NO_TEXT
-        flat += item.items if isinstance(item, Chain) else (item,)
-    return flat[0] if len(flat) == 1 else Chain(tuple(flat))
+        flat += item.items if isinstance(item, Concatenation) else (item,)
+    return flat[0] if len(flat) == 1 else Concatenation(tuple(flat))
 
 
 def either(*items: Language) -> Language:
@@ -106,7 +106,7 @@ def is_plain(language: Language) -> bool:
     match language:
         case One():
             return True
-        case Chain(items) | Either(items):
+        case Concatenation(items) | Either(items):
             return all(is_plain(item) for item in items)
         case Many(item, low, high):
             # Repeating what may be empty sends llama.cpp round in circles.
@@ -122,7 +122,7 @@ def shortest(language: Language) -> int:
     match language:
         case One():
             return 1
-        case Chain(items):
+        case Concatenation(items):
             return sum(shortest(item) for item in items)
         case Either(items):
             return min((shortest(item) for item in items), default=0)
@@ -141,7 +141,7 @@ def longest(language: Language) -> int | None:
     match language:
         case One():
             return 1
-        case Chain(items):
+        case Concatenation(items):
             lengths = [longest(item) for item in items]
             return None if None in lengths else sum(n for n in lengths if n is not None)
         case Either(items):
@@ -164,7 +164,7 @@ def first_characters(language: Language) -> CharSet | None:
     match language:
         case One(members):
             return members
-        case Chain(items) if items:
+        case Concatenation(items) if items:
             return first_characters(items[0])
         case Either(items):
             return _union(first_characters(item) for item in items)
@@ -177,7 +177,7 @@ def last_characters(language: Language) -> CharSet | None:
     match language:
         case One(members):
             return members
-        case Chain(items) if items:
+        case Concatenation(items) if items:
             return last_characters(items[-1])
         case Either(items):
             return _union(last_characters(item) for item in items)
@@ -203,7 +203,7 @@ def with_length(language: Language, low: int, high: int | None) -> Language | No
     least, most = shortest(language), longest(language)
     if least >= low and (high is None or (most is not None and most <= high)):
         return language
-    items = language.items if isinstance(language, Chain) else (language,)
+    items = language.items if isinstance(language, Concatenation) else (language,)
     loose = [n for n, item in enumerate(items) if shortest(item) != longest(item)]
     if len(loose) != 1:
         return None

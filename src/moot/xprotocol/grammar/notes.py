@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moot.errors import MootError
-from moot.xprotocol.grammar.limits import NOTES
+from moot.xprotocol.grammar.grammar_limits import NOTES
 
 
 class GrammarRefused(MootError):

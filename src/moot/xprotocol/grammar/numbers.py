@@ -16,14 +16,14 @@ from itertools import count
 
 from moot.xprotocol.grammar.charsets import chars
 from moot.xprotocol.grammar.decimals import digit, exponents, plain_decimals, scientific, whole_numbers
-from moot.xprotocol.grammar.limits import (
+from moot.xprotocol.grammar.grammar_limits import (
     INTEGER_DIGITS,
     LARGEST_DOUBLE,
     LISTED_MULTIPLES,
     NEARLY_LARGEST_DOUBLE,
     SMALLEST_DOUBLE,
 )
-from moot.xprotocol.grammar.rules import NEVER, Chars, Expr, Lit, Rep, RuleBook, alt, opt, seq
+from moot.xprotocol.grammar.rule_book import NEVER, Chars, Expr, Lit, Rep, RuleBook, alt, opt, seq
 from moot.xprotocol.grammar.strings import Note
 
 _LARGEST, _SMALLEST = Fraction(LARGEST_DOUBLE), Fraction(SMALLEST_DOUBLE)

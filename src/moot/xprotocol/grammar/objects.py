@@ -14,11 +14,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moot.xprotocol.grammar.arrays import ValueOf
-from moot.xprotocol.grammar.jsontext import literal_string, whitespace
-from moot.xprotocol.grammar.limits import CHAINED_MEMBERS, COUNT, COUNTED_MEMBERS, COUNTED_ROW, MEMBERS
-from moot.xprotocol.grammar.names import NameKind, declared_schemas, name_kinds
+from moot.xprotocol.grammar.grammar_limits import (
+    CHAINED_MEMBERS,
+    COUNT,
+    COUNTED_MEMBERS,
+    COUNTED_ROW,
+    MEMBERS,
+)
+from moot.xprotocol.grammar.json_rules import literal_string, whitespace
+from moot.xprotocol.grammar.member_names import NameKind, declared_schemas, name_kinds
 from moot.xprotocol.grammar.notes import GrammarRefused
-from moot.xprotocol.grammar.rules import NEVER, Expr, Lit, Ref, RuleBook, alt, opt, seq
+from moot.xprotocol.grammar.rule_book import NEVER, Expr, Lit, Ref, RuleBook, alt, opt, seq
 from moot.xprotocol.grammar.schema import Library, Schema
 from moot.xprotocol.grammar.strings import Note
 

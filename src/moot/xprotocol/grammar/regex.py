@@ -22,7 +22,7 @@ from moot.xprotocol.grammar.charsets import (
     chars,
     charset,
 )
-from moot.xprotocol.grammar.limits import COUNT, PATTERN_DEPTH
+from moot.xprotocol.grammar.grammar_limits import COUNT, PATTERN_DEPTH
 
 
 class PatternUnsupported(Exception):
@@ -59,13 +59,13 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LookAround:
     item: Pattern
     ahead: bool
     negative: bool
 
 
-Pattern: TypeAlias = Char | Concat | Choice | Repeat | Anchor | Look
+Pattern: TypeAlias = Char | Concat | Choice | Repeat | Anchor | LookAround
 
 _CLASSES = {"d": DIGITS, "w": WORD, "s": SPACE}
 _CLASSES |= {letter.upper(): members.complement() for letter, members in list(_CLASSES.items())}
@@ -74,14 +74,14 @@ _CONTROL = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 
 def parse(source: str) -> Pattern:
     """The pattern's tree; raises `PatternUnsupported`, also for what is no pattern at all."""
-    reader = _Reader(source)
+    reader = _RegexReader(source)
     tree = reader.choice()
     if reader.at < len(source):
         raise PatternUnsupported(f"`{source[reader.at]}` at {reader.at} has no partner")
     return tree
 
 
-class _Reader:
+class _RegexReader:
     def __init__(self, source: str) -> None:
         self.source = source
         self.at = 0
@@ -124,7 +124,7 @@ class _Reader:
             self.eat("?")  # lazy or not: the same texts match
             if self.peek() == "+":
                 raise PatternUnsupported("possessive quantifiers")
-            if isinstance(atom, Anchor | Look):
+            if isinstance(atom, Anchor | LookAround):
                 raise PatternUnsupported("a repeated assertion")
             atom = Repeat(atom, *bounds)
         return atom
@@ -193,7 +193,7 @@ class _Reader:
         inner = self.choice()
         if not self.eat(")"):
             raise PatternUnsupported("a parenthesis is not closed")
-        return inner if look is None else Look(inner, *look)
+        return inner if look is None else LookAround(inner, *look)
 
     def escape(self) -> Pattern:
         char = self.peek()

@@ -17,7 +17,7 @@ from typing import NewType
 from urllib.parse import unquote
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.limits import SCHEMA_BYTES, SCHEMA_DEPTH, SCHEMA_NODES
+from moot.xprotocol.grammar.grammar_limits import SCHEMA_BYTES, SCHEMA_DEPTH, SCHEMA_NODES
 from moot.xprotocol.grammar.notes import GrammarRefused, Notes
 from moot.xprotocol.grammar.numbers import NumberBounds
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from moot.xprotocol.grammar.automata import Automaton, TooLarge
 from moot.xprotocol.grammar.charsets import NONE, CharSet
-from moot.xprotocol.grammar.jsontext import QUOTE, spelled
-from moot.xprotocol.grammar.limits import AUTOMATON_DEPTH, FOLDED_STATES, FOLDED_WAYS
-from moot.xprotocol.grammar.rules import EMPTY, NEVER, Expr, Ref, RuleBook, alt, joined, seq
+from moot.xprotocol.grammar.grammar_limits import AUTOMATON_DEPTH, FOLDED_STATES, FOLDED_WAYS
+from moot.xprotocol.grammar.json_rules import QUOTE, spelled
+from moot.xprotocol.grammar.rule_book import EMPTY, NEVER, Expr, Ref, RuleBook, alt, joined, seq
 
 _START, _END = -1, -2
 

@@ -13,10 +13,11 @@ from typing import assert_never
 from moot.xprotocol.grammar.automata import TooLarge, automaton, matches
 from moot.xprotocol.grammar.charsets import EVERY, chars
 from moot.xprotocol.grammar.formats import format_language, format_note
-from moot.xprotocol.grammar.jsontext import QUOTE, free_character, free_string, one_token, spelled
+from moot.xprotocol.grammar.grammar_limits import COUNT, PATTERN_CHARACTERS
+from moot.xprotocol.grammar.json_rules import QUOTE, free_character, free_string, one_token, spelled
 from moot.xprotocol.grammar.languages import (
     Both,
-    Chain,
+    Concatenation,
     Either,
     Language,
     Many,
@@ -27,10 +28,9 @@ from moot.xprotocol.grammar.languages import (
     length_between,
     with_length,
 )
-from moot.xprotocol.grammar.limits import COUNT, PATTERN_CHARACTERS
+from moot.xprotocol.grammar.pattern_search import search_language
 from moot.xprotocol.grammar.regex import PatternUnsupported
-from moot.xprotocol.grammar.rules import NEVER, Expr, RuleBook, alt, joined, seq
-from moot.xprotocol.grammar.searching import search_language
+from moot.xprotocol.grammar.rule_book import NEVER, Expr, RuleBook, alt, joined, seq
 from moot.xprotocol.grammar.states import from_automaton
 
 Note = Callable[[str], None]
@@ -158,11 +158,11 @@ def other_than(names: Sequence[str]) -> Language:
             if len(name) > prefix_length:
                 following.setdefault(name[prefix_length], []).append(name)
         if all(len(name) > prefix_length for name in group):
-            ways.append(Chain(()))
+            ways.append(Concatenation(()))
         others = EVERY - chars("".join(following))
-        ways.append(Chain((One(others), rest)))
+        ways.append(Concatenation((One(others), rest)))
         for char, names_on in following.items():
-            ways.append(Chain((One(chars(char)), at(prefix_length + 1, names_on))))
+            ways.append(Concatenation((One(chars(char)), at(prefix_length + 1, names_on))))
         return Either(tuple(ways))
 
     return at(0, sorted(set(names)))
@@ -198,7 +198,7 @@ def plain(book: RuleBook, language: Language, *, hint: str) -> Expr:
     match language:
         case One(members):
             return spelled(book, members)
-        case Chain(items):
+        case Concatenation(items):
             return joined(*(plain(book, item, hint=hint) for item in items))
         case Either(items):
             whole = alt(*(plain(book, item, hint=hint) for item in items))

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.jsontext import literal_string, one_token, whitespace
+from moot.xprotocol.grammar.json_rules import literal_string, one_token, whitespace
 from moot.xprotocol.grammar.numbers import literal_number
-from moot.xprotocol.grammar.rules import Expr, Lit, RuleBook, seq
+from moot.xprotocol.grammar.rule_book import Expr, Lit, RuleBook, seq
 
 
 def identity(text: str) -> Json:

@@ -21,7 +21,7 @@ CONTENDERS: Final = 300
 
 
 @dataclass(slots=True)
-class Evidence:
+class TermEvidence:
     """A term that is asked for, what it is worth at most, and the share of that which each document gets.
 
     `parts` are the parts of the question that it belongs to: 0 is the whole, 1 and on are its clauses.
@@ -34,7 +34,7 @@ class Evidence:
 
 
 def best(
-    evidence: Iterable[Evidence],
+    evidence: Iterable[TermEvidence],
     most: int,
     *,
     key_of: Callable[[int], str],
@@ -69,13 +69,13 @@ def _contenders(scores: dict[int, float], most: int) -> dict[int, float]:
     return {slot: score for slot, score in scores.items() if score >= lowest}
 
 
-def _add(scores: dict[int, float], evidence: Evidence) -> None:
+def _add(scores: dict[int, float], evidence: TermEvidence) -> None:
     weight, get = evidence.weight, scores.get
     for slot, share in evidence.shares.items():
         scores[slot] = get(slot, 0.0) + weight * share
 
 
-def _add_to_known(scores: dict[int, float], evidence: Evidence) -> None:
+def _add_to_known(scores: dict[int, float], evidence: TermEvidence) -> None:
     weight, shares = evidence.weight, evidence.shares
     for slot in shares.keys() & scores.keys():
         scores[slot] += weight * shares[slot]
@@ -90,5 +90,5 @@ def _highest(scores: dict[int, float], most: int, key_of: Callable[[int], str]) 
     return above + nsmallest(most - len(above), level, key=key_of)
 
 
-def _weightiest_first(evidence: Evidence) -> tuple[float, str]:
+def _weightiest_first(evidence: TermEvidence) -> tuple[float, str]:
     return -evidence.weight, evidence.term

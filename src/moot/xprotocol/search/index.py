@@ -23,11 +23,11 @@ from moot.errors import InvalidRequest, ResourceLimit
 from moot.xprotocol.search.bm25 import best
 from moot.xprotocol.search.documents import Document
 from moot.xprotocol.search.postings import Postings
-from moot.xprotocol.search.question import Question, read_question
-from moot.xprotocol.search.vectors import AskedVectors, DocumentVectors, WordVectors
+from moot.xprotocol.search.search_query import SearchQuery, read_query
+from moot.xprotocol.search.word_vectors import DocumentVectors, QueryVectors, WordVectors
 
 if TYPE_CHECKING:
-    from moot.xprotocol.search.vectors import Vector
+    from moot.xprotocol.search.word_vectors import Vector
 
 # Most documents that one answer can hold.
 MOST_HITS: Final = 100
@@ -153,7 +153,7 @@ class SearchIndex:
     ) -> dict[str, float]:
         """The relevance of each document on the shortlist, and of those in `also`, where it is not 0."""
         postings = self._postings
-        question = read_question(text, postings)
+        question = read_query(text, postings)
         if not len(postings):
             return {}
         most = max(shortlist, SHORTLIST) * (1 if len(question.texts) == 1 else 2)
@@ -168,8 +168,8 @@ class SearchIndex:
 
     def _shortlisted(
         self,
-        question: Question,
-        meanings: AskedVectors | None,
+        question: SearchQuery,
+        meanings: QueryVectors | None,
         most: int,
         only: Callable[[str], bool] | None,
     ) -> set[int]:
@@ -180,7 +180,9 @@ class SearchIndex:
             slots.update(meanings.nearest(most, allowed))
         return slots
 
-    def _judged(self, question: Question, meanings: AskedVectors | None, slots: Sequence[int]) -> list[float]:
+    def _judged(
+        self, question: SearchQuery, meanings: QueryVectors | None, slots: Sequence[int]
+    ) -> list[float]:
         """The relevance of each of these documents, which come sorted by key."""
         if not slots:
             return []
@@ -196,7 +198,7 @@ class SearchIndex:
         whole = _with_clauses(parts, tops) if len(parts) > 1 else parts[0]
         return [round(min(1.0, level * value), DIGITS) for value in whole]
 
-    def _scored(self, question: Question, slots: Sequence[int]) -> list[list[float]]:
+    def _scored(self, question: SearchQuery, slots: Sequence[int]) -> list[list[float]]:
         """What the words are worth: for each part of the question, for each document."""
         column = {slot: number for number, slot in enumerate(slots)}
         table = [[0.0] * len(slots) for _ in question.texts]

@@ -13,8 +13,8 @@ from math import log
 from typing import Final
 
 from moot.xprotocol.search.documents import Document
-from moot.xprotocol.search.spelling import Spelling
-from moot.xprotocol.search.words import name_terms, prose_terms
+from moot.xprotocol.search.fuzzy_match import FuzzyMatcher
+from moot.xprotocol.search.search_terms import name_terms, prose_terms
 
 # A name says in three words what a description says in ten.
 NAME_WEIGHT: Final = 3.0
@@ -64,7 +64,7 @@ class Postings:
         self._total = 0.0
         # What follows from all documents together. Found when asked for, and forgotten with every change.
         self._shares: dict[str, Mapping[int, float]] = {}
-        self.spelling = Spelling()
+        self.spelling = FuzzyMatcher()
 
     def __len__(self) -> int:
         return len(self._slots)

@@ -1,0 +1,365 @@
+"""From a YAML file and the environment to `AdapterSettings` (XP 3): every mistake is named, none is guessed.
+
+`read_settings` says everything that it found; `load_settings` is for those who want to start and stops at any
+problem. Only the environment that is handed in is read, and only the variables that the file names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from moot.adapter.config.adapter_settings import (
+    CONFIG_NAMES,
+    KEY_FILE,
+    AdapterLimits,
+    AdapterSettings,
+    AuditSettings,
+    DiscoverySettings,
+    IdentitySettings,
+    LoggingSettings,
+    McpServerSettings,
+    RelaySection,
+)
+from moot.adapter.config.config_problems import ConfigProblem, ConfigProblems
+from moot.adapter.config.endpoint_loader import EndpointLoader
+from moot.adapter.config.server_credentials import ServerCredentials
+from moot.adapter.config.source_loader import SourceLoader
+from moot.adapter.config.source_settings import REFRESH_SECONDS, Interval, McpSource
+from moot.adapter.config.value_readers import placed, read_existing, read_key, read_path, read_relay, read_url
+from moot.catalogue.search_settings import SearchSettings
+from moot.config.gateway_config import is_loopback, is_wildcard
+from moot.config.section_reader import Reader, at, checked, mapping, optional, read_plain, strings
+from moot.config.strict_yaml import read_yaml
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+from moot.xprotocol.capabilities import expand_capability
+from moot.xprotocol.capability_names import Scopes
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+# What the system takes as the name of a socket is 107 bytes; a few are left for a temporary name.
+SOCKET_PATH_BYTES: Final = 100
+# No configuration comes near: a hundred sources with overrides are some 200 KiB.
+MAX_FILE_BYTES: Final = 4 << 20
+
+_DOMAIN: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
+_KEYS: Final = (
+    "identity", "relay", "mcp_sources", "xprotocol_sources", "mcp_server", "discovery", "logging",
+    "schema_refresh_interval_seconds", "access", "trust", "revoked", "audit", "store", "control", "search",
+    "limits",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """What a file came to."""
+
+    # None: the file cannot be read at all. Whatever has a problem is left out, or at its default.
+    settings: AdapterSettings | None
+    problems: tuple[ConfigProblem, ...]
+
+
+def find_config(folder: Path) -> Path | None:
+    """The adapter's configuration in a folder, under the document's name for it."""
+    return next((folder / name for name in CONFIG_NAMES if (folder / name).is_file()), None)
+
+
+def load_settings(
+    path: Path, *, environ: Mapping[str, str], replaced: Mapping[str, Json] | None = None
+) -> AdapterSettings:
+    """The settings in a file; raises UsageError with every problem, one a line.
+
+    `replaced` are whole sections that count in place of the file's: for those who bring a relay or a key.
+    """
+    loaded = read_settings(path, environ=environ, replaced=replaced)
+    if loaded.problems or loaded.settings is None:
+        lines = [f"{path}: {problem}" for problem in loaded.problems]
+        raise UsageError("\n".join(lines))
+    return loaded.settings
+
+
+def read_settings(
+    path: Path, *, environ: Mapping[str, str], replaced: Mapping[str, Json] | None = None
+) -> LoadedConfig:
+    """Everything that a file says and everything that is wrong with it; raises nothing."""
+    try:
+        document = {**mapping(_document(path), ""), **(replaced or {})}
+    except UsageError as fault:
+        return _unreadable(fault)
+    return settings_from(document, folder=path.absolute().parent, environ=environ, file=path)
+
+
+def settings_from(
+    document: Json, *, folder: Path, environ: Mapping[str, str], file: Path | None = None
+) -> LoadedConfig:
+    """The same from what stands in a file, for those who have no file. Relative paths start in `folder`."""
+    try:
+        sections = mapping(document, "")
+    except UsageError as fault:
+        return _unreadable(fault)
+    return _Sections(sections, folder, environ, ConfigProblems()).read(file)
+
+
+def control_path(store: Path) -> Path:
+    """Where the control socket of an adapter with this data folder is, unless `control:` says otherwise."""
+    beside = store / "control.sock"
+    if len(os.fsencode(beside)) <= SOCKET_PATH_BYTES:
+        return beside
+    # Too long a name for a socket: a short one that is made of it.
+    digest = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"xprotocol-{os.getuid()}" / f"{digest}.sock"
+
+
+def store_path(key_file: Path) -> Path:
+    """Where an adapter with this key keeps its data, unless `store:` says otherwise."""
+    return key_file.with_suffix(".data")
+
+
+def _unreadable(fault: UsageError) -> LoadedConfig:
+    findings = ConfigProblems()
+    findings.raised(fault)
+    return LoadedConfig(None, tuple(findings.problems))
+
+
+def _document(path: Path) -> Json:
+    try:
+        with path.open("rb") as opened:
+            text = opened.read(MAX_FILE_BYTES + 1)
+    except OSError as fault:
+        raise UsageError(f"cannot be read: {fault.strerror}") from None
+    if len(text) > MAX_FILE_BYTES:
+        raise UsageError(f"is larger than {MAX_FILE_BYTES} bytes: no configuration")
+    try:
+        document = read_yaml(text.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise UsageError("is not UTF-8 text") from None
+    if document is None:
+        raise UsageError("is empty; it needs at least identity:, relay: and one of mcp_sources:")
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class _Sections:
+    """The sections of one file, read one after the other."""
+
+    document: Mapping[str, Json]
+    folder: Path
+    environ: Mapping[str, str]
+    findings: ConfigProblems
+
+    def read(self, file: Path | None) -> LoadedConfig:
+        document, findings = self.document, self.findings
+        findings.unknown(document, dict.fromkeys(_KEYS), "")
+        identity, relay, refresh = self._identity(), self._relay(), self._refresh()
+        sources = SourceLoader(self.folder, self.environ, findings, refresh).mcp_sources(
+            document.get("mcp_sources")
+        )
+        endpoints = EndpointLoader(self.folder, findings, refresh).xprotocol_sources(
+            document.get("xprotocol_sources")
+        )
+        if not document.get("mcp_sources") and not document.get("xprotocol_sources"):
+            findings.note("mcp_sources", "is empty, and so is xprotocol_sources: there is nothing to bridge")
+        store = self._path("store") or store_path(identity.key_file)
+        settings = AdapterSettings(
+            identity=identity,
+            relay=relay or RelaySection(urls=()),
+            mcp_sources=sources,
+            xprotocol_sources=endpoints,
+            mcp_server=self._listener(),
+            discovery=self._discovery(),
+            logging=self._logging(),
+            schema_refresh_interval_seconds=refresh,
+            access=self._access(sources),
+            trust=self._keys("trust"),
+            revoked=self._keys("revoked"),
+            audit=self._section(AuditSettings, "audit", {"file": read_path(self.folder)}) or AuditSettings(),
+            store=store,
+            control=self._control(store),
+            search=self._section(SearchSettings, "search") or SearchSettings(),
+            limits=self._section(AdapterLimits, "limits") or AdapterLimits(),
+            file=file,
+        )
+        settings = msgspec.structs.replace(settings, notes=tuple(findings.notes))
+        return LoadedConfig(settings, tuple(findings.problems))
+
+    def _section(
+        self, kind: type[_Struct], key: str, readers: Mapping[str, Reader] | None = None
+    ) -> _Struct | None:
+        return self.findings.section(kind, self.document.get(key), key, readers)
+
+    def _identity(self) -> IdentitySettings:
+        readers = {
+            # Unlike the others, there is always one.
+            "key_file": lambda value, path: placed(value, self.folder, path),
+            "parent_key": _optional_key,
+            "parent_delegation_event": read_existing(self.folder),
+        }
+        identity = self._section(IdentitySettings, "identity", readers) or IdentitySettings()
+        if identity.key_file == KEY_FILE:
+            identity = msgspec.structs.replace(identity, key_file=KEY_FILE.expanduser())
+        return identity
+
+    def _relay(self) -> RelaySection | None:
+        if self.document.get("relay") is None:
+            self.findings.problem(
+                "relay.urls", "is missing; name at least one relay, such as wss://relay.example"
+            )
+            return None
+        relay = self._section(RelaySection, "relay", {"urls": self._relay_urls})
+        for url in relay.urls if relay is not None else ():
+            parts = urlsplit(url)
+            if parts.scheme == "ws" and not is_loopback(parts.hostname or ""):
+                self.findings.note(
+                    "relay.urls", f"{url} is not encrypted: others see who calls whom; use wss"
+                )
+        return relay
+
+    def _relay_urls(self, value: Json, path: str) -> tuple[str, ...]:
+        entries = checked(value, list, "a list of addresses such as wss://relay.example", path)
+        if not entries:
+            raise UsageError(f"{path}: is empty; name at least one relay, such as wss://relay.example")
+        urls: list[str] = []
+        for place, entry in enumerate(entries):
+            with self.findings.caught(f"{path}[{place}]"):
+                urls.append(read_relay(entry, f"{path}[{place}]"))
+        return tuple(dict.fromkeys(urls))
+
+    def _refresh(self) -> float:
+        key = "schema_refresh_interval_seconds"
+        if self.document.get(key) is not None:
+            with self.findings.caught(key):
+                seconds: float = read_plain(Interval, self.document[key], key)
+                return seconds
+        return REFRESH_SECONDS
+
+    def _listener(self) -> McpServerSettings | None:
+        given = self.document.get("mcp_server")
+        readers = {"token": _never_in_a_file}
+        listener = self._section(McpServerSettings, "mcp_server", readers) or McpServerSettings()
+        if listener.token_env is not None:
+            credentials = ServerCredentials(self.folder, self.environ, self.findings)
+            with self.findings.caught("mcp_server.token_env"):
+                token = credentials.secret(listener.token_env, "mcp_server.token_env")
+                listener = msgspec.structs.replace(listener, token=token)
+        if listener.transport == "none" or (given is None and not self.document.get("xprotocol_sources")):
+            return None
+        if listener.over_http and not is_loopback(listener.sse_host) and listener.token is None:
+            self.findings.note(
+                "mcp_server.sse_host",
+                "not this machine alone: whoever reaches it calls with this adapter's rights; "
+                "set mcp_server.token_env",
+            )
+        return listener
+
+    def _discovery(self) -> DiscoverySettings:
+        readers = {"public_url": _optional_url, "domain": _optional_domain}
+        discovery = self._section(DiscoverySettings, "discovery", readers) or DiscoverySettings()
+        if discovery.publish_dns and discovery.domain is None:
+            self.findings.note("discovery.publish_dns", "needs discovery.domain to say for which host")
+        if is_wildcard(discovery.well_known_host):
+            self.findings.note(
+                "discovery.well_known_host", "listens on every address of this machine, unencrypted"
+            )
+        return discovery
+
+    def _logging(self) -> LoggingSettings:
+        settings = self._section(LoggingSettings, "logging") or LoggingSettings()
+        if settings.output in ("stdout", "stderr"):
+            return settings
+        with self.findings.caught("logging.output"):
+            file = placed(settings.output, self.folder, "logging.output")
+            return msgspec.structs.replace(settings, output=str(file))
+        return settings
+
+    def _access(self, sources: tuple[McpSource, ...]) -> dict[str, Scopes]:
+        namespaces = tuple(dict.fromkeys(source.namespace for source in sources))
+        access: dict[str, Scopes] = {}
+        with self.findings.caught("access"):
+            for key, names in optional(self.document.get("access"), "access").items():
+                here = at("access", key)
+                with self.findings.caught(here):
+                    access[read_key(key, here)] = self._capabilities(names, here, namespaces)
+        return access
+
+    def _capabilities(self, value: Json, path: str, namespaces: tuple[str, ...]) -> Scopes:
+        if self._has_faulty_sources(namespaces):
+            # What a short name means cannot be said before they are mended.
+            return frozenset(strings(value, path))
+        found: set[str] = set()
+        for place, name in enumerate(strings(value, path)):
+            with self.findings.caught(f"{path}[{place}]"):
+                found.add(granted_capability(name, namespaces))
+        return frozenset(found)
+
+    def _has_faulty_sources(self, namespaces: tuple[str, ...]) -> bool:
+        listed = self.document.get("mcp_sources")
+        return any(problem.path.startswith("mcp_sources") for problem in self.findings.problems) or (
+            bool(listed) and not namespaces
+        )
+
+    def _keys(self, section: str) -> frozenset[str]:
+        value = self.document.get(section)
+        keys: set[str] = set()
+        with self.findings.caught(section):
+            for place, key in enumerate(
+                () if value is None else checked(value, list, "a list of keys", section)
+            ):
+                with self.findings.caught(f"{section}[{place}]"):
+                    keys.add(read_key(key, f"{section}[{place}]"))
+        return frozenset(keys)
+
+    def _path(self, key: str) -> Path | None:
+        with self.findings.caught(key):
+            path: Path | None = read_path(self.folder)(self.document.get(key), key)
+            return path
+        return None
+
+    def _control(self, store: Path) -> Path:
+        control = self._path("control") or control_path(store)
+        if len(os.fsencode(control)) > SOCKET_PATH_BYTES:
+            self.findings.problem(
+                "control", f"longer than {SOCKET_PATH_BYTES} bytes; no socket can be called so"
+            )
+        return control
+
+
+def granted_capability(name: str, namespaces: tuple[str, ...]) -> str:
+    """D-60 for those who grant: in full, and `com.acme.*` may span several namespaces. Raises UsageError."""
+    prefix = name[:-1]
+    if name.endswith(".*") and any(f"{namespace}.".startswith(prefix) for namespace in namespaces):
+        return name
+    return expand_capability(name, namespaces)
+
+
+def _never_in_a_file(_value: Json, path: str) -> None:
+    raise UsageError(
+        f"{path}: a secret never stands in a file; put it into an environment variable, "
+        "and name that with token_env"
+    )
+
+
+def _optional_key(value: Json, path: str) -> str | None:
+    return None if value is None else read_key(value, path)
+
+
+def _optional_url(value: Json, path: str) -> str | None:
+    return None if value is None else read_url(value, path)
+
+
+def _optional_domain(value: Json, path: str) -> str | None:
+    if value is None:
+        return None
+    domain: str = checked(value, str, "a host name such as weather.example.com", path)
+    if not _DOMAIN.fullmatch(domain):
+        raise UsageError(f"{path}: must be a host name such as weather.example.com")
+    return domain.lower().rstrip(".")

@@ -1,0 +1,128 @@
+"""Everything that is wrong with a configuration, not only the first thing, each with the path of its key.
+
+The readers of `moot.config.section_reader` raise at the first mistake; here each is caught where it happens
+and kept, and what is still sound is read on. No message shows a value that may be a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from moot.config.section_reader import Reader, at, mapping, read_plain, unknown_key
+from moot.errors import InvalidKey, UsageError
+from moot.protocol.operation import Json
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """By name; finding out their types takes a millisecond."""
+    return {each.encode_name: each for each in msgspec.structs.fields(kind)}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """What keeps a configuration from working: where, and what to do about it."""
+
+    # Of the key, as in `mcp_sources[1].auth.token_env`; empty: the file as a whole.
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+@dataclass(slots=True)
+class ConfigProblems:
+    """What was found so far. A note is about what works, but may not be what was meant."""
+
+    problems: list[ConfigProblem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def problem(self, path: str, message: str) -> None:
+        self.problems.append(ConfigProblem(path, message))
+
+    def note(self, path: str, message: str) -> None:
+        self.notes.append(f"{path}: {message}")
+
+    def raised(self, fault: UsageError, path: str = "") -> None:
+        """Keep what a reader raised; it names the path itself, or stands for the one given."""
+        text = str(fault)
+        where, colon, message = text.partition(": ")
+        if colon and (where.startswith(path) if path else " " not in where):
+            self.problem(where, message)
+        else:
+            self.problem(path, text)
+
+    @contextmanager
+    def caught(self, path: str) -> Iterator[None]:
+        """What goes wrong inside the block is a problem of this path; the block ends there."""
+        try:
+            yield
+        except UsageError as fault:
+            self.raised(fault, path)
+        except InvalidKey as fault:
+            self.problem(path, str(fault))
+        except UnicodeError:
+            # Half of a surrogate pair, which YAML can spell.
+            self.problem(path, "holds a character that is none")
+
+    def section(
+        self, kind: type[_Struct], value: Json, path: str, readers: Mapping[str, Reader] | None = None
+    ) -> _Struct | None:
+        """A struct filled from a mapping, as `read_struct` does, but with every mistake kept.
+
+        A field that cannot be read has its default; None when it has none, or the struct itself refuses.
+        """
+        with self.caught(path):
+            given = {} if value is None else mapping(value, path)
+            fields = _fields(kind)
+            self.unknown(given, fields, path)
+            values: dict[str, Any] = {}
+            whole = True
+            for key, described in fields.items():
+                here = at(path, key)
+                if key in given:
+                    faults = len(self.problems)
+                    with self.caught(here):
+                        reader = (readers or {}).get(key)
+                        values[described.name] = (
+                            reader(given[key], here)
+                            if reader
+                            else read_plain(described.type, given[key], here)
+                        )
+                    whole = whole and (len(self.problems) == faults or not described.required)
+                elif described.required:
+                    self.problem(here, "is missing")
+                    whole = False
+            return kind(**values) if whole else None
+        return None
+
+    def unknown(self, given: Mapping[str, Json], known: Mapping[str, object], path: str) -> None:
+        """Every key that is not known is a problem."""
+        for key in given:
+            if key not in known:
+                self.raised(unknown_key(path, key, known), at(path, key))
+
+    def entries(self, value: Json, path: str) -> list[tuple[Json, str]]:
+        """The entries of a list of sources, each with its path. Two of one name are a problem."""
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.problem(path, "must be a list: each entry begins with - name:")
+            return []
+        first: dict[str, str] = {}
+        for place, entry in enumerate(value):
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if isinstance(name, str) and first.setdefault(name, f"{path}[{place}]") != f"{path}[{place}]":
+                self.problem(
+                    f"{path}[{place}].name", f"is that of {first[name]}, too; sources are told apart by it"
+                )
+        return [(entry, f"{path}[{place}]") for place, entry in enumerate(value)]

@@ -1,0 +1,103 @@
+"""`xprotocol_sources:` of a configuration file: endpoints that become MCP tools."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from moot.adapter.config.config_problems import ConfigProblems
+from moot.adapter.config.source_settings import Interval, XProtocolSource
+from moot.adapter.config.value_readers import read_existing, read_key, read_name, read_relay
+from moot.config.gateway_config import Seconds, Text
+from moot.config.section_reader import checked
+from moot.endpoint.discovery import parse_endpoint
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+
+# What MCP clients take in a tool's name; 32 leave as much for the name itself (D-68: 64 in all).
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
+
+
+class _XProtocolEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `xprotocol_sources` as it is written."""
+
+    name: str
+    endpoint: str | None = None
+    key: str | None = None
+    relay: str | None = None
+    mcp_tool_prefix: str = ""
+    schema_filter: tuple[Text, ...] = ()
+    schema_refresh_interval_seconds: Interval | None = None
+    call_timeout_seconds: Seconds = 60.0
+    allow_private_addresses: bool = False
+    delegation_event: Path | None = None
+    proofs: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointLoader:
+    """What reading an endpoint needs besides the endpoint."""
+
+    folder: Path
+    findings: ConfigProblems
+    # What holds for endpoints that do not say it themselves.
+    refresh_seconds: float
+
+    def xprotocol_sources(self, value: Json) -> tuple[XProtocolSource, ...]:
+        """All that can be read; what cannot is among the findings."""
+        found = [
+            self._endpoint(entry, path) for entry, path in self.findings.entries(value, "xprotocol_sources")
+        ]
+        return tuple(source for source in found if source is not None)
+
+    def _endpoint(self, value: Json, path: str) -> XProtocolSource | None:
+        findings = self.findings
+        faults = len(findings.problems)
+        readers = {
+            "name": read_name,
+            "endpoint": _xp_address,
+            "key": lambda key, here: None if key is None else read_key(key, here),
+            "relay": lambda url, here: None if url is None else read_relay(url, here),
+            "mcp_tool_prefix": _tool_prefix,
+            "delegation_event": read_existing(self.folder),
+            "proofs": self._proofs,
+        }
+        entry = findings.section(_XProtocolEntry, value, path, readers)
+        given = value if isinstance(value, dict) else {}
+        directly = [key for key in ("key", "relay") if given.get(key) is not None]
+        if given.get("endpoint") is not None and directly:
+            findings.problem(path, "has endpoint and key: give endpoint, or key and relay, and not both")
+        elif given.get("endpoint") is None and len(directly) < 2 and isinstance(value, dict):
+            findings.problem(path, "give endpoint: xp://host, or key: ed25519:… together with relay: wss://…")
+        if entry is None or len(findings.problems) > faults:
+            return None
+        every = entry.schema_refresh_interval_seconds
+        fields: dict[str, Any] = msgspec.structs.asdict(entry)
+        fields["schema_refresh_interval_seconds"] = self.refresh_seconds if every is None else every
+        return XProtocolSource(**fields)
+
+    def _proofs(self, value: Json, path: str) -> tuple[Path, ...]:
+        read = read_existing(self.folder)
+        files = checked(value, list, "a list of files", path)
+        return tuple(read(file, f"{path}[{place}]") for place, file in enumerate(files))
+
+
+def _xp_address(value: Json, path: str) -> str | None:
+    if value is None:
+        return None
+    text: str = checked(value, str, "an address such as xp://weather.example.com", path)
+    try:
+        return str(parse_endpoint(text))
+    except UsageError as fault:
+        raise UsageError(f"{path}: {fault}") from None
+
+
+def _tool_prefix(value: Json, path: str) -> str:
+    prefix: str = checked("" if value is None else value, str, "text", path)
+    if not _PREFIX.fullmatch(prefix):
+        raise UsageError(f"{path}: at most 32 letters, digits, _ and -: it begins the names of MCP tools")
+    return prefix

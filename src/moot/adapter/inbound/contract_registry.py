@@ -1,0 +1,347 @@
+"""What the adapter publishes, and the ways from a kind to the server behind it (XP 7.1, D-71).
+
+Every source has its own publication; a new one replaces the old one of that source as a whole. Versions come
+from a registry of everything that was ever published, which is kept in a file: it is written before anybody
+hears of a new version, so that no version ever stands for two things.
+
+Translating is slow (a grammar takes 2 to 10 ms), so it happens in a thread, one source at a time, and
+grammars are kept by the schema that they were made from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal
+
+from moot import __version__
+from moot.catalogue.vector_search import VectorSearch, make_index
+from moot.errors import MootError, UsageError
+from moot.protocol.operation import Json
+from moot.protocol.strict_json import encode
+from moot.xprotocol.announcement import schemas_digest
+from moot.xprotocol.call_translation import answers_structured, terms_of
+from moot.xprotocol.catalog import Catalog
+from moot.xprotocol.contracts import Contract, ContractRefused
+from moot.xprotocol.event_receiver import KindTerms
+from moot.xprotocol.grammar import compile_grammar
+from moot.xprotocol.payload_validation import Validator
+from moot.xprotocol.publication import Publication, ServerOffer, kinds_of, publish
+from moot.xprotocol.resources import Subscribable
+from moot.xprotocol.source_overrides import SourceSettings
+from moot.xprotocol.translation import CompiledGrammar
+from moot.xprotocol.versions import EMPTY, VersionChange, VersionRegistry, load_registry, save_registry
+
+log = logging.getLogger(__name__)
+
+VERSIONS_FILE: Final = "versions.json"
+# Of one namespace, ever: five times what one list may have. Their file is written anew with each change.
+KINDS_KEPT: Final = 10_000
+# Some 10 KiB each: more schemas than one adapter publishes, less than a hostile server could fill.
+GRAMMARS_KEPT: Final = 2_048
+
+What = Literal["tool", "prompt", "subscribe"]
+
+
+@dataclass(frozen=True, slots=True)
+class KindRoute:
+    """From a kind to what answers it."""
+
+    source: str
+    what: What
+    contract: Contract
+    terms: KindTerms
+    # The answer's members are the tool's own (D-67).
+    structured: bool
+    # The name at the server; empty for subscriptions.
+    name: str
+    response_kind: str
+    # Which resources may be asked for; of subscriptions only.
+    subscribable: Subscribable | None = None
+    # Of tools that promise members of their own: result and answer. Raises ContractRefused.
+    check_answer: Callable[[Json, Json], None] | None = None
+
+
+class GrammarCache:
+    """`compile_grammar`, remembered by schema. May be called from a thread."""
+
+    def __init__(self, most: int = GRAMMARS_KEPT) -> None:
+        self._most = most
+        self._grammars: dict[bytes, CompiledGrammar] = {}
+        self.compiled = 0
+
+    def __call__(self, schema: Json) -> CompiledGrammar:
+        # The order of members counts: the grammar writes them in it.
+        digest = sha256(encode(schema)).digest()
+        found = self._grammars.get(digest)
+        if found is None:
+            self.compiled += 1
+            found = compile_grammar(schema)
+            if len(self._grammars) >= self._most:
+                del self._grammars[next(iter(self._grammars))]
+            self._grammars[digest] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedKinds(Collection[str]):
+    """Kinds that are another source's: those that it has, and all within its namespace.
+
+    A tool may be called `desk.read_note`: in `com.acme` it would pass for one of `com.acme.desk`, at least
+    while the server of that one is away.
+    """
+
+    kinds: frozenset[str]
+    namespaces: tuple[str, ...] = ()
+
+    def __contains__(self, kind: object) -> bool:
+        return isinstance(kind, str) and (
+            kind in self.kinds or any(kind.startswith(f"{namespace}.") for namespace in self.namespaces)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryUpdate:
+    """What became of a source's new lists."""
+
+    publication: Publication
+    changes: tuple[VersionChange, ...]
+    # Kinds that are no longer published.
+    gone: tuple[str, ...]
+
+    @property
+    def is_change(self) -> bool:
+        return bool(self.changes or self.gone)
+
+
+class ContractRegistry:
+    """The published contracts of all sources. Belongs to one loop; open it with `open`."""
+
+    def __init__(self, file: Path | None, versions: VersionRegistry, *, adapter_version: str) -> None:
+        self.adapter_version = adapter_version
+        self.catalog = Catalog(index=make_index())
+        # Word vectors for those who describe what they want; prepared by them.
+        self.vectors = VectorSearch(self.catalog.index)
+        self.grammars = GrammarCache()
+        self._file = file
+        self._versions = versions
+        self._publications: dict[str, Publication] = {}
+        self._routes: dict[str, KindRoute] = {}
+        self._kinds_of_source: dict[str, frozenset[str]] = {}
+        self._told: dict[str, frozenset[tuple[str, str]]] = {}
+        self._turn = asyncio.Lock()
+        self._saving = threading.Lock()
+        self._digest: str | None = None
+
+    @classmethod
+    def open(cls, folder: Path | None, *, adapter_version: str = __version__) -> ContractRegistry:
+        """With the versions that were published before; raises UsageError when their file cannot be used."""
+        if folder is None:
+            return cls(None, EMPTY, adapter_version=adapter_version)
+        file = folder / VERSIONS_FILE
+        try:
+            versions = load_registry(file.read_bytes())
+        except FileNotFoundError:
+            versions = EMPTY
+        except OSError as fault:
+            raise UsageError(f"{file}: cannot be read: {fault.strerror or fault}") from None
+        except UsageError as fault:
+            raise UsageError(
+                f"{file}: {fault}. Restore it from a copy, or remove it to begin again at 1.0.0"
+            ) from None
+        return cls(file, versions, adapter_version=adapter_version)
+
+    # Looking up
+
+    def route(self, kind: str) -> KindRoute | None:
+        """What answers a kind."""
+        return self._routes.get(kind)
+
+    def publication(self, source: str) -> Publication | None:
+        return self._publications.get(source)
+
+    def routes(self) -> Iterator[KindRoute]:
+        return iter(self._routes.values())
+
+    def contracts(self) -> list[Contract]:
+        """All of them, sorted by kind."""
+        return self.catalog.contracts()
+
+    @property
+    def digest(self) -> str:
+        """Differs when any contract does."""
+        if self._digest is None:
+            self._digest = schemas_digest(self.catalog.contracts())
+        return self._digest
+
+    # Changing
+
+    async def take(
+        self, source: str, settings: SourceSettings, offer: ServerOffer, *, reserved: tuple[str, ...] = ()
+    ) -> RegistryUpdate:
+        """Publish what a source offers now instead of what it offered before.
+
+        `reserved` are namespaces inside its own that belong to other sources, whether or not these are up.
+        Raises UsageError for settings that cannot work, and when the versions cannot be saved: then
+        everything stays as it was.
+        """
+        async with self._turn:
+            others = ReservedKinds(
+                frozenset[str]().union(
+                    *(kinds for name, kinds in self._kinds_of_source.items() if name != source)
+                ),
+                reserved,
+            )
+            publication, routes = await asyncio.to_thread(self._translated, source, settings, offer, others)
+            if publication.changes:
+                _check_kinds(settings.namespace, publication.registry)
+                await asyncio.to_thread(self._save, publication.registry)
+            self._versions = publication.registry
+            taken = self._put(source, publication, routes)
+        self._tell(source, publication)
+        return taken
+
+    async def drop(self, source: str) -> RegistryUpdate | None:
+        """A source is gone, and all that it published with it."""
+        async with self._turn:
+            before = self._publications.get(source)
+            if before is None:
+                return None
+            empty = Publication((), (), (), (), self._versions, ())
+            taken = self._put(source, empty, {})
+            del self._publications[source], self._kinds_of_source[source]
+            self._told.pop(source, None)
+            return taken
+
+    def _translated(
+        self, source: str, settings: SourceSettings, offer: ServerOffer, others: ReservedKinds
+    ) -> tuple[Publication, dict[str, KindRoute]]:
+        """In a thread; reads nothing that the loop changes meanwhile."""
+        publication = publish(
+            offer,
+            settings,
+            adapter_version=self.adapter_version,
+            registry=self._versions,
+            taken=others,
+            compile=self.grammars,
+        )
+        subscribable = Subscribable(offer.resources, offer.resource_templates)
+        known = self._routes
+        routes: dict[str, KindRoute] = {}
+        for contract in publication.contracts:
+            before = known.get(contract.kind)
+            terms = before.terms if before is not None and _asks_the_same(before.contract, contract) else None
+            routes[contract.kind] = _route(source, contract, terms or terms_of(contract), subscribable)
+        return publication, routes
+
+    def _put(self, source: str, publication: Publication, routes: Mapping[str, KindRoute]) -> RegistryUpdate:
+        before = {kind for kind, route in self._routes.items() if route.source == source}
+        gone = tuple(sorted(before - routes.keys()))
+        for kind in gone:
+            del self._routes[kind]
+            self.catalog.remove(kind)
+        for kind, route in routes.items():
+            earlier = self._routes.get(kind)
+            self._routes[kind] = route
+            if earlier is None or earlier.contract != route.contract:
+                try:
+                    self.catalog.add(route.contract)
+                except (ContractRefused, MootError) as refusal:
+                    # It can be called all the same, but nobody finds it by describing what it does.
+                    log.warning("not in the catalogue", extra={"kind": kind, "reason": str(refusal)})
+        self._publications[source] = publication
+        self._kinds_of_source[source] = kinds_of(publication.contracts)
+        self._digest = None
+        return RegistryUpdate(publication, publication.changes, gone)
+
+    def _save(self, versions: VersionRegistry) -> None:
+        if self._file is None:
+            return
+        # Whoever waited for an earlier one may have been cancelled; its thread was not.
+        with self._saving:
+            write_whole(self._file, save_registry(versions))
+
+    def _tell(self, source: str, publication: Publication) -> None:
+        """XP 4.6: a warning for whatever is described poorly; said once, not with every refresh."""
+        notices = [(notice.about, f"{notice.code}: {notice.message}") for notice in publication.warnings]
+        notices += [(each.name, f"not published: {each.message}") for each in publication.refused]
+        told = self._told.get(source, frozenset())
+        for about, words in notices:
+            if (about, words) not in told:
+                log.warning("schema", extra={"source": source, "kind": about, "notice": words})
+        self._told[source] = frozenset(notices)
+
+
+def _check_kinds(namespace: str, versions: VersionRegistry) -> None:
+    """Kinds are kept when their tool goes, so a server that lists ever new ones must end somewhere."""
+    known = sum(kind.startswith(f"{namespace}.") for kind in versions.entries)
+    if known > KINDS_KEPT:
+        raise UsageError(
+            f"{namespace} has had {KINDS_KEPT} kinds already, and its server lists new ones: choose with "
+            f"tool_allowlist, or remove {VERSIONS_FILE} from the store to begin again at 1.0.0"
+        )
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Replace a file so that a crash leaves the old one or the new one; raises UsageError."""
+    scratch = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with scratch.open("wb") as writing:
+            writing.write(data)
+            writing.flush()
+            os.fsync(writing.fileno())
+        scratch.replace(file)
+    except OSError as fault:
+        raise UsageError(f"{file}: cannot be written: {fault.strerror or fault}") from fault
+
+
+def _asks_the_same(one: Contract, other: Contract) -> bool:
+    return one.auth == other.auth and one.payload == other.payload
+
+
+def _route(source: str, contract: Contract, terms: KindTerms, subscribable: Subscribable) -> KindRoute:
+    origin = contract.source
+    what: What = "subscribe"
+    name = ""
+    structured = answers_structured(contract)
+    if origin is not None and origin.mcp_tool is not None:
+        what, name = "tool", origin.mcp_tool
+    elif origin is not None and origin.mcp_prompt is not None:
+        what, name = "prompt", origin.mcp_prompt
+    return KindRoute(
+        source=source,
+        what=what,
+        contract=contract,
+        terms=terms,
+        structured=structured,
+        name=name,
+        response_kind=contract.response.kind if contract.response is not None else f"{contract.kind}.result",
+        subscribable=subscribable if what == "subscribe" else None,
+        check_answer=_answer_check(contract) if what == "tool" and structured else None,
+    )
+
+
+def _answer_check(contract: Contract) -> Callable[[Json, Json], None] | None:
+    """MCP: structured content has to fit the tool's outputSchema; a server that lies is not passed on."""
+    if contract.response is None:
+        return None
+    validator = Validator(contract.response.payload)
+
+    def check(result: Json, answer: Json) -> None:
+        if result.get("isError") is not True and not validator.accepts(answer):
+            raise ContractRefused("malformed", "the server's answer does not fit its own outputSchema")
+
+    return check

@@ -1,0 +1,174 @@
+"""Who called what, on whose account, with what outcome (XP 8.6, 6.4): one JSON object a line.
+
+No arguments and no answers stand there unless `audit.plaintext` asks for them; ids, kinds, keys and sizes do.
+Lines are gathered for a moment and written by a thread. While they cannot be written (a full disk) they are
+kept, `able` is false and the adapter takes no calls: one that leaves no trace is worse than one refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from moot.adapter.config.adapter_settings import AuditSettings
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+from moot.store.worker_thread import WorkerThread
+
+log = logging.getLogger(__name__)
+
+# Long enough for one write to serve many calls, short enough that a crash loses little.
+GATHER_SECONDS: Final = 0.05
+# After a fault of the disk.
+RETRY_SECONDS: Final = 1.0
+# Some 5 MB of lines; what is in progress when the disk fails still finds room.
+LINES_KEPT: Final = 10_000
+_CLOSE_SECONDS: Final = 5.0
+
+
+class AuditLog:
+    """The audit log; `file` None writes nothing. Belongs to one loop."""
+
+    def __init__(self, file: Path | None, settings: AuditSettings | None = None) -> None:
+        self.file = file
+        self.plaintext = settings is not None and settings.plaintext
+        # False while lines wait that could not be written.
+        self.able = True
+        self.lost = 0
+        self._settings = settings or AuditSettings()
+        self._lines: list[bytes] = []
+        self._writing = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._loop = asyncio.get_running_loop()
+        self._worker: WorkerThread | None = None
+        if file is not None:
+            _check_writable(file)
+            self._worker = WorkerThread(self._loop, "audit")
+
+    def note(self, entry: dict[str, Json]) -> None:
+        """Write down one thing that happened; what is None is left out."""
+        if self._worker is None:
+            return
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"time": moment}
+        line |= {name: value for name, value in entry.items() if value is not None}
+        if len(self._lines) >= LINES_KEPT:
+            self.lost += 1
+            return
+        self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        self._idle.clear()
+        if self._timer is None and not self._writing:
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._write)
+
+    async def written(self) -> None:
+        """Wait until all that was noted is in the file."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Write what was noted, for a while; what the disk does not take is lost, and said so."""
+        if self._worker is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._write()
+                await self._idle.wait()
+        except TimeoutError:
+            log.error("audit lines lost", extra={"lines": len(self._lines), "file": str(self.file)})
+        if self._timer is not None:
+            self._timer.cancel()
+        self._worker.stop()
+        self._worker = None
+
+    def _write(self) -> None:
+        self._timer = None
+        if self._worker is None or self._writing or not self._lines:
+            return
+        self._writing = len(self._lines)
+        data = b"".join(self._lines[: self._writing])
+        self._worker.submit(lambda: self._append(data), self._appended)
+
+    def _appended(self, fault: OSError | UsageError | None) -> None:
+        count, self._writing = self._writing, 0
+        if fault is None:
+            del self._lines[:count]
+            if not self.able:
+                log.info("audit log can be written again", extra={"file": str(self.file)})
+            self.able = True
+            if self._lines:
+                self._timer = self._loop.call_later(GATHER_SECONDS, self._write)
+            else:
+                self._idle.set()
+            return
+        if self.able:
+            log.error(
+                "audit log cannot be written: calls are refused until it can",
+                extra={"file": str(self.file), "reason": str(fault)},
+            )
+        self.able = False
+        self._timer = self._loop.call_later(RETRY_SECONDS, self._write)
+
+    # In the thread
+
+    def _append(self, data: bytes) -> None:
+        file, settings = self.file, self._settings
+        assert file is not None  # noqa: S101  # there is no worker without
+        try:
+            size = file.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size and size + len(data) > settings.file_bytes:
+            _rotate(file, settings.files_kept)
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            before = os.fstat(descriptor).st_size
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        except OSError:
+            # All of it is written once more later: what a full disk took of it must not stay, torn.
+            with suppress(OSError):
+                os.ftruncate(descriptor, before)
+            raise
+        finally:
+            os.close(descriptor)
+
+
+def _rotate(file: Path, kept: int) -> None:
+    """`audit.jsonl` becomes `audit.jsonl.1`, and so on; the oldest goes."""
+    if kept == 0:
+        file.unlink()
+        return
+    for number in range(kept - 1, 0, -1):
+        older = file.with_name(f"{file.name}.{number}")
+        if older.exists():
+            older.replace(file.with_name(f"{file.name}.{number + 1}"))
+    file.replace(file.with_name(f"{file.name}.1"))
+
+
+def _check_writable(file: Path) -> None:
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                # A crash cut the last line off: the next one must not become part of it.
+                os.write(descriptor, b"\n")
+        finally:
+            os.close(descriptor)
+    except OSError as fault:
+        raise UsageError(
+            f"audit.file {file}: cannot be written: {fault.strerror or fault}. Name another, or set "
+            "audit.enabled: false"
+        ) from None

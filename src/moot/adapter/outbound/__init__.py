@@ -1,0 +1,1 @@
+"""Endpoints of others, offered to local MCP clients as one MCP server."""

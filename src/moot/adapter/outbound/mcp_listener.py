@@ -1,0 +1,146 @@
+"""Where MCP clients connect (XP 2.1, 3.1 `mcp_server`): standard streams, or HTTP with both transports.
+
+`stdio` is for the one client that started the adapter. `sse` serves Streamable HTTP at `/mcp` and HTTP+SSE at
+`/sse` (D-73), `http` the former alone. Both eras of MCP are spoken everywhere (`moot.mcp.downstream`).
+
+Whoever reaches the port acts with the adapter's key. So it listens on loopback unless told otherwise, answers
+only to the hosts and origins that it knows (D-84), and asks for a token where one is configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final, Self
+
+from moot.adapter.config.adapter_settings import McpServerSettings
+from moot.mcp.downstream import stdio_server
+from moot.mcp.downstream.backend import Backend, OfferCounts
+from moot.mcp.downstream.http_access import HttpAccessPolicy
+from moot.mcp.downstream.http_server import McpHttpServer
+from moot.mcp.downstream.limits import DEFAULT_LIMITS, McpServerLimits
+from moot.mcp.downstream.mcp_server import McpServer
+from moot.mcp.downstream.response_streams import Receive, Scope, Send, respond
+from moot.net.http_listener import bound, served
+
+log = logging.getLogger(__name__)
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
+
+
+class McpListener:
+    """Within `async with`. `settings` None, or transport `none`: nothing listens."""
+
+    def __init__(
+        self,
+        settings: McpServerSettings | None,
+        backend: Backend,
+        *,
+        port: int | None = None,
+        limits: McpServerLimits = DEFAULT_LIMITS,
+        stdin: int = 0,
+        stdout: int = 1,
+    ) -> None:
+        """`port` is that of `start --port` (D-72); `stdin` and `stdout` are descriptors."""
+        self._settings = settings
+        self._port = port
+        self._streams = (stdin, stdout)
+        self._stop = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
+        self._face = McpServer(backend, limits)
+        # Of the HTTP listener; None: there is none.
+        self.url: str | None = None
+
+    @property
+    def counts(self) -> OfferCounts:
+        return self._face.counts
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
+        if settings is None or settings.transport == "none":
+            return self
+        await self._stack.enter_async_context(self._face)
+        try:
+            if settings.transport == "stdio":
+                self._serving = asyncio.create_task(self._serve_streams())
+            else:
+                self.url = await self._stack.enter_async_context(self._served(settings))
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def ended(self) -> None:
+        """Wait until the client at the standard streams has gone; an HTTP listener never ends by itself."""
+        await self._ended.wait()
+
+    async def _serve_streams(self) -> None:
+        stdin, stdout = self._streams
+        try:
+            await stdio_server.serve(self._face, stop=self._stop, stdin=stdin, stdout=stdout)
+        except Exception:
+            # A connection's task.
+            log.exception("serving the standard streams failed")
+        finally:
+            self._ended.set()
+
+    @asynccontextmanager
+    async def _served(self, settings: McpServerSettings) -> AsyncIterator[str]:
+        host = settings.sse_host
+        listening = bound(
+            host,
+            settings.sse_port if self._port is None else self._port,
+            host_name="mcp_server.sse_host",
+            port_name="mcp_server.sse_port, or --port",
+        )
+        port: int = listening.getsockname()[1]
+        http = McpHttpServer(self._face, _doors(settings, port))
+        application = http if settings.transport == "sse" else _only_streamable(http)
+        shown = f"[{host}]" if ":" in host else host
+        async with served(application, listening):
+            try:
+                yield f"http://{'127.0.0.1' if host in ANYWHERE else shown}:{port}/mcp"
+            finally:
+                http.close()
+
+
+def _doors(settings: McpServerSettings, port: int) -> HttpAccessPolicy:
+    """XP 3.1, D-84: the loopback names, the address that is listened on, and what the operator adds."""
+    token = None if settings.token is None else settings.token.reveal()
+    host = settings.sse_host
+    if host not in LOOPBACK and token is None:
+        log.warning(
+            "whoever reaches this address can call as this adapter: put a proxy that asks who they are "
+            "before it, or set mcp_server.token_env",
+            extra={"host": host, "port": port},
+        )
+    hosts = [name for each in settings.allowed_hosts for name in (each, f"{each}:{port}")]
+    if host not in LOOPBACK and host not in ANYWHERE:
+        hosts.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    doors = HttpAccessPolicy.of(port, hosts=hosts, origins=settings.allowed_origins, token=token)
+    return replace(doors, hosts_by="mcp_server.allowed_hosts", origins_by="mcp_server.allowed_origins")
+
+
+def _only_streamable(http: McpHttpServer) -> Any:
+    """D-73: `http` is Streamable HTTP and nothing else."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].rstrip("/") in ("/sse", "/messages"):
+            body = b'{"error":"mcp_server.transport is http: MCP is served at /mcp alone"}'
+            await respond(send, 404, body)
+            return
+        await http(scope, receive, send)
+
+    return application

@@ -1,0 +1,161 @@
+"""What a source's contracts come to for MCP clients: checked, pinned, and told apart into three lists.
+
+Everything here was written by a stranger. A contract that could harm whoever reads it is not shown (8.5), and
+one that turned into another under the same version is held back until the operator consents: people and
+models decided by what it was (D-87). A new version is taken: that is what versions are for (D-71).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moot.mcp.eras import JsonObject
+from moot.mcp.tool_pins import TOOLS, PinChange, Pins
+from moot.protocol import strict_json
+from moot.protocol.operation import Json
+from moot.xprotocol.content_check import check_description, check_json, check_kind
+from moot.xprotocol.contracts import Contract, ContractRefused, contract_json, digest
+from moot.xprotocol.mcp_mirror import check_mirrored, tool_name
+from moot.xprotocol.prompts import is_prompt
+from moot.xprotocol.resources import MAX_URI_CHARS, Subscribable
+
+# Listed resources of one source; the list is one page to MCP clients.
+MAX_RESOURCES: Final = 2_000
+# Pins are read when an adapter starts and kept by it until it stops.
+HELD_BACK: Final = (
+    "changed without a new version: held back. If its operator confirms the change, stop the adapter, take "
+    "its entry out of endpoint-pins.json in the store, and start again"
+)
+NO_ROOM: Final = f"{TOOLS} versions of this endpoint's contracts are pinned, and no more are kept"
+# What people and models decide by. Not the list of resources, which changes all day, and not the grammar.
+# Of each part. Whoever bumps versions all day fills the file with 10,000 pins (`TOOLS`), and no further.
+PINNED_BYTES: Final = 1_024
+_VERSION: Final = re.compile(r"[0-9A-Za-z.+-]{1,64}", re.ASCII)
+_PINNED: Final = ("description", "payload", "response", "auth")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceContract:
+    """One contract by which resources are read and followed (D-78)."""
+
+    contract: Contract
+    subscribe_kind: str
+    updated_kind: str
+    resources: tuple[JsonObject, ...]
+    templates: tuple[JsonObject, ...]
+    subscribable: Subscribable
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredOffers:
+    """A source's lists, in the order of their kinds."""
+
+    tools: tuple[Contract, ...] = ()
+    prompts: tuple[Contract, ...] = ()
+    resources: tuple[ResourceContract, ...] = ()
+    # Kind and reason of what is not shown.
+    refused: tuple[tuple[str, str], ...] = ()
+    # Contracts that changed under their version and wait for consent.
+    held: tuple[PinChange, ...] = ()
+    # Held back and not told before.
+    news: tuple[PinChange, ...] = field(default=(), compare=False)
+
+    def wanted_names(self, prefix: str) -> set[str]:
+        """The names that its tools and prompts would have if nobody else had them."""
+        return {tool_name(contract.kind, prefix=prefix) for contract in (*self.tools, *self.prompts)}
+
+
+def offered(contracts: Sequence[Contract], pins: Pins) -> MirroredOffers:
+    """Sort out a catalogue. Takes a millisecond a contract and more for large ones: call it in a thread."""
+    sound: dict[str, Contract] = {}
+    resources: dict[str, ResourceContract] = {}
+    refused: list[tuple[str, str]] = []
+    for contract in contracts:
+        try:
+            if not _VERSION.fullmatch(contract.version):
+                raise ContractRefused("malformed", "its version is none: one looks like 1.0.0")
+            if contract.subscription is not None:
+                resources[contract.kind] = _resources(contract)
+            else:
+                check_mirrored(contract)
+        except ContractRefused as refusal:
+            refused.append((contract.kind, refusal.message))
+        else:
+            sound[_pin_name(contract)] = contract
+    # Only what is fit to be shown: a pin is kept for good.
+    verdict = pins.check([_definition(name, contract) for name, contract in sound.items()])
+    shown = [sound[definition["name"]] for definition in verdict.shown]
+    held = tuple(change for name, change in sorted(pins.changes.items()) if name in sound)
+    refused += [(sound[change.tool].kind, HELD_BACK) for change in held]
+    known = {definition["name"] for definition in verdict.shown} | {change.tool for change in held}
+    refused += [(sound[name].kind, NO_ROOM) for name in sound if name not in known]
+    return MirroredOffers(
+        tools=tuple(each for each in shown if each.subscription is None and not is_prompt(each)),
+        prompts=tuple(each for each in shown if each.subscription is None and is_prompt(each)),
+        resources=tuple(resources[each.kind] for each in shown if each.subscription is not None),
+        refused=tuple(refused),
+        held=held,
+        news=verdict.changes,
+    )
+
+
+def _pin_name(contract: Contract) -> str:
+    return f"{contract.kind} {contract.version}"
+
+
+def _definition(name: str, contract: Contract) -> JsonObject:
+    """What is pinned: short parts as they are, so that a change can be shown, and long ones by their hash."""
+    whole = contract_json(contract)
+    parts = {word: whole[word] for word in _PINNED if word in whole}
+    return {"name": name} | {
+        word: part if len(strict_json.encode(part)) <= PINNED_BYTES else f"sha256:{digest(part)}"
+        for word, part in parts.items()
+    }
+
+
+def _resources(contract: Contract) -> ResourceContract:
+    subscription = contract.subscription
+    if subscription is None:
+        raise ContractRefused("malformed", "no subscription")
+    check_kind(contract.kind)
+    check_kind(subscription.updated_kind)
+    check_description(contract.description)
+    resources = _listed(subscription.resources, "uri")
+    templates = _listed(subscription.templates, "uriTemplate")
+    return ResourceContract(
+        contract,
+        contract.kind,
+        subscription.updated_kind,
+        tuple(resources),
+        tuple(templates),
+        Subscribable(resources, templates),
+    )
+
+
+def _listed(entries: Sequence[Json], key: str) -> list[JsonObject]:
+    if len(entries) > MAX_RESOURCES:
+        raise ContractRefused("too_large", f"{len(entries)} resources of at most {MAX_RESOURCES}")
+    check_json(list(entries), "the list of resources")
+    listed: dict[str, JsonObject] = {}
+    for entry in entries:
+        address = entry.get(key) if isinstance(entry, dict) else None
+        if not isinstance(address, str) or not 0 < len(address) <= MAX_URI_CHARS or not address.isprintable():
+            raise ContractRefused(
+                "malformed", f"a resource needs a {key}, at most {MAX_URI_CHARS} characters"
+            )
+        # MCP wants a name.
+        name = entry.get("name")
+        listed.setdefault(address, entry if isinstance(name, str) and name else {**entry, "name": address})
+    return list(listed.values())
+
+
+def takes_updates_word(contract: Contract) -> bool:
+    """Whether `updates: false` can be said to it: a stranger's schema may allow nothing but a URI."""
+    schema = contract.payload if isinstance(contract.payload, dict) else {}
+    declared = schema.get("properties")
+    return schema.get("additionalProperties") is not False or (
+        isinstance(declared, dict) and "updates" in declared
+    )

@@ -1,0 +1,1 @@
+"""Whether another's key may be trusted: the chain of evidence, walked and registered."""

@@ -1,0 +1,63 @@
+"""Running bridges: one in the foreground, or many in one process, each on its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from moot.bridge.bridge_settings import BridgeSettings
+from moot.bridge.server_member import ServerControls, ServerMember
+from moot.mcp.tool_pins import Pins
+from moot.mcp.upstream import StartFailed, Upstream, open_upstream
+from moot.participant import CloseReason, connect
+
+
+@asynccontextmanager
+async def bridged(
+    settings: BridgeSettings, *, on_opened: Callable[[Upstream], None] | None = None
+) -> AsyncIterator[ServerMember]:
+    """An MCP server as a member of a space while the block runs.
+
+    Whatever the server does raises nothing here: `member.state` and `member.trouble` tell. Entering raises
+    StartFailed if the server `must_start` and does not, NotAdmitted or Unreachable if there is no way into
+    the space, UsageError if the file of pins cannot be used. Any number may run in one process.
+
+    `on_opened` is given the server as soon as it is started, before it has answered anything.
+    """
+    pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
+    member = ServerMember(settings.server, pins, accept_changes=settings.accept_changes)
+    async with open_upstream(
+        settings.server, events=member.events(), limits=settings.limits, roots=settings.roots
+    ) as upstream:
+        if on_opened is not None:
+            on_opened(upstream)
+        try:
+            # Whoever sees the member join finds its tools.
+            await upstream.ready()
+        except StartFailed:
+            if settings.must_start:
+                raise
+        async with connect(
+            settings.gateway,
+            settings.space,
+            settings.token,
+            dialect=settings.dialect,
+            limits=settings.member,
+            controls=ServerControls(member),
+            # A bridge answers; what it said itself would only wake it once more for every call.
+            echo=False,
+        ) as space:
+            member.attach(upstream, space)
+            work = asyncio.create_task(member.run())
+            try:
+                yield member
+            finally:
+                work.cancel()
+                await asyncio.wait([work])
+
+
+async def serve_bridge(settings: BridgeSettings) -> CloseReason:
+    """Bridge until the space ends the membership for good; how it ended. Cancelling stops the server too."""
+    async with bridged(settings) as member:
+        return await member.space.stay()

@@ -1,0 +1,114 @@
+"""Names that outlive a process: whoever got a tool's name first keeps it when `moot mcp` is started again
+(D-91).
+
+A client's person may have allowed a name for good ("always run read_file"). If names were handed out afresh
+at each start, a newcomer with an earlier place in the list could come by that permission. The file holds what
+was bound and by whom, for one space; several processes may share it, and the first to write a name keeps it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from moot.catalogue.name_table import NameTable
+from moot.catalogue.offer_table import OfferTable
+from moot.errors import InvalidJson
+from moot.mcp.eras import JsonObject
+from moot.protocol import strict_json
+
+log = logging.getLogger(__name__)
+
+# 50 000 names of 64 characters, twice over.
+MAX_BYTES: Final = 16 << 20
+
+
+def place_of(state: Path, gateway: str, space: str) -> Path:
+    """Where the names of a space are kept below a folder for state."""
+    which = sha256(f"{gateway.rstrip('/')}\0{space}".encode()).hexdigest()[:16]
+    return state / "moot" / "names" / f"{which}.json"
+
+
+class NamesFile:
+    """The bindings of one space on disk. Trouble with it is told in the log and otherwise changes nothing."""
+
+    def __init__(self, path: Path, offers: OfferTable) -> None:
+        self._path = path
+        self._namespaces: dict[str, NameTable] = {"tools": offers.tool_names, "prompts": offers.prompt_names}
+        self._written = {word: len(names) for word, names in self._namespaces.items()}
+
+    def load(self) -> int:
+        """Take over what is on disk; how many names that was."""
+        try:
+            with self._locked():
+                kept = self._read()
+        except OSError as fault:
+            log.warning("names are not kept", extra={"path": str(self._path), "why": fault.strerror})
+            return 0
+        count = 0
+        for word, names in self._namespaces.items():
+            count += sum(names.restore(*binding) for binding in _bindings(kept.get(word)))
+            self._written[word] = len(names)
+        return count
+
+    def save(self) -> None:
+        """Add what was bound since; what is on disk already stays as it is."""
+        if all(len(names) == self._written[word] for word, names in self._namespaces.items()):
+            return
+        try:
+            with self._locked():
+                kept = self._read()
+                merged = {word: _merged(kept.get(word), names) for word, names in self._namespaces.items()}
+                self._write({"version": 1, **merged})
+        except OSError as fault:
+            log.warning("names are not kept", extra={"path": str(self._path), "why": fault.strerror})
+        self._written = {word: len(names) for word, names in self._namespaces.items()}
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _read(self) -> JsonObject:
+        try:
+            if self._path.stat().st_size > MAX_BYTES:
+                raise InvalidJson("too large")
+            value = strict_json.parse(self._path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except InvalidJson as fault:
+            log.warning("unreadable names", extra={"path": str(self._path), "why": fault.message})
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def _write(self, value: JsonObject) -> None:
+        fresh = self._path.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(strict_json.encode(value))
+        fresh.replace(self._path)
+
+
+def _bindings(kept: object) -> Iterator[tuple[str, str, str]]:
+    for binding in kept if isinstance(kept, list) else ():
+        if isinstance(binding, list) and len(binding) == 3 and all(isinstance(part, str) for part in binding):
+            yield binding[0], binding[1], binding[2]
+
+
+def _merged(kept: object, names: NameTable) -> list[list[str]]:
+    """What is on disk, as far as it makes sense, and what of ours goes with it."""
+    merged = NameTable(names.reserved)
+    for binding in (*_bindings(kept), *names):
+        merged.restore(*binding)
+    return [list(binding) for binding in merged]

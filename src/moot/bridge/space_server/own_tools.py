@@ -1,0 +1,303 @@
+"""The tools that a face adds of its own: talking in the space, seeing who is there, finding tools, asking
+after what is pending. Their names are reserved: no member's tool is ever shown under one (D-91)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.bridge.space_server.error_text import told
+from moot.bridge.space_server.pending_calls import STATUS_TOOL, PendingCalls
+from moot.errors import McpError, MootError
+from moot.mcp.downstream.backend import PendingCall, text_result
+from moot.mcp.eras import JsonObject, is_input_required
+from moot.participant import JoinedSpace
+from moot.protocol import strict_json
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+
+if TYPE_CHECKING:
+    from moot.catalogue.vector_search import SearchMode, SearchStatus
+
+CHAT_TOOL: Final = "moot_chat"
+PEOPLE_TOOL: Final = "moot_participants"
+FIND_TOOL: Final = "moot_find_tools"
+OWN_NAMES: Final = (CHAT_TOOL, PEOPLE_TOOL, FIND_TOOL, STATUS_TOOL)
+
+# What is shown of the conversation at most, and how much one message of it.
+CHATS_KEPT: Final = 200
+CHAT_CHARS: Final = 4_000
+MOST_FOUND: Final = 50
+# As long as a client's own patience with one call.
+MOST_WAIT_SECONDS: Final = 50.0
+
+_DEFINITIONS: Final[tuple[JsonObject, ...]] = (
+    {
+        "name": CHAT_TOOL,
+        "title": "Chat in the space",
+        "description": "Say something to the people and agents in this space, and read what was said lately. "
+        "Everybody sees it. Leave out `text` to only read.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "description": "What to say."},
+                "to": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "Whom it is meant for; leave out for everybody.",
+                },
+                "limit": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": CHATS_KEPT,
+                    "default": 20,
+                    "description": "How many of the latest messages to show.",
+                },
+            },
+        },
+        "annotations": {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
+    },
+    {
+        "name": PEOPLE_TOOL,
+        "title": "Who is in the space",
+        "description": "List the members of this space: people, agents and tool servers, what each offers, "
+        "and what you may do yourself.",
+        "inputSchema": {"type": "object", "properties": {}},
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    {
+        "name": FIND_TOOL,
+        "title": "Find a tool",
+        "description": "Find tools, prompts and resources of this space by what they are for. Tells the "
+        "name to call, whose it is, and whether calling it needs somebody's approval.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What you want to do, in your own words."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": MOST_FOUND, "default": 10},
+            },
+            "required": ["query"],
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    {
+        "name": STATUS_TOOL,
+        "title": "What became of a pending call",
+        "description": "Calls that you may only propose wait for somebody's approval. This shows what became "
+        "of one (its result, once it is there), or without a handle all that are pending.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "handle": {"type": "string", "description": "From the answer that said PENDING."},
+                "wait_seconds": {
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": MOST_WAIT_SECONDS,
+                    "default": 0,
+                    "description": "Wait this long for a decision before answering.",
+                },
+                "withdraw": {"type": "boolean", "default": False, "description": "Take the proposal back."},
+            },
+        },
+        "annotations": {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
+    },
+)
+
+
+class BadArgument(Exception):
+    """An own tool was called with something that it cannot take; the text says what it takes."""
+
+
+class OwnTools:
+    """The tools of the face itself."""
+
+    def __init__(
+        self,
+        space: JoinedSpace,
+        decisions: PendingCalls,
+        *,
+        called: str,
+        offered: Callable[[], Mapping[str, Mapping[str, int]]],
+        find: Callable[[str, int], Awaitable[tuple[list[JsonObject], SearchMode]]],
+        search: Callable[[], SearchStatus],
+    ) -> None:
+        """`find` answers a search and says how it was made; `search` says how the next one will be."""
+        self._space = space
+        self._decisions = decisions
+        self._called = called
+        self._offered = offered
+        self._find = find
+        self._search = search
+        self._chats: deque[JsonObject] = deque(maxlen=CHATS_KEPT)
+        space.on("chat", own=True)(self._hear)
+
+    def definitions(self) -> list[JsonObject]:
+        return [*_DEFINITIONS]
+
+    async def call(self, name: str, arguments: JsonObject) -> JsonObject:
+        try:
+            match name:
+                case "moot_chat":
+                    return await self._chat(arguments)
+                case "moot_participants":
+                    return self._participants()
+                case "moot_find_tools":
+                    return await self._found(arguments)
+            return await self._status(arguments)
+        except BadArgument as fault:
+            return text_result(f"{name}: {fault}", is_error=True)
+        except McpError:
+            raise
+        except MootError as fault:
+            return text_result(told(fault, name, "the gateway"), is_error=True)
+
+    # Chat
+
+    def _hear(self, envelope: Envelope) -> None:
+        text = envelope.payload.get("text")
+        if isinstance(text, str):
+            heard: JsonObject = {"from": envelope.sender, "at": envelope.ts, "text": text[:CHAT_CHARS]}
+            if envelope.to:
+                heard["to"] = list(envelope.to)
+            self._chats.append(heard)
+
+    async def _chat(self, arguments: JsonObject) -> JsonObject:
+        text = _argument(arguments, "text", str, None)
+        limit = _number(arguments, "limit", 20, CHATS_KEPT)
+        to = _argument(arguments, "to", list, [])
+        if not all(isinstance(each, str) for each in to):
+            raise BadArgument("`to` is a list of member names")
+        unknown = [each for each in to if each not in self._space.roster]
+        if unknown:
+            raise BadArgument(f"nobody here is called {', '.join(unknown)}; moot_participants shows who is")
+        said = ""
+        if text:
+            payload = {"text": text, "format": "plain"}
+            if not self._space.may("chat", payload, to=to):
+                raise BadArgument("you may not chat in this space; ask for the capability `chat`")
+            await self._space.chat(text, to=to)
+            said = "Said. "
+        latest = list(self._chats)[-int(limit) :] if limit else []
+        lines = "\n".join(f"[{each['at']}] {each['from']}: {each['text']}" for each in latest)
+        shown = f"{said}{lines}" if lines or said else "Nothing was said since this client joined."
+        return text_result(shown, structuredContent={"messages": latest})
+
+    # Members
+
+    def _participants(self) -> JsonObject:
+        offered = self._offered()
+        members: list[JsonObject] = []
+        for member in sorted(self._space.roster.values(), key=lambda member: member.name):
+            entry: JsonObject = {"id": member.id, "offers": dict(offered.get(member.name, {}))}
+            if member.name != member.id:
+                entry["name"] = member.name
+            entry["may"] = sorted({_kind(right.original) for right in member.capabilities})
+            members.append(entry)
+        may = sorted({_kind(right.original) for right in self._space.rights.capabilities})
+        you: JsonObject = {"id": self._space.me, "space": self._called, "may": may}
+        lines = [f"You are {self._space.me} in space {self._called}; you may send: {', '.join(may)}."]
+        for entry in members:
+            offers = ", ".join(f"{count} {what}" for what, count in entry["offers"].items()) or "no tools"
+            lines.append(f"- {entry['id']}: {offers}; may send {', '.join(entry['may']) or 'nothing'}")
+        if not members:
+            lines.append("Nobody else is here.")
+        return text_result("\n".join(lines), structuredContent={"you": you, "participants": members})
+
+    # Finding
+
+    async def _found(self, arguments: JsonObject) -> JsonObject:
+        query = _argument(arguments, "query", str, "")
+        if not query.strip():
+            raise BadArgument("`query` says in words what you want to do")
+        found, mode = await self._find(query, int(_number(arguments, "limit", 10, MOST_FOUND)))
+        if not found:
+            text = "Nothing here fits. Try other words, or moot_participants."
+            return text_result(text, structuredContent={"found": [], "search": mode})
+        text = strict_json.encode(found).decode()
+        return text_result(text, structuredContent={"found": found, "search": mode})
+
+    # Pending calls
+
+    async def _status(self, arguments: JsonObject) -> JsonObject:
+        handle = _argument(arguments, "handle", str, None)
+        wait = _number(arguments, "wait_seconds", 0, MOST_WAIT_SECONDS)
+        withdraw = _argument(arguments, "withdraw", bool, False)
+        if handle is None:
+            return self._overview()
+        pending = self._decisions.get(handle)
+        if pending is None:
+            raise BadArgument("no such handle, or it is too long ago; without a handle all are shown")
+        if withdraw:
+            await pending.withdraw("withdrawn with moot_status")
+        if wait or withdraw:
+            try:
+                # A withdrawal is a round trip; what was decided before it shows in the result.
+                async with asyncio.timeout(max(wait, 2.0 if withdraw else 0.0)):
+                    await pending.finished.wait()
+            except TimeoutError:
+                pass
+        if not pending.finished.is_set():
+            return pending.pending_result()
+        return _finished(pending)
+
+    def _overview(self) -> JsonObject:
+        entries: list[JsonObject] = [
+            {
+                "handle": pending.handle,
+                "what": pending.headline,
+                "state": "finished" if pending.finished.is_set() else "pending",
+                "note": pending.note,
+            }
+            for pending in self._decisions.all()
+        ]
+        search = self._search()
+        connection: JsonObject = {
+            "space": self._called,
+            "you": self._space.me,
+            "connection": self._space.state,
+            "search": search.as_json(),
+        }
+        lines = [f"- {e['handle']}: {e['state']}, {e['note']}. {e['what']}" for e in entries]
+        head = f"{self._space.me} in {self._called}, {self._space.state}; {len(entries)} proposals."
+        shown = "\n".join([head, f"Tools are searched for: {search}.", *lines])
+        return text_result(shown, structuredContent=connection | {"calls": entries})
+
+
+def _finished(pending: PendingCall) -> JsonObject:
+    """What the call would have answered, had its client waited."""
+    result = pending.result()
+    about = {"type": "text", "text": f"{pending.handle}: {pending.note}."}
+    if is_input_required(result):
+        text = "The tool needs input first, which cannot be given here: call it again and stay for it."
+        return text_result(text, is_error=True)
+    if pending.call.method == "tools/call" and isinstance(result.get("content"), list):
+        rest = {key: value for key, value in result.items() if key != "resultType"}
+        return rest | {"content": [about, *result["content"]]}
+    shown = {"type": "text", "text": strict_json.encode(result).decode()}
+    return {"content": [about, shown], "structuredContent": result}
+
+
+def _kind(capability: Json) -> str:
+    kind = capability.get("kind") if isinstance(capability, dict) else capability
+    return kind if isinstance(kind, str) else strict_json.encode(kind).decode()
+
+
+def _argument(arguments: JsonObject, name: str, kind: type, default: Any) -> Any:
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, kind):
+        words = {str: "a text", bool: "true or false", list: "a list"}
+        raise BadArgument(f"`{name}` is {words[kind]}")
+    return value
+
+
+def _number(arguments: JsonObject, name: str, default: float, most: float) -> float:
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise BadArgument(f"`{name}` is a number from 0 to {most:g}")
+    return value

@@ -1,0 +1,182 @@
+"""Calls that became proposals: who decided what, and what came of it, for whoever asks now or later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from moot.bridge.space_server.error_text import failed
+from moot.errors import McpError, MootError, Rejected, Withdrawn
+from moot.mcp.downstream.backend import BackendCall, PendingCall, text_result
+from moot.mcp.eras import INTERNAL_ERROR, JsonObject
+from moot.participant import JoinedSpace, Proposal
+from moot.protocol import strict_json
+from moot.protocol.operation import Json
+
+log = logging.getLogger(__name__)
+
+STATUS_TOOL: Final = "moot_status"
+# Forgotten oldest first; those that are finished go before those that still wait.
+MOST_KEPT: Final = 1_000
+# How long an answer is kept for who comes back for it.
+KEPT_SECONDS: Final = 3_600.0
+# MEW 3.3.3: a rejection may be explained right after it; nobody waits long for that.
+_EXPLAIN_SECONDS: Final = 0.5
+
+
+class PendingCalls:
+    """The proposals that one face made."""
+
+    def __init__(self, space: JoinedSpace, *, wait_for_others: bool, proposal_seconds: float) -> None:
+        self._space = space
+        self._wait_for_others = wait_for_others
+        self._proposal_seconds = proposal_seconds
+        self._kept: dict[str, PendingCall] = {}
+        self._told: dict[bytes, PendingCall] = {}
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> PendingCalls:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(self, *_fault: object) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self._group.__aexit__(None, None, None)
+
+    def get(self, handle: str) -> PendingCall | None:
+        self._forget()
+        return self._kept.get(handle)
+
+    def all(self) -> list[PendingCall]:
+        """Newest last."""
+        self._forget()
+        return list(self._kept.values())
+
+    async def propose(self, host: str, params: JsonObject, call: BackendCall, what: str) -> PendingCall:
+        """Propose a call to the space; `params` are the host's own spelling. Raises what `propose` raises.
+
+        A call that is repeated while its client has been told that it is pending is the same proposal still:
+        models that wonder what became of it call once more rather than ask.
+        """
+        fingerprint = strict_json.encode([host, call.method, _without_meta(params)])
+        known = self._told.get(fingerprint)
+        if known is not None and not known.decided.is_set():
+            return known
+        proposal = await self._space.propose(
+            host,
+            call.method,
+            params,
+            timeout=self._proposal_seconds,
+            wait_for_others=self._wait_for_others,
+            progress=None if call.progress is None else _raw(call.progress),
+            log=None if call.log is None else _plain(call.log),
+        )
+        pending = PendingCall(
+            proposal.id,
+            headline=f"{what} of {host} needs somebody's approval: it was proposed to the space.",
+            call=call,
+            withdraw=lambda _reason: _withdraw(proposal),
+            pending_result=lambda pending: self._tell(pending, fingerprint, what, host),
+            lives_seconds=self._proposal_seconds + KEPT_SECONDS,
+        )
+        self._kept[pending.handle] = pending
+        proposal.on_change = lambda changed: _note(pending, changed)
+        task = self._group.create_task(self._follow(pending, proposal, what, host))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return pending
+
+    async def _follow(self, pending: PendingCall, proposal: Proposal, what: str, host: str) -> None:
+        try:
+            outcome = await proposal.outcome()
+        except McpError as fault:
+            pending.settle(fault, f"{host} answered with an error: {fault.message}")
+        except MootError as fault:
+            if isinstance(fault, Rejected):
+                await fault.explanation(_EXPLAIN_SECONDS)
+            try:
+                result: JsonObject | McpError = failed(
+                    fault, method=pending.call.method, what=what, host=host
+                )
+            except McpError as error:
+                result = error
+            pending.settle(result, str(fault), withdrawn=isinstance(fault, Withdrawn))
+        except Exception:
+            # A request's task: whoever waits is told that it is over, the log why.
+            log.exception("a proposal could not be followed", extra={"proposal": pending.handle})
+            pending.settle(McpError(INTERNAL_ERROR, "internal error; the log says why"), "internal error")
+        else:
+            pending.settle(outcome.result, f"approved by {outcome.by}, answered by {outcome.host}")
+
+    def _tell(self, pending: PendingCall, fingerprint: bytes, what: str, host: str) -> JsonObject:
+        """What a client is told that cannot be told later."""
+        self._told[fingerprint] = pending
+        text = (
+            f"PENDING, not done yet: {what} of {host} needs somebody's approval and was proposed to the "
+            f"space. {pending.note[:1].upper()}{pending.note[1:]}. "
+            f'To learn what came of it call {STATUS_TOOL} with {{"handle": "{pending.handle}"}}; add '
+            '"wait_seconds" to wait, or "withdraw": true to take it back. Do not call the tool again for it.'
+        )
+        about: JsonObject = {"moot/pending": {"handle": pending.handle, "host": host}}
+        match pending.call.method:
+            case "prompts/get":
+                return {
+                    "messages": [{"role": "user", "content": {"type": "text", "text": text}}],
+                    "_meta": about,
+                }
+            case "resources/read":
+                uri = pending.call.params.get("uri")
+                content = {"uri": uri, "mimeType": "text/plain", "text": text}
+                return {"contents": [content], "_meta": about}
+            case "completion/complete":
+                return {"completion": {"values": []}, "_meta": about}
+        return text_result(text, _meta=about)
+
+    def _forget(self) -> None:
+        oldest = time.time() - KEPT_SECONDS
+        for handle, pending in tuple(self._kept.items()):
+            if pending.finished.is_set() and pending.updated < oldest:
+                del self._kept[handle]
+        finished = (handle for handle, pending in tuple(self._kept.items()) if pending.finished.is_set())
+        while len(self._kept) > MOST_KEPT:
+            del self._kept[next(finished, next(iter(self._kept)))]
+        for fingerprint, pending in tuple(self._told.items()):
+            if pending.decided.is_set():
+                del self._told[fingerprint]
+
+
+def _note(pending: PendingCall, proposal: Proposal) -> None:
+    if pending.finished.is_set():
+        return
+    if proposal.fulfilled_by is not None and not pending.decided.is_set():
+        pending.approved(f"approved by {proposal.fulfilled_by}, being done")
+    elif proposal.rejections and not pending.decided.is_set():
+        who = ", ".join(f"{no.by} ({no.reason})" for no in proposal.rejections)
+        pending.says(f"rejected by {who}; others may still approve it")
+    elif proposal.votes and not pending.decided.is_set():
+        pending.says(f"{', '.join(proposal.votes)} voted for it; more votes are needed")
+
+
+async def _withdraw(proposal: Proposal) -> None:
+    try:
+        await proposal.withdraw()
+    except MootError as fault:
+        # Too late, paused or away: its outcome says which.
+        log.debug("not withdrawn", extra={"proposal": proposal.id, "why": type(fault).__name__})
+
+
+def _raw(progress: Callable[[JsonObject], None]) -> Callable[[Json], None]:
+    return lambda heard: progress(dict(heard.params))
+
+
+def _plain(say: Callable[[JsonObject], None]) -> Callable[[Json], None]:
+    return lambda heard: say(dict(heard))
+
+
+def _without_meta(params: JsonObject) -> JsonObject:
+    return {key: value for key, value in params.items() if key != "_meta"}

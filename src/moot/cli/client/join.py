@@ -1,0 +1,332 @@
+"""`moot join`: a person in a space, in full screen, in a plain terminal or at the end of a pipe.
+
+The full screen is `moot.tui.app`; what follows is for the others. Lines are chat; a line that begins with a
+slash is an operation (`/help` lists them), and one that begins with two is chat that begins with one. On a
+terminal operations run beside each other, so that a call that waits for a decision does not keep anybody from
+deciding. From a pipe they run one after the other, so that a script is carried out as it stands, and the end
+of the input is the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.cli.client.operation_output import EXIT_OUTSIDE, show_fault
+from moot.cli.client.screen import Screen, lines_from_stdin
+from moot.cli.escape_output import printable
+from moot.cli.interruption import run_service
+from moot.errors import MootError, UsageError
+from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation
+
+if TYPE_CHECKING:
+    from moot.config.connect_settings import ConnectSettings
+    from moot.participant import JoinedSpace, MissedMessages, StreamInfo
+    from moot.protocol.envelope import Envelope
+
+_ABOUT = """\
+Takes part in a space from a terminal, in full screen: what is said, what waits for your decision, who is
+here. What you type is chat; / begins a command, and F1 explains the keys. Needs the extra moot[tui].
+
+With --plain, without that extra, or where the output is no terminal, there are lines of text instead. They
+can be scripted: lines from a pipe are carried out one after the other, and the end of the input ends it,
+or --linger SECONDS later. With --json everything heard is one envelope a line.
+"""
+_EXAMPLES = """\
+examples:
+  moot join                                       in the folder of a space
+  printf '/approve 3f1c22ab\\n' | moot join --json
+  moot join --gateway https://moot.example.org --space lab --token-file bob.token
+"""
+_OWN_HELP: Final = (
+    ("to [NAME…]", "whom your chat is for from now on; nobody in particular without a name"),
+    ("help [COMMAND]", "this, or how one of them is used"),
+    ("quit", "leave"),
+)
+
+
+def add_command(commands: Any) -> None:
+    from moot.cli.client import add_where
+
+    parser = commands.add_parser(
+        "join",
+        help="take part in a space from this terminal",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("-n", type=int, default=10, metavar="COUNT", help="begin with so many of the latest messages (10)")
+    add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
+    lingers = "stay so long after the end of the input (0: for ever)"
+    add("--linger", type=float, metavar="SECONDS", help=lingers)
+    add("--timeout", type=float, metavar="SECONDS", help="how long operations wait for an answer")
+    add("--json", action="store_true", help="everything heard as one envelope a line")
+    add("--plain", action="store_true", help="lines of text, for pipes and scripts; no full screen")
+    add("--theme", metavar="NAME", help="full screen: how it looks, such as moot-light or moot-contrast")
+    add("--bell", action="store_true", help="full screen: ring when something waits for a decision")
+    add_where(parser)
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    try:
+        # Ctrl-C is how one leaves.
+        return run_service(_join(chosen))
+    except MootError as fault:
+        return show_fault(fault, as_json=chosen.json)
+
+
+async def _join(chosen: argparse.Namespace) -> int:
+    from moot.cli.client import where_of
+    from moot.participant import connect
+
+    where = where_of(chosen)
+    is_full = _wants_full_screen(chosen)
+    async with connect(where.url, where.space, where.token.reveal()) as space:
+        # Before anything is waited for: from here on nothing is missed.
+        coming = space.envelopes(own=True)
+        if is_full:
+            return await _full_screen(space, where, coming, chosen)
+        with Screen(as_json=chosen.json, verbose=chosen.all) as screen:
+            return await Person(space, where, screen, chosen).stay(coming)
+
+
+def _wants_full_screen(chosen: argparse.Namespace) -> bool:
+    """Where both ends are a terminal, unless told otherwise; a hint where that was perhaps expected."""
+    if chosen.plain or chosen.json or not sys.stdin.isatty():
+        return False
+    if not sys.stdout.isatty():
+        _hint("lines of text, since the output is no terminal; --plain says so without this hint")
+        return False
+    if find_spec("textual") is None:
+        _hint("lines of text, since Textual is not installed: pip install 'moot[tui]' for the full screen")
+        return False
+    if os.environ.get("TERM", "dumb") == "dumb":
+        _hint("lines of text, since TERM says that this terminal can do no more")
+        return False
+    return True
+
+
+def _hint(words: str) -> None:
+    print(f"moot: {words}", file=sys.stderr, flush=True)
+
+
+async def _full_screen(
+    space: JoinedSpace,
+    where: ConnectSettings,
+    coming: AsyncIterator[Envelope | MissedMessages],
+    chosen: argparse.Namespace,
+) -> int:
+    from moot.tui.run_terminal import run_terminal
+    from moot.tui.theme import DEFAULT_THEME
+
+    seat = ClientContext(space, default_to=where.default_to, timeout=chosen.timeout, stays=True)
+    code = await run_terminal(
+        space,
+        coming,
+        seat,
+        place=where.space or "the space",
+        verbose=chosen.all,
+        theme=chosen.theme or DEFAULT_THEME,
+        rings=chosen.bell,
+    )
+    if space.ending is not None:
+        words = f"the connection ended: {space.ending.code} {space.ending.reason}".rstrip()
+        print(f"moot: {printable(words)}", file=sys.stderr, flush=True)
+    return code
+
+
+class Person:
+    """Somebody at a terminal: one task hears, one types."""
+
+    def __init__(
+        self, space: JoinedSpace, where: ConnectSettings, screen: Screen, chosen: argparse.Namespace
+    ) -> None:
+        from moot.cli.client import OPERATIONS
+
+        self.seat = ClientContext(space, default_to=where.default_to, timeout=chosen.timeout, stays=True)
+        self._where = where
+        self._screen = screen
+        self._chosen = chosen
+        self._operations = {operation.name: operation for operation in OPERATIONS}
+        self._is_leaving = asyncio.Event()
+        self._failed = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stay(self, coming: AsyncIterator[Envelope | MissedMessages]) -> int:
+        """Until the input ends, /quit, or the gateway's own end; the exit code. Cancelling leaves."""
+        space = self.seat.space
+        await self._begin()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            hearing = self._beside(self._hear(coming))
+            leaving = self._beside(self._wait_for_end())
+            self._beside(self._type())
+            space.streams.on_open(self._stream_opened)
+            for info in space.streams:
+                self._stream_opened(info)
+            await asyncio.wait([hearing, leaving], return_when=asyncio.FIRST_COMPLETED)
+            ended = space.ending
+            for task in tuple(self._tasks):
+                task.cancel()
+        if ended is not None:
+            self._screen.fault(f"the connection ended: {ended.code} {ended.reason}".rstrip())
+            return EXIT_OUTSIDE
+        return 1 if self._failed and not self._screen.is_terminal else 0
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something beside the rest, until we leave."""
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _wait_for_end(self) -> None:
+        await self._is_leaving.wait()
+
+    async def _begin(self) -> None:
+        """What was said before, who is here, and what waits for a decision."""
+        from moot.tui.operations.decision_operations import described
+
+        space, screen = self.seat.space, self._screen
+        before = await space.recall()
+        if screen.as_json:
+            return
+        for envelope in before[-self._chosen.n :] if self._chosen.n > 0 else []:
+            screen.envelope(envelope)
+        others = ", ".join(space.roster) or "nobody else"
+        where = self._where.space or "the space"
+        screen.lines([f"you are {space.me} in {where}; here: {others}. /help helps"])
+        known = {envelope.id for envelope in before}
+        for seen in space.proposals.open():
+            if seen.id in known:
+                screen.lines([*described(self.seat, seen), *self._hint(seen.id)])
+
+    # Hearing
+
+    async def _hear(self, coming: AsyncIterator[Envelope | MissedMessages]) -> None:
+        from moot.participant import MissedMessages
+
+        async for item in coming:
+            if isinstance(item, MissedMessages):
+                self._screen.gap(item)
+            else:
+                self._show(item)
+
+    def _show(self, envelope: Envelope) -> None:
+        from moot.tui.operations.decision_operations import described
+
+        seen = None
+        if envelope.kind == "mcp/proposal" and not self._screen.as_json:
+            seen = self.seat.space.proposals.get(envelope.id)
+        if seen is None:
+            own_chat = envelope.kind == "chat" and envelope.sender == self.seat.space.me
+            if not (own_chat and self._screen.is_terminal):
+                self._screen.envelope(envelope)
+            return
+        mine = seen.proposer == self.seat.space.me
+        self._screen.lines([*described(self.seat, seen), *([] if mine else self._hint(seen.id))])
+
+    def _hint(self, id: str) -> list[str]:
+        number = self.seat.number(id)
+        return [f"    /approve {number} does it, /reject {number} declines it"]
+
+    def _stream_opened(self, info: StreamInfo) -> None:
+        self._beside(self._read(info))
+
+    async def _read(self, info: StreamInfo) -> None:
+        """Print the frames of a stream as far as we get them."""
+        from moot.participant import MissedMessages
+
+        with suppress(MootError):
+            async for chunk in self.seat.space.streams.read(info.id):
+                if isinstance(chunk, MissedMessages):
+                    self._screen.gap(chunk)
+                elif self._screen.as_json:
+                    body = {"text": chunk.text} if not chunk.binary else {"base64": _base64(chunk.data)}
+                    self._screen.value({"stream": info.id, "owner": info.owner} | body)
+                else:
+                    words = f"[{len(chunk.data)} bytes]" if chunk.binary else chunk.text
+                    self._screen.lines([f"stream {info.id} of {info.owner}: {words}"])
+
+    # Typing
+
+    async def _type(self) -> None:
+        is_terminal = self._screen.is_terminal
+        async for line in lines_from_stdin(self._screen):
+            if not is_terminal:
+                await self._carry_out(line)
+            elif line.strip():
+                self._beside(self._carry_out(line))
+            if self._is_leaving.is_set():
+                return
+        if is_terminal or self._chosen.linger is None:
+            self._is_leaving.set()
+        elif self._chosen.linger > 0:
+            await asyncio.sleep(self._chosen.linger)
+            self._is_leaving.set()
+
+    async def _carry_out(self, line: str) -> None:
+        """One line: chat or an operation. What goes wrong is told, and ends nothing."""
+        try:
+            if not line.strip():
+                return
+            if line.startswith("/") and not line.startswith("//"):
+                await self._operate(line[1:])
+            else:
+                text = line[1:] if line.startswith("//") else line
+                await self.seat.space.chat(text, to=self.seat.default_to)
+        except MootError as fault:
+            self._failed = True
+            self._screen.fault(fault)
+
+    async def _operate(self, line: str) -> None:
+        try:
+            words = shlex.split(line)
+        except ValueError as fault:
+            raise UsageError(f"{fault}: put quotes around texts with spaces, and close them") from None
+        name, *rest = words or ["help"]
+        match name:
+            case "quit" | "exit":
+                self._is_leaving.set()
+            case "help":
+                self._screen.answer("help", self._help(rest))
+            case "to":
+                self.seat.default_to = tuple(rest)
+                whom = ", ".join(rest) or "nobody in particular"
+                self._screen.answer("to", OperationResult({"to": rest}, [f"your chat is for {whom}"]))
+            case _:
+                operation = self._operations.get(name)
+                if operation is None:
+                    raise UsageError(f"there is no /{name}: /help lists what there is")
+                chosen = operation.slash_parser().parse_args(rest)
+                self._screen.answer(name, await operation.run(self.seat, chosen))
+
+    def _help(self, names: list[str]) -> OperationResult:
+        if names:
+            operation = self._operations.get(names[0].removeprefix("/"))
+            if operation is None:
+                raise UsageError(f"there is no /{names[0]}: /help lists what there is")
+            text = operation.slash_parser().format_help()
+            return OperationResult(text, text.rstrip().split("\n"))
+        return _overview(self._operations)
+
+
+def _overview(operations: dict[str, UserOperation]) -> OperationResult:
+    rows = [(f"/{name}", operation.help) for name, operation in operations.items()]
+    rows += [(f"/{usage}", words) for usage, words in _OWN_HELP]
+    width = max(len(usage) for usage, _ in rows)
+    return OperationResult(dict(rows), [f"{usage.ljust(width)}  {words}" for usage, words in rows])
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

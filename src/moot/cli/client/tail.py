@@ -1,0 +1,126 @@
+"""`moot tail`: everything that is said in a space, as it is said."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import AsyncIterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from moot.cli.escape_output import printable, printable_json
+from moot.protocol.envelope import Envelope
+
+if TYPE_CHECKING:
+    from moot.participant import MissedMessages
+
+_EXAMPLES = """\
+examples:
+  moot tail -n 50
+  moot tail --json --kind 'mcp/*' | jq .payload.method
+  moot tail --from agent --kind chat --count 1 --json     wait for the agent's next words
+"""
+
+
+def add_command(commands: Any) -> None:
+    from moot.cli.client import add_where
+
+    parser = commands.add_parser(
+        "tail",
+        help="watch what is said in a space",
+        description="Prints every message of a space as it comes, until Ctrl-C or --count. Whoever watches "
+        "says nothing and answers nothing. What members wrote is shown with control characters escaped.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("-n", type=int, default=0, metavar="COUNT", help="begin with the latest COUNT of them")
+    add("--kind", action="append", default=[], metavar="KIND", help="only these kinds; * matches anything")
+    add("--from", dest="sender", action="append", default=[], metavar="NAME", help="only from these")
+    add("--count", type=int, metavar="N", help="end after so many")
+    add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
+    add("--json", action="store_true", help="one envelope a line, as it was sent")
+    add_where(parser)
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import show_fault
+    from moot.cli.interruption import run_errand
+    from moot.errors import MootError
+
+    try:
+        return run_errand(_tail(chosen))
+    except MootError as fault:
+        return show_fault(fault, as_json=chosen.json)
+
+
+async def _tail(chosen: argparse.Namespace) -> int:
+    from moot.cli.client import where_of
+    from moot.cli.client.operation_output import EXIT_OUTSIDE
+    from moot.participant import MissedMessages, connect
+
+    where = where_of(chosen)
+    shown = 0
+    async with connect(where.url, where.space, where.token.reveal(), passive=True) as space:
+        # Before anything is waited for: from here on nothing is missed.
+        coming = space.envelopes(own=True)
+        before = await space.recall() if chosen.n > 0 else []
+        async for item in _messages(before, coming, chosen):
+            if isinstance(item, MissedMessages):
+                _show_gap(item, chosen)
+            elif _show(item, chosen):
+                shown += 1
+                if chosen.count is not None and shown >= chosen.count:
+                    return 0
+        ending = await space.stay()
+    print_ending(f"the connection ended: {ending.code} {ending.reason}", as_json=chosen.json)
+    return EXIT_OUTSIDE
+
+
+async def _messages(
+    before: list[Envelope], coming: AsyncIterator[Envelope | MissedMessages], chosen: argparse.Namespace
+) -> AsyncIterator[Envelope | MissedMessages]:
+    """What is wanted of the latest ones that the gateway remembers, then of those that come."""
+    for envelope in [each for each in before if _wanted(each, chosen)][-chosen.n :]:
+        yield envelope
+    async for item in coming:
+        if not isinstance(item, Envelope) or _wanted(item, chosen):
+            yield item
+
+
+def _show_gap(gap: MissedMessages, chosen: argparse.Namespace) -> None:
+    if chosen.json:
+        print(json.dumps({"gap": gap.why, "missed": gap.missed}), flush=True)
+    else:
+        missed = "some messages" if gap.missed is None else f"{gap.missed} messages"
+        print(f"… {missed} were missed: {gap.why}", flush=True)
+
+
+def _wanted(envelope: Envelope, chosen: argparse.Namespace) -> bool:
+    kinds, senders = chosen.kind, chosen.sender
+    return (not kinds or any(fnmatchcase(envelope.kind, kind) for kind in kinds)) and (
+        not senders or envelope.sender in senders
+    )
+
+
+def _show(envelope: Envelope, chosen: argparse.Namespace) -> bool:
+    """Print it; whether there was anything to print."""
+    from moot.tui.envelope_view import lines_of
+
+    if chosen.json:
+        print(printable_json(envelope.raw), flush=True)
+        return True
+    lines = lines_of(envelope, verbose=chosen.all)
+    for line in lines:
+        print(printable(line), flush=True)
+    return bool(lines)
+
+
+def print_ending(words: str, *, as_json: bool) -> None:
+    """Why nothing more comes."""
+    if as_json:
+        print(json.dumps({"error": "connection_closed", "message": words}), flush=True)
+    else:
+        print(f"moot: {printable(words)}", file=sys.stderr, flush=True)

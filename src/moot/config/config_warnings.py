@@ -1,0 +1,82 @@
+"""What can be run but is perhaps not what was meant."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from moot.config.configuration import SpaceSettings
+from moot.config.gateway_config import GatewayConfig, is_loopback
+from moot.protocol.patterns import Capability
+from moot.protocol.patterns.capability_typos import misspelt_words
+from moot.space.config import SpaceConfig
+
+_READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+
+
+def warnings_of(
+    path: Path, gateway: GatewayConfig, spaces: Mapping[str, SpaceSettings], literals: Sequence[str]
+) -> Iterator[str]:
+    """Everything worth a second look; `literals` are the paths of tokens that stand in the file itself."""
+    if literals and path.stat().st_mode & _READABLE_BY_OTHERS:
+        yield f"{literals[0]}: a token stands in a file that others may read; run chmod 600 on {path.name}"
+    if not is_loopback(gateway.host) and gateway.allowed_hosts is None:
+        yield (
+            f"gateway.host: listens on {gateway.host}, but only requests that name this machine itself"
+            " are answered; list other names under allowed_hosts"
+        )
+    if gateway.allow_query_token:
+        yield "gateway.allow_query_token: tokens in URLs end up in logs and histories"
+    if gateway.ping_timeout > gateway.ping_seconds > 0:
+        yield "gateway.ping_timeout: longer than ping_seconds, so an answer is awaited for ping_seconds only"
+    for name, space in spaces.items():
+        yield from _about_space(name, space)
+    largest = max((space.config.limits.envelope.max_bytes for space in spaces.values()), default=0)
+    if gateway.body_bytes < largest:
+        yield f"gateway.body_bytes: smaller than max_bytes of a space ({largest}), so HTTP takes less"
+    everyone = {hash for space in spaces.values() for hash in space.tokens}
+    for admin, hash in gateway.admin_tokens.items():
+        if hash in everyone:
+            yield f"gateway.admin_tokens.{admin}: a participant has the same token and so the same powers"
+
+
+def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
+    config = space.config
+    if space.access == "public":
+        yield f"space {name}: public: whoever reaches the gateway comes in as a guest"
+    if not config.participants:
+        yield f"space {name}: has no participants"
+    if config.delegation == "unrestricted":
+        yield f"space {name}: members may hand on rights that they do not hold (delegation: unrestricted)"
+    for participant, settings in config.participants.items():
+        if not settings.capabilities and participant not in space.output_logs:
+            yield f"space {name}: {participant} has no capability and can only listen"
+        yield from _doubtful(f"space {name}: {participant}", settings.capabilities, config)
+    yield from _doubtful(f"space {name}: guests", config.anonymous or (), config)
+    yield from _misspelt(f"space {name}: invite_baseline", config.invite_baseline)
+    limited = {grant.participant: grant.capabilities for grant in space.tokens.values() if grant.capabilities}
+    for participant, rights in limited.items():
+        yield from _doubtful(f"space {name}: a token of {participant}", rights, config)
+
+
+def _doubtful(who: str, rights: Sequence[Capability], config: SpaceConfig) -> Iterator[str]:
+    yield from _inert(who, rights, config)
+    yield from _misspelt(who, [right for right in rights if not right.inert])
+
+
+def _misspelt(who: str, rights: Sequence[Capability]) -> Iterator[str]:
+    for right in rights:
+        for word, meant in misspelt_words(right):
+            yield (
+                f"{who}: no known kind or method is called {word!r}; did you mean {meant}?"
+                " (A kind of your own is fine.)"
+            )
+
+
+def _inert(who: str, rights: Sequence[Capability], config: SpaceConfig) -> Iterator[str]:
+    for right in rights:
+        # D-10: under reference_compat this one kind is a member's again.
+        allowed = config.reference_compat and right.matches("stream/open", {})
+        if right.inert and not allowed:
+            yield f"{who}: the capability {right.original!r} does nothing: only the gateway says that"

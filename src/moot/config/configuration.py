@@ -1,0 +1,128 @@
+"""What a configuration file comes to: the gateway's settings, and each space with who may come in and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from moot.config.gateway_config import GatewayConfig, JournalMode
+from moot.errors import UsageError
+from moot.protocol.patterns import Capability
+from moot.space.config import SpaceConfig
+
+Access = Literal["private", "restricted", "public"]
+Restart = Literal["on-failure", "always", "never"]
+Transport = Literal["auto", "http", "sse"]
+
+
+class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a token admits, and with which rights if not with all of that participant's (MEW 5.1)."""
+
+    participant: str
+    # None: the participant's own rights.
+    capabilities: tuple[Capability, ...] | None = None
+    profile: str | None = None
+
+
+class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The MCP server behind a bridge: a command, or a URL."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    cwd: str | None = None
+    url: str | None = None
+    # With a URL: sent with every request.
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    transport: Transport = "auto"
+    # D-87: a tool whose definition changes is held back until somebody consents.
+    pin: bool = True
+
+    def __repr__(self) -> str:
+        return _without_values(self)
+
+
+class MemberConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How to start a participant. `${PORT}`, `${SPACE}` and `${TOKEN}` are kept as text for `moot up`."""
+
+    type: str | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    cwd: str | None = None
+    auto_start: bool = False
+    restart: Restart = "on-failure"
+    auto_connect: bool | None = None
+    default_to: tuple[str, ...] = ()
+    mcp_server: McpServerConfig | None = None
+
+    def __repr__(self) -> str:
+        return _without_values(self)
+
+
+class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One space: its rules, and what stands around them."""
+
+    config: SpaceConfig
+    # MEW 5.1: `private` takes who holds a token, `restricted` only who is listed, `public` guests as well.
+    access: Access = "private"
+    # Restricted spaces: invited participants that are let in all the same.
+    admit: frozenset[str] = frozenset()
+    # SHA-256 of a token → whom it admits.
+    tokens: Mapping[str, TokenGrant] = msgspec.field(default_factory=dict)
+    # Where generated tokens stand, for those who have one.
+    token_files: Mapping[str, Path] = msgspec.field(default_factory=dict)
+    # Participants that are files: they are sent everything, one JSON line each.
+    output_logs: Mapping[str, Path] = msgspec.field(default_factory=dict)
+    # None: as the gateway has it.
+    journal: JournalMode | None = None
+    members: Mapping[str, MemberConfig] = msgspec.field(default_factory=dict)
+    # Whom a person at a terminal joins as, if they do not say.
+    default_participant: str | None = None
+    title: str | None = None
+    description: str | None = None
+
+    def lets_in(self, name: str) -> bool:
+        """Whether this participant may come in at all, whatever token it holds."""
+        return self.access != "restricted" or name in self.config.participants or name in self.admit
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a file, the environment and the command line say together."""
+
+    gateway: GatewayConfig
+    spaces: Mapping[str, SpaceSettings]
+    # What was read but may not be what was meant; no secrets.
+    notes: tuple[str, ...] = ()
+    # Where the tokens of administrators are that were generated.
+    admin_token_files: Mapping[str, Path] = msgspec.field(default_factory=dict)
+
+    @property
+    def default_space(self) -> str | None:
+        """D-22: where a client goes that names no space: the only one, or the one called `default`."""
+        if len(self.spaces) == 1:
+            return next(iter(self.spaces))
+        return "default" if "default" in self.spaces else None
+
+    @property
+    def model_space(self) -> str | None:
+        """D-22: the space after which others are made for whoever joins them; None: none are made."""
+        named = self.gateway.auto_create_spaces
+        if named is False:
+            return None
+        model = self.default_space if named is True else named
+        if model not in self.spaces:
+            known = ", ".join(self.spaces)
+            raise UsageError(f"gateway.auto_create_spaces: names the space to make others after: {known}")
+        return model
+
+
+def _without_values(section: McpServerConfig | MemberConfig) -> str:
+    # Arguments and variables may hold keys; how many there are and what they are called is enough.
+    return (
+        f"{type(section).__name__}(command={section.command!r}, args={len(section.args)}, "
+        f"env={sorted(section.env)!r})"
+    )

@@ -1,0 +1,198 @@
+"""Where a person's command finds its gateway, and as whom it comes in.
+
+What is said outright wins, then the environment, then the space in the current folder:
+
+    --gateway     MOOT_URL                      of the `moot up` that runs there, else host and port
+    --space       MOOT_SPACE                    the only space there
+    --token-file  MOOT_TOKEN_FILE, MOOT_TOKEN   of --as, of default_participant, or of the only person
+
+A configuration's tokens go to the configuration's own gateway and nowhere else, so MOOT_URL alone changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from moot.config.configuration import Configuration, SpaceSettings
+from moot.config.gateway_config import GatewayConfig, Secret, bracketed, is_wildcard
+from moot.config.loader import load
+from moot.errors import UsageError
+
+# In the order in which they are looked for; the last is where the reference implementation keeps its own.
+CONFIG_NAMES: Final = ("moot.yaml", "space.yaml", ".mew/space.yaml")
+# What `moot up` writes while it runs, under the data folder: its address and its process.
+RUN_FILE: Final = Path("run/up.json")
+
+URL: Final = "MOOT_URL"
+SPACE: Final = "MOOT_SPACE"
+PARTICIPANT: Final = "MOOT_PARTICIPANT"
+TOKEN: Final = "MOOT_TOKEN"
+TOKEN_FILE: Final = "MOOT_TOKEN_FILE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CliOverrides:
+    """What a command was told outright; None is nothing."""
+
+    gateway: str | None = None
+    space: str | None = None
+    token_file: Path | None = None
+    name: str | None = None
+    config: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectSettings:
+    """Where to go, with what."""
+
+    url: str
+    # Empty: the gateway's own choice.
+    space: str
+    token: Secret
+    # Known where the token came from a configuration.
+    participant: str | None = None
+    # Whom chat goes to unless something else is said.
+    default_to: tuple[str, ...] = ()
+
+
+def find_config(folder: Path) -> Path | None:
+    """The configuration of the space in this folder."""
+    return next((folder / name for name in CONFIG_NAMES if (folder / name).is_file()), None)
+
+
+def connect_settings(asked: CliOverrides, *, environ: Mapping[str, str], folder: Path) -> ConnectSettings:
+    """Put together what was asked for; raises UsageError saying what is missing and how to give it."""
+    file = asked.token_file or (Path(environ[TOKEN_FILE]) if environ.get(TOKEN_FILE) else None)
+    token = Secret(environ[TOKEN]) if environ.get(TOKEN) else None
+    if asked.name is not None:
+        if asked.token_file is not None:
+            raise UsageError("--as and --token-file exclude each other: a token says whose it is")
+        file = token = None
+    if file is not None:
+        token = read_token(file)
+    url = asked.gateway or environ.get(URL)
+    space = asked.space or environ.get(SPACE) or ""
+    if url is not None and token is not None:
+        return ConnectSettings(url=url, space=space, token=token)
+    if asked.gateway is not None:
+        raise UsageError("--gateway needs --token-file FILE: the token that it let you have")
+    return _from_config(asked, environ, folder, token)
+
+
+def read_token(file: Path) -> Secret:
+    """The token in a file; raises UsageError."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(4096).decode("ascii", "replace").strip()
+    except OSError as fault:
+        raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None
+    if not text or not text.isprintable() or " " in text or "\ufffd" in text:
+        raise UsageError(f"{file}: holds no token: one line of visible characters")
+    return Secret(text)
+
+
+def token_of(settings: SpaceSettings, name: str, secrets: Mapping[str, Secret]) -> Secret | None:
+    """The token with which a participant has all its rights, if it was read."""
+    for hash in settings.config.participants[name].credentials:
+        if settings.tokens[hash].capabilities is None and hash in secrets:
+            return secrets[hash]
+    return None
+
+
+def address_of(gateway: GatewayConfig) -> str:
+    """How this gateway is reached from its own machine; a `moot up` that runs says it itself."""
+    running = read_run_file(gateway.data)
+    if running is not None:
+        return str(running["url"])
+    if not gateway.port:
+        raise UsageError("the gateway takes any free port: give its address with --gateway and --token-file")
+    host = "127.0.0.1" if is_wildcard(gateway.host) else gateway.host
+    return f"http://{bracketed(host)}:{gateway.port}"
+
+
+def read_run_file(data: Path) -> Mapping[str, Any] | None:
+    """What the `moot up` that runs on this data folder wrote; None if none runs."""
+    try:
+        running = json.loads((data / RUN_FILE).read_text("utf-8"))
+        os.kill(running["pid"], 0)
+    except PermissionError:
+        # Somebody else's process: it is there.
+        return running if isinstance(running.get("url"), str) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return running if isinstance(running.get("url"), str) else None
+
+
+# From a configuration
+
+
+def _from_config(
+    asked: CliOverrides, environ: Mapping[str, str], folder: Path, token: Secret | None
+) -> ConnectSettings:
+    path = asked.config or find_config(folder)
+    if path is None:
+        raise UsageError(
+            "no space here: run this in the folder of a moot.yaml or space.yaml (`moot init` makes one),"
+            " or give --gateway URL and --token-file FILE"
+        )
+    secrets: dict[str, Secret] = {}
+    configuration = load(path, environ=environ, dry=True, secrets=secrets)
+    name = _space(configuration, asked.space or environ.get(SPACE), path)
+    settings = configuration.spaces[name]
+    if token is not None:
+        return ConnectSettings(url=address_of(configuration.gateway), space=name, token=token)
+    person = asked.name or settings.default_participant or _only_person(settings, path)
+    if person not in settings.config.participants:
+        raise UsageError(f"{path}: no participant {person}: {_names(settings.config.participants)}")
+    own = token_of(settings, person, secrets)
+    if own is None:
+        raise UsageError(
+            f"{person} has no token yet: it is made when the gateway starts for the first time (`moot up`)"
+        )
+    member = settings.members.get(person)
+    return ConnectSettings(
+        url=address_of(configuration.gateway),
+        space=name,
+        token=own,
+        participant=person,
+        default_to=member.default_to if member is not None else (),
+    )
+
+
+def _space(configuration: Configuration, asked: str | None, path: Path) -> str:
+    if asked is not None:
+        if asked not in configuration.spaces:
+            raise UsageError(f"{path}: no space {asked}: {_names(configuration.spaces)}")
+        return asked
+    chosen = configuration.default_space
+    if chosen is None:
+        raise UsageError(f"--space NAME is missing: {_names(configuration.spaces)}")
+    return chosen
+
+
+def _only_person(settings: SpaceSettings, path: Path) -> str:
+    """Whoever is not started by `moot up` and is no file is a person, as far as a configuration tells."""
+    people = [
+        name
+        for name in settings.config.participants
+        if name not in settings.output_logs and not _is_started(settings, name)
+    ]
+    if len(people) == 1:
+        return people[0]
+    whom = people or list(settings.config.participants)
+    raise UsageError(f"--as NAME is missing, and {path.name} has no default_participant: {_names(whom)}")
+
+
+def _is_started(settings: SpaceSettings, name: str) -> bool:
+    member = settings.members.get(name)
+    return member is not None and (member.command is not None or member.mcp_server is not None)
+
+
+def _names(names: Sequence[str] | Mapping[str, object]) -> str:
+    return f"there is {', '.join(names)}" if names else "there is none"

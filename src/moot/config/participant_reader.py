@@ -1,0 +1,243 @@
+"""The participants of a space as a file names them: rights, tokens, and how a member is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from moot.config.configuration import McpServerConfig, MemberConfig, TokenGrant
+from moot.config.profiles import Profiles, rights_of
+from moot.config.section_reader import (
+    Reader,
+    at,
+    check_keys,
+    checked,
+    mapping,
+    optional,
+    probably,
+    read_plain,
+    read_struct,
+    strings,
+    unknown_key,
+)
+from moot.config.space_reader import participant_name
+from moot.config.token_source import TokenSource
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability
+from moot.space.config import ParticipantConfig
+
+_RIGHTS_KEYS: Final = frozenset({"capabilities", "profile", "notation"})
+_MEMBER_KEYS: Final = frozenset(MemberConfig.__struct_fields__)
+PARTICIPANT_KEYS: Final = frozenset(
+    {"exclusive", "tokens", "token_env", "output_log", *_RIGHTS_KEYS, *_MEMBER_KEYS}
+)
+_TOKEN_KEYS: Final = frozenset({"token", "token_env", *_RIGHTS_KEYS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadContext:
+    """What a file is read with. In a `lenient` file unknown keys are noted, in others they are mistakes."""
+
+    tokens: TokenSource
+    environ: Mapping[str, str]
+    # What relative paths in the file are relative to.
+    folder: Path
+    profiles: Profiles
+    lenient: bool = False
+    notes: list[str] = field(default_factory=list)
+    # Paths of tokens that stand in the file itself.
+    literals: list[str] = field(default_factory=list)
+
+    def known(self, section: Mapping[str, Json], known: frozenset[str], path: str) -> dict[str, Json]:
+        """The known part of a section."""
+        for key in section:
+            if key not in known:
+                if not self.lenient:
+                    raise unknown_key(path, key, known)
+                meant = probably(key, known)
+                hint = f"; did you mean {meant}?" if meant else ""
+                self.notes.append(f"{at(path, key)}: not known here, ignored{hint}")
+        # In a lenient file nothing behind the colon is nothing said.
+        return {
+            key: value
+            for key, value in section.items()
+            if key in known and not (self.lenient and value is None)
+        }
+
+
+@dataclass(slots=True)
+class ParticipantSection:
+    """What a `participants:` section gives."""
+
+    configs: dict[str, ParticipantConfig] = field(default_factory=dict)
+    tokens: dict[str, TokenGrant] = field(default_factory=dict)
+    token_files: dict[str, Path] = field(default_factory=dict)
+    output_logs: dict[str, Path] = field(default_factory=dict)
+    members: dict[str, MemberConfig] = field(default_factory=dict)
+
+
+def read_participants(
+    value: Json, path: str, reading: ReadContext, *, folder: Path, defaults: tuple[Capability, ...]
+) -> ParticipantSection:
+    """All participants; generated tokens are kept in `folder`, which is relative to the data folder."""
+    found = ParticipantSection()
+    for name, settings in optional(value, path).items():
+        here = at(path, name)
+        if isinstance(settings, list):
+            settings = {"capabilities": settings}
+        elif settings is None and reading.lenient:
+            settings = {}
+        section = reading.known(mapping(settings, here), PARTICIPANT_KEYS, here)
+        read_participant(name, section, here, reading, folder=folder, defaults=defaults, found=found)
+        _read_member(name, section, here, reading, found)
+    return found
+
+
+def read_participant(
+    name: str,
+    section: Mapping[str, Json],
+    path: str,
+    reading: ReadContext,
+    *,
+    folder: Path,
+    defaults: tuple[Capability, ...],
+    found: ParticipantSection,
+) -> None:
+    """Put one participant's name, rights and tokens into `found`."""
+    participant_name(name, path)
+    rights = rights_of(section, path, reading.profiles)
+    found.configs[name] = ParticipantConfig(
+        capabilities=defaults if rights is None else rights,
+        exclusive=checked(section.get("exclusive", False), bool, "true or false", f"{path}.exclusive"),
+        credentials=_read_tokens(name, section, path, reading, folder, found),
+    )
+
+
+# Tokens
+
+
+def _read_tokens(
+    name: str,
+    section: Mapping[str, Json],
+    path: str,
+    reading: ReadContext,
+    folder: Path,
+    found: ParticipantSection,
+) -> tuple[str, ...]:
+    hashes: list[str] = []
+
+    def admit(hash: str, here: str, grant: TokenGrant) -> None:
+        other = found.tokens.get(hash)
+        if other is not None and other != grant:
+            whom = "this participant, with other rights" if other.participant == name else other.participant
+            raise UsageError(f"{here}: the same token as one of {whom}; every token admits one")
+        found.tokens[hash] = grant
+        if hash not in hashes:
+            hashes.append(hash)
+
+    own = TokenGrant(participant=name)
+    if "token_env" in section:
+        here = f"{path}.token_env"
+        admit(reading.tokens.named(section["token_env"], here), here, own)
+    for index, entry in enumerate(_token_entries(section, path)):
+        here = f"{path}.tokens[{index}]"
+        if isinstance(entry, dict):
+            admit(_read_token_entry(entry, here, reading), here, _grant(name, entry, here, reading))
+        else:
+            reading.literals.append(here)
+            admit(reading.tokens.listed(entry, here), here, own)
+    if reading.lenient:
+        # As the reference implementation does; an empty variable is none.
+        variable = f"MEW_TOKEN_{name.upper().replace('-', '_')}"
+        if reading.environ.get(variable):
+            admit(reading.tokens.named(variable, path), f"{path} ({variable})", own)
+    if not hashes and "tokens" not in section:
+        file = folder / f"{name}.token"
+        made = reading.tokens.kept(file, path)
+        found.token_files[name] = reading.tokens.data / file
+        if made is not None:
+            admit(made, path, own)
+    if "tokens" in section and not hashes:
+        reading.notes.append(f"{path}.tokens: is empty, so nobody can join as {name}")
+    return tuple(hashes)
+
+
+def _token_entries(section: Mapping[str, Json], path: str) -> list[Json]:
+    entries: list[Json] = checked(section.get("tokens", []), list, "a list of tokens", f"{path}.tokens")
+    return entries
+
+
+def _read_token_entry(entry: Json, path: str, reading: ReadContext) -> str:
+    section = mapping(entry, path)
+    check_keys(section, _TOKEN_KEYS, path)
+    if ("token" in section) == ("token_env" in section):
+        raise UsageError(f"{path}: has to hold token or token_env, and not both")
+    if "token_env" in section:
+        return reading.tokens.named(section["token_env"], f"{path}.token_env")
+    reading.literals.append(f"{path}.token")
+    return reading.tokens.listed(section["token"], f"{path}.token")
+
+
+def _grant(name: str, section: Mapping[str, Json], path: str, reading: ReadContext) -> TokenGrant:
+    rights = rights_of(section, path, reading.profiles)
+    return TokenGrant(participant=name, capabilities=rights, profile=section.get("profile"))
+
+
+# Members
+
+
+def _read_member(
+    name: str, section: Mapping[str, Json], path: str, reading: ReadContext, found: ParticipantSection
+) -> None:
+    member = None
+    if not _MEMBER_KEYS.isdisjoint(section):
+        part = {key: value for key, value in section.items() if key in _MEMBER_KEYS}
+        # The reference implementation starts nothing unasked.
+        part.setdefault("auto_start", not reading.lenient)
+        readers = _MEMBER_READERS | {"mcp_server": lambda value, here: read_mcp_server(value, here, reading)}
+        member = found.members[name] = read_struct(MemberConfig, part, path, readers)
+    if "output_log" in section:
+        file: Path = read_plain(Path, section["output_log"], f"{path}.output_log")
+        if member is None or member.auto_connect is not False:
+            found.output_logs[name] = reading.folder / file
+
+
+def read_mcp_server(value: Json, path: str, reading: ReadContext) -> McpServerConfig:
+    """How one MCP server is started or reached."""
+    known = frozenset(McpServerConfig.__struct_fields__)
+    section = reading.known(mapping(value, path), known, path)
+    server = read_struct(McpServerConfig, section, path, _COMMAND_READERS)
+    if (server.command is None) == (server.url is None):
+        raise UsageError(f"{path}: has to hold command or url, and not both")
+    of = "url" if server.url is None else "command"
+    for key in ("headers", "transport") if server.url is None else ("args", "env", "cwd"):
+        if key in section and not reading.lenient:
+            raise UsageError(f"{at(path, key)}: has a meaning only with {of}")
+    return server
+
+
+def _args(value: Json, path: str) -> tuple[str, ...]:
+    items = checked(value, list, "a list", path)
+    return tuple(_argument(item, f"{path}[{index}]") for index, item in enumerate(items))
+
+
+def _env(value: Json, path: str) -> dict[str, str]:
+    return {name: _argument(item, at(path, name)) for name, item in mapping(value, path).items()}
+
+
+def _argument(value: Json, path: str) -> str:
+    """Text for a process; a number or a switch is what it looks like in YAML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(checked(value, str | int | float, "text or a number", path))  # type: ignore[arg-type]
+
+
+def _names(value: Json, path: str) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(strings(value, path))
+
+
+_COMMAND_READERS: Final[Mapping[str, Reader]] = {"args": _args, "env": _env, "headers": _env}
+_MEMBER_READERS: Final[dict[str, Any]] = {**_COMMAND_READERS, "default_to": _names}

@@ -1,0 +1,161 @@
+"""One space's rules, read strictly into a `SpaceConfig`.
+
+What a configuration file adds to them (tokens, profiles, access, members) is read in `participants` and
+`loading`; here stands what the pure space itself knows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moot.config.section_reader import Reader, at, checked, mapping, one_of, probably, unknown_key
+from moot.errors import InvalidPattern, InvalidRequest, UsageError
+from moot.protocol.envelope import EnvelopeLimits
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability, Notation, read_capability
+from moot.space.config import ParticipantConfig, Quorum, SpaceConfig, SpaceLimits
+from moot.space.roster import logical_name
+
+_PARTICIPANT_KEYS: Final = frozenset({"capabilities", "exclusive"})
+_WORDS: Final[Mapping[str, frozenset[str]]] = {
+    "delegation": frozenset({"covered", "unrestricted"}),
+    "kind_validation": frozenset({"minimal", "lazy"}),
+    "unmapped": frozenset({"pass", "drop"}),
+    "ack_delivery": frozenset({"all", "author"}),
+    "status_delivery": frozenset({"all", "requester"}),
+}
+_SWITCHES: Final = frozenset({"enforce_pause", "reference_compat", "violation_notice", "separation"})
+_DIALECTS: Final = frozenset({"mew", "mcpx", "m3p"})
+
+
+def read_space(name: str, settings: Mapping[str, Json], path: str = "space") -> SpaceConfig:
+    """The configuration of one space; raises UsageError that names the path of what is wrong."""
+    fields: dict[str, Any] = {}
+    for key, value in settings.items():
+        here = at(path, key)
+        if key not in SPACE_KEYS:
+            raise unknown_key(path, key, SPACE_KEYS)
+        fields[key] = read_setting(key, value, here)
+    return SpaceConfig(name=name, **fields)
+
+
+def read_setting(key: str, value: Json, path: str) -> Any:
+    """The value of one of `SPACE_KEYS`, as `SpaceConfig` takes it."""
+    if key in _WORDS:
+        return one_of(value, _WORDS[key], path)
+    if key in _SWITCHES:
+        return checked(value, bool, "true or false", path)
+    return _READERS[key](value, path)
+
+
+def participant_name(name: str, path: str) -> str:
+    """D-23: the name if a participant may have it."""
+    try:
+        return logical_name(name)
+    except InvalidRequest as refusal:
+        raise UsageError(f"{path}: {refusal.message}") from None
+
+
+def read_rights(value: Json, path: str, notation: Notation | None = None) -> tuple[Capability, ...]:
+    """A list of capabilities; strings are read as D-90 says, or in the notation that is named."""
+    rights = []
+    for index, entry in enumerate(checked(value, list, 'a list, as in [{"kind": "chat"}]', path)):
+        try:
+            rights.append(read_capability(entry, notation=notation))
+        except InvalidPattern as fault:
+            raise UsageError(f"{path}[{index}]: {fault.message}") from None
+    return tuple(rights)
+
+
+def _participants(value: Json, path: str) -> dict[str, ParticipantConfig]:
+    participants = {}
+    for name, settings in mapping(value, path).items():
+        here = at(path, name)
+        # A list alone is short for {capabilities: [...]}.
+        entry = {"capabilities": settings} if isinstance(settings, list) else mapping(settings, here)
+        for key in entry:
+            if key not in _PARTICIPANT_KEYS:
+                raise unknown_key(here, key, _PARTICIPANT_KEYS)
+        participants[participant_name(name, here)] = ParticipantConfig(
+            capabilities=read_rights(entry.get("capabilities", []), f"{here}.capabilities"),
+            exclusive=checked(entry.get("exclusive", False), bool, "true or false", f"{here}.exclusive"),
+        )
+    return participants
+
+
+def _anonymous(value: Json, path: str) -> tuple[Capability, ...] | None:
+    return None if value is None else read_rights(value, path)
+
+
+def _dialects(value: Json, path: str) -> frozenset[str]:
+    names = checked(value, list, "a list of dialects", path)
+    for name in names:
+        one_of(name, _DIALECTS, path)
+    if not names:
+        raise UsageError(f"{path}: a space speaks at least one dialect")
+    return frozenset(names)
+
+
+def _strings(value: Json, path: str) -> frozenset[str]:
+    return frozenset(checked(item, str, "text", path) for item in checked(value, list, "a list", path))
+
+
+def _quorum(value: Json, path: str) -> tuple[Quorum, ...]:
+    rules = []
+    for index, rule in enumerate(checked(value, list, "a list", path)):
+        here = f"{path}[{index}]"
+        entry = dict(mapping(rule, here))
+        if "kind" in entry:
+            raise UsageError(f"{here}.kind: a quorum is about proposed requests; leave the kind out")
+        if "approvals_needed" not in entry:
+            for key in entry:
+                if probably(key, ("approvals_needed",)):
+                    raise unknown_key(here, key, ("approvals_needed",))
+            raise UsageError(f"{here}.approvals_needed: is missing: how many have to agree")
+        needed = checked(entry.pop("approvals_needed"), int, "a number of people", f"{here}.approvals_needed")
+        if needed < 1:
+            raise UsageError(f"{here}.approvals_needed: must be at least 1")
+        try:
+            pattern = read_capability({"kind": "mcp/request"} | entry)
+        except InvalidPattern as fault:
+            raise UsageError(f"{here}: {fault.message}") from None
+        rules.append(Quorum(pattern=pattern, approvals_needed=needed))
+    return tuple(rules)
+
+
+def _limits(value: Json, path: str) -> SpaceLimits:
+    settings = dict(mapping(value, path))
+    inner = {key: settings.pop(key) for key in list(settings) if key in EnvelopeLimits.__struct_fields__}
+    for key, number in [*settings.items(), *inner.items()]:
+        here = at(path, key)
+        if (key not in SpaceLimits.__struct_fields__ and key not in inner) or key == "envelope":
+            known = {*SpaceLimits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
+            raise unknown_key(path, key, known, "limit")
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
+            raise UsageError(f"{here}: must be a number that is not negative")
+    try:
+        return msgspec.convert(settings | {"envelope": inner}, SpaceLimits)
+    except msgspec.ValidationError as fault:
+        raise UsageError(f"{path}: {fault}") from None
+
+
+def _url(value: Json, path: str) -> str | None:
+    return None if value is None else str(checked(value, str, "a URL", path))
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "participants": _participants,
+    "anonymous": _anonymous,
+    "dialects": _dialects,
+    "accept_protocols": _strings,
+    "invite_baseline": read_rights,
+    "quorum": _quorum,
+    "connection_url": _url,
+    "limits": _limits,
+}
+# Every setting that a space itself knows.
+SPACE_KEYS: Final = frozenset({*_WORDS, *_SWITCHES, *_READERS})

@@ -1,0 +1,144 @@
+"""Where tokens come from: the file, the environment, or made here and kept in a file of their own.
+
+Only hashes leave this module, but for whoever asks for `secrets` because it has to hand tokens on: `moot up`
+to the members that it starts, and a person's own command to the gateway. No error, note or repr holds one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shlex
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from moot.config.gateway_config import Secret
+from moot.config.section_reader import checked
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+
+# 256 bits: nobody guesses one, and no stretching is needed when it is hashed.
+TOKEN_BYTES: Final = 32
+# An Authorization header carries visible ASCII; 1 KiB holds a JWT.
+_SENDABLE = re.compile(r"[!-~]{1,1024}", re.ASCII)
+# Shorter than what this module makes, unless it is plainly no token.
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}|[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
+_READABLE_BY_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def hash_token(token: str) -> str:
+    """SHA-256 as hex: what is kept and compared in place of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class TokenSource:
+    """Hashes of tokens, from wherever the configuration says. `dry` makes none and writes nothing.
+
+    `secrets` is filled with the tokens themselves, by their hashes.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        environ: Mapping[str, str],
+        *,
+        dry: bool = False,
+        secrets: dict[str, Secret] | None = None,
+    ) -> None:
+        self.data = data
+        self.dry = dry
+        self._environ = environ
+        self._secrets = secrets
+
+    def listed(self, value: Json, path: str) -> str:
+        """The hash of a token that stands in the configuration."""
+        return self._hashed(checked(value, str, "a token: text, in quotes", path), path)
+
+    def named(self, variable: Json, path: str) -> str:
+        """The hash of the token that an environment variable holds."""
+        return self._hashed(self.environment(variable, path), path)
+
+    def environment(self, variable: Json, path: str) -> str:
+        """What an environment variable holds, which must not be nothing."""
+        name: str = checked(variable, str, "the name of an environment variable", path)
+        value = self._environ.get(name, "").strip()
+        if not value:
+            # The name was written by the operator, but may be a token that was put into the wrong place.
+            shown = f"variable {name}" if _VARIABLE.fullmatch(name) else "variable of that name"
+            raise UsageError(f"{path}: the environment {shown} is not set or empty")
+        return value
+
+    def kept(self, file: Path, path: str) -> str | None:
+        """The hash of the token in a file under the data folder, made if there is none; None in a dry run."""
+        file = self.data / file
+        try:
+            if not file.is_symlink() and not file.exists():
+                if self.dry:
+                    return None
+                _make(file, self.data)
+            return self._hashed(_read(file, path), path)
+        except OSError as fault:
+            raise UsageError(
+                f"{path}: the token file {file} cannot be made or read: {fault.strerror}."
+                f" The data folder {self.data} has to be one that you can write:"
+                " correct its permissions, or name another one with --data DIR"
+            ) from None
+
+    def _hashed(self, token: str, path: str) -> str:
+        if _SENDABLE.fullmatch(token) is None:
+            raise UsageError(f"{path}: a token has 1 to 1024 visible ASCII characters and no spaces")
+        hash = hash_token(token)
+        if self._secrets is not None:
+            self._secrets[hash] = Secret(token)
+        return hash
+
+
+def _make(file: Path, data: Path) -> None:
+    for folder in reversed([file.parent, *file.parent.parents]):
+        if folder == data or folder.is_relative_to(data):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        elif not folder.exists():
+            folder.mkdir(exist_ok=True)
+    ignored = file.parent / ".gitignore"
+    if not ignored.exists():
+        # A data folder often stands in a repository.
+        ignored.write_text("*\n", "utf-8")
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        # Another process was quicker: its token counts.
+        return
+    with open(handle, "w", encoding="ascii") as opened:
+        opened.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _read(file: Path, path: str) -> str:
+    if file.is_symlink():
+        raise UsageError(f"{path}: the token file {file} is a symbolic link; put the file itself there")
+    folder = file.parent.stat()
+    if folder.st_mode & _WRITABLE_BY_OTHERS and not folder.st_mode & stat.S_ISVTX:
+        raise UsageError(
+            f"{path}: the folder {file.parent} can be written by its group or by everybody, who could replace"
+            f" the token: run `chmod go-w {shlex.quote(str(file.parent))}`"
+        )
+    with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
+        found = os.fstat(opened.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{path}: the token file {file} is not a file")
+        if found.st_mode & _READABLE_BY_OTHERS:
+            raise UsageError(f"{path}: others may read the token file {file}; run chmod 600 on it")
+        # Whoever owns it knows it. The superuser reads for others, as in a container.
+        if os.geteuid() not in (found.st_uid, 0) and found.st_uid != 0:
+            raise UsageError(f"{path}: the token file {file} belongs to another user")
+        text = opened.read(4096)
+    if not text.strip():
+        raise UsageError(f"{path}: the token file {file} is empty; delete it to have a token made")
+    # What is no text here is refused as a token.
+    return text.decode("ascii", "replace").strip()

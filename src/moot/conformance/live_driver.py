@@ -1,0 +1,320 @@
+"""A driver over real sockets: vectors on a gateway that runs somewhere, judged as on the pure space.
+
+When has everything arrived that a step causes? A gateway takes inputs one after the other and writes to each
+connection in order, but some of what it says waits for its disk, so a WebSocket ping overtakes it. The
+mark that we send instead is an envelope under a false name: MEW 4.1 has it refused, whoever sends it and
+however paused it may be, and a refusal changes nothing. Whoever acted sends a mark first: its answer means
+that the step has been taken. Then everybody else does: the answer of each means that it has heard all of it.
+A gateway that lets false names pass relays the mark; that is an answer too, and nobody counts it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+import orjson
+
+from moot.conformance.blocking_client import (
+    BlockingClient,
+    ConnectionEnded,
+    GatewayAddress,
+    HandshakeRefused,
+    NoReply,
+    WireMessage,
+)
+from moot.conformance.runner import Heard
+from moot.errors import UsageError
+from moot.protocol import strict_json
+from moot.protocol.close_codes import REMOVED
+from moot.protocol.operation import Json
+
+_MARK: Final = "conformance-mark-"
+_NOBODY: Final = "conformance-nobody"
+# A little more, so that a clock of the other side agrees.
+_ERROR_SECONDS: Final = 1.05
+
+
+class GatewayControl(msgspec.Struct, frozen=True):
+    """What only whoever runs the gateway can do: let time pass, and take its disk away."""
+
+    wait: Callable[[float], None]
+    journal: Callable[[bool], None]
+
+
+class LiveSession:
+    """One connection of the story, and what it has heard since it was last asked."""
+
+    def __init__(self, name: str, wire: BlockingClient, dialect: str) -> None:
+        self.name = name
+        self.wire = wire
+        self.dialect = dialect
+        self.heard: list[Json] = []
+        self.is_open = True
+
+
+class HttpMember(msgspec.Struct, frozen=True):
+    """A member that only posts over HTTP."""
+
+    who: str
+    token: str
+    dialect: str
+
+
+class LiveDriver:
+    """One space of a running gateway. `tokens` admit its participants; tokens of invitations are added."""
+
+    def __init__(
+        self,
+        address: GatewayAddress,
+        tokens: Mapping[str, str],
+        *,
+        space: str | None = None,
+        hands: GatewayControl | None = None,
+    ) -> None:
+        self._address = address
+        self._space = space
+        self._hands = hands
+        self.tokens = dict(tokens)
+        self._sessions: dict[str, LiveSession] = {}
+        self._posts: dict[str, HttpMember] = {}
+        # Who was told of an error about which stream.
+        self._faulty: set[tuple[str, str]] = set()
+        # Told apart from those of other drivers: some gateways keep them as messages.
+        self._mark = f"{_MARK}{secrets.token_hex(4)}-"
+        self._marks = 0
+
+    def close(self) -> None:
+        """Leave with everybody who is still there."""
+        for session in self._sessions.values():
+            session.wire.close()
+        self._sessions.clear()
+
+    # What the runner asks for
+
+    def join(self, name: str, options: Mapping[str, Json]) -> Heard:
+        chosen = dict(options)
+        who, dialect = str(chosen.pop("as", name)), str(chosen.pop("dialect", "mew"))
+        token = self.tokens.get(who, "nobody-has-this-token")
+        if chosen.pop("injected", False):
+            return self._join_post(name, HttpMember(who, token, dialect))
+        try:
+            wire = self._connect(token, dialect, chosen)
+        except HandshakeRefused as refusal:
+            # At the door nobody is told who exists: a token that opens nothing is nobody's.
+            unknown = refusal.status in (401, 403)
+            code = "participant_not_found" if unknown else f"http_{refusal.status}"
+            return self._settle(None) | {name: [{"refused": code, "message": str(refusal)}]}
+        session = self._sessions[name] = LiveSession(name, wire, dialect)
+        heard = self._settle(session)
+        return heard if session.is_open else heard | {name: [_refusal(heard[name])]}
+
+    def leave(self, name: str) -> Heard:
+        if self._posts.pop(name, None) is None:
+            self._sessions.pop(name).wire.close()
+        return self._settle(None)
+
+    def send(self, name: str, envelope: Mapping[str, Json]) -> Heard:
+        return self.raw(name, strict_json.encode(dict(envelope)).decode())
+
+    def raw(self, name: str, text: str) -> Heard:
+        if name in self._posts:
+            return self._post(name, self._posts[name], text)
+        session = self._sessions[name]
+        try:
+            session.wire.send(text.encode())
+        except UnicodeEncodeError:
+            # A text message that is no UTF-8 ends the connection before any envelope is looked at.
+            session.wire.send(text.encode("utf-8", "surrogatepass"), binary=True)
+        return self._settle(session)
+
+    def frame(self, name: str, text: str) -> Heard:
+        stream = (name, text[1:].partition("#")[0])
+        if stream in self._faulty:
+            # D-36: a second error about the same stream is told no sooner than a second later.
+            self._faulty.remove(stream)
+            self._let_pass(_ERROR_SECONDS)
+        heard = self.raw(name, text)
+        if any(message.get("kind", "").startswith("system") for message in heard.get(name, [])):
+            self._faulty.add(stream)
+        return heard
+
+    def _let_pass(self, seconds: float) -> None:
+        if self._hands is None:
+            time.sleep(seconds)
+        else:
+            self._hands.wait(seconds)
+
+    def wait(self, seconds: float) -> Heard:
+        self._in_our_hands().wait(seconds)
+        return self._settle(None)
+
+    def journal(self, able: bool) -> Heard:
+        self._in_our_hands().journal(able)
+        return self._settle(None)
+
+    def _in_our_hands(self) -> GatewayControl:
+        if self._hands is None:
+            raise UsageError("the clock and the disk of this gateway are not in our hands")
+        return self._hands
+
+    # Sockets
+
+    def _connect(self, token: str, dialect: str, options: Mapping[str, Json]) -> BlockingClient:
+        # dialects.md section 1: a space of MEW is a topic of MCPx.
+        query = {} if self._space is None else {"space" if dialect == "mew" else "topic": self._space}
+        if dialect == "m3p" or (dialect == "mcpx" and not query):
+            query["dialect"] = dialect
+        if "routing" in options:
+            query["routing"] = str(options["routing"])
+        if options.get("echo") is False:
+            query["echo"] = "0"
+        if options.get("streams"):
+            query["streams"] = "1"
+        if options.get("runtime_id") is None:
+            return BlockingClient(self._address, query=query, headers={"Authorization": f"Bearer {token}"})
+        # D-20: an id of one's own is proposed in a join frame.
+        wire = BlockingClient(self._address, query=query, headers={})
+        wish = {"type": "join", "space": self._space, "token": token, "participantId": options["runtime_id"]}
+        wire.send(orjson.dumps({key: value for key, value in wish.items() if value is not None}))
+        return wire
+
+    def _settle(self, actor: LiveSession | None) -> Heard:
+        """Wait until everybody has heard everything; returns what that is."""
+        present = list(self._sessions.values())
+        if actor is not None:
+            self._await_mark(actor, self._send_mark(actor))
+        marked = [(session, self._send_mark(session)) for session in present if session is not actor]
+        for session, mark in marked:
+            self._await_mark(session, mark)
+        heard: Heard = {name: self._door_closed(name) for name in list(self._posts)}
+        for session in present:
+            heard[session.name] = session.heard
+            session.heard = []
+            if not session.is_open:
+                del self._sessions[session.name]
+        return heard
+
+    def _send_mark(self, session: LiveSession) -> str:
+        self._marks += 1
+        mark = f"{self._mark}{self._marks}"
+        kind = "chat.message" if session.dialect == "m3p" else "chat"
+        session.wire.send(orjson.dumps({"id": mark, "from": _NOBODY, "kind": kind, "payload": {"text": ""}}))
+        return mark
+
+    def _await_mark(self, session: LiveSession, mark: str) -> None:
+        deadline = time.monotonic() + self._address.seconds
+        while session.is_open:
+            try:
+                found = session.wire.receive()
+            except NoReply:
+                found = None
+            if found is None or time.monotonic() > deadline:
+                raise NoReply(
+                    f"{session.name} had no answer within {self._address.seconds:g} s to an envelope "
+                    "under a false name, which is to be refused (MEW 4.1)"
+                )
+            match found:
+                case ConnectionEnded(code, reason):
+                    session.heard.append({"closed": code, "reason": reason})
+                    session.is_open = False
+                case WireMessage(data):
+                    message = _read(data)
+                    about = _marks_in(message)
+                    if mark in about:
+                        return
+                    if not about:
+                        self._note_token(message)
+                        session.heard.append(message)
+
+    def _note_token(self, message: Json) -> None:
+        """Invitations bring the token of somebody who may join later in the story."""
+        payload = message.get("payload")
+        if message.get("kind") in ("space/invite-ack", "space.invite-ack") and isinstance(payload, dict):
+            self._note_invitation(payload)
+
+    def _note_invitation(self, payload: Mapping[str, Json]) -> None:
+        if payload.get("token"):
+            self.tokens[payload["participant_id"]] = payload["token"]
+
+    # Posts
+
+    def _join_post(self, name: str, post: HttpMember) -> Heard:
+        if not self._is_admitted(post):
+            words = {"refused": "participant_not_found", "message": "the token opens nothing"}
+            return self._settle(None) | {name: [words]}
+        self._posts[name] = post
+        return self._settle(None)
+
+    def _is_admitted(self, post: HttpMember) -> bool:
+        status, _ = self._address.fetch(
+            "GET", self._path(post), query=self._query(post), headers=_bearer(post)
+        )
+        return status == 200
+
+    def _door_closed(self, name: str) -> list[Json]:
+        """A post has no socket that could be closed: when its member is removed, its token stops working."""
+        if self._is_admitted(self._posts[name]):
+            return []
+        del self._posts[name]
+        return [{"closed": REMOVED, "reason": "the token opens nothing any more"}]
+
+    def _post(self, name: str, post: HttpMember, text: str) -> Heard:
+        status, raw = self._address.fetch(
+            "POST",
+            self._path(post),
+            query=self._query(post),
+            headers=_bearer(post) | {"Content-Type": "application/json"},
+            body=text.encode("utf-8", "surrogatepass"),
+        )
+        body = orjson.loads(raw)
+        heard = self._settle(None)
+        self._note_invitation(body)
+        if status >= 400 and "error" in body:
+            error = {"kind": "system/error", "payload": body}
+            sent = _read(text.encode("utf-8", "surrogatepass"))
+            if "id" in sent:
+                # The answer to a post is its HTTP response: it can be about nothing else.
+                error["correlation_id"] = [sent["id"]]
+            heard.setdefault(name, []).insert(0, error)
+        return heard
+
+    def _path(self, post: HttpMember) -> str:
+        return f"/participants/{post.who}/messages"
+
+    def _query(self, post: HttpMember) -> dict[str, str]:
+        query = {"dialect": post.dialect}
+        return query if self._space is None else query | {"space": self._space}
+
+
+def _bearer(post: HttpMember) -> dict[str, str]:
+    return {"Authorization": f"Bearer {post.token}"}
+
+
+def _read(data: bytes) -> Json:
+    if data.startswith(b"#"):
+        return {"frame": data.decode("utf-8", "replace")}
+    try:
+        message = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        message = None
+    return message if isinstance(message, dict) else {"unreadable": data.decode("utf-8", "replace")}
+
+
+def _marks_in(message: Json) -> list[str]:
+    """The marks that a message is, or is about."""
+    named = message.get("correlation_id")
+    ids = [message.get("id"), *(named if isinstance(named, list) else [named])]
+    return [id for id in ids if isinstance(id, str) and id.startswith(_MARK)]
+
+
+def _refusal(heard: list[Json]) -> Json:
+    """D-21: a join that is refused hears an error and is closed."""
+    for message in heard:
+        payload = message.get("payload")
+        if isinstance(payload, dict) and "error" in payload:
+            return {"refused": payload["error"], "message": payload.get("message")}
+    return {"refused": "closed", "message": str(heard)}

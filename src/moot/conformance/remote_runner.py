@@ -1,0 +1,249 @@
+"""Vectors on any MEW gateway that runs somewhere, with nothing but one token that may do everything.
+
+A vector brings its own people. Here they are invited under names that nobody has had before, play their
+story, and are removed again. Names and envelope ids are made fresh throughout a vector: the space stays what
+it is from one vector to the next and remembers both. What needs more than inviting (settings of the space,
+other dialects, the gateway's clock) is not run, and the report says so.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import msgspec
+
+from moot.conformance.blocking_client import GatewayAddress, NoReply
+from moot.conformance.live_driver import LiveDriver
+from moot.conformance.row_verdicts import VectorOutcome
+from moot.conformance.runner import Failed, run_vector
+from moot.conformance.vectors import Vector, one_joining
+from moot.errors import InvalidPattern, InvalidRequest, UsageError
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capability
+from moot.space.roster import logical_name
+
+# Words of the protocol, not of the story: never a name, even if somebody is called so.
+_PROTOCOL_FIELDS: Final = frozenset({"kind", "protocol", "method", "event", "error", "direction", "status"})
+# Strings in raw text, with the colon behind those that are keys.
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
+_CONDUCTOR: Final = "conductor"
+
+
+class SetupFailed(Exception):
+    """The people of a vector could not be brought together."""
+
+
+def why_not(vector: Vector) -> str | None:
+    """Why a vector cannot be run by inviting alone; None if it can."""
+    if vector.needs_clock:
+        return "needs the gateway's clock or disk"
+    settings = sorted(set(vector.space) - {"participants"})
+    if settings:
+        return f"needs a space with its own {', '.join(settings)}"
+    joins = vector.joining() + [one_joining(step.join) for step in vector.steps if step.join is not None]
+    dialects = {str(options.get("dialect", "mew")) for _, options in joins} - {"mew"}
+    if dialects:
+        return f"needs members that speak {' and '.join(sorted(dialects))}"
+    for entry in vector.space.get("participants", {}).values():
+        if not isinstance(entry, list) and set(entry) - {"capabilities"}:
+            return f"needs a participant with {', '.join(sorted(set(entry) - {'capabilities'}))}"
+        try:
+            _capabilities(entry)
+        except (SetupFailed, InvalidPattern) as fault:
+            return str(fault)
+    return None
+
+
+def _capabilities(entry: Json) -> list[Json]:
+    """A participant's rights as an invitation names them: objects."""
+    found = []
+    for given in entry if isinstance(entry, list) else entry.get("capabilities", []):
+        capability = read_capability(given)
+        if capability.notation != "mew":
+            raise SetupFailed("needs capabilities in the notation of another dialect")
+        found.append({"kind": given} if isinstance(given, str) else given)
+    return found
+
+
+# Fresh names
+
+
+def refreshed(vector: Vector, suffix: str) -> Vector:
+    """The same story with other people and other ids."""
+    fresh = {name: name + suffix for name in _names_in(vector) | _ids_in(vector)}
+    fields = msgspec.to_builtins(vector)
+    people = fields.get("space", {}).get("participants", {})
+    renamed: dict[str, Json] = {
+        "space": {"participants": {_who(n, fresh): _value(e, fresh) for n, e in people.items()}}
+    }
+    renamed["steps"] = [_step(step, fresh) for step in fields["steps"]]
+    if "join" in fields:
+        renamed["join"] = [_joining(entry, fresh) for entry in fields["join"]]
+    return msgspec.convert(fields | renamed, Vector)
+
+
+def _names_in(vector: Vector) -> set[str]:
+    names = set(vector.space.get("participants", {}))
+    sent = [step.send for step in vector.steps if step.send and step.send.get("kind") == "space/invite"]
+    invited = [(envelope.get("payload") or {}).get("participant_id") for envelope in sent]
+    return names | {str(name) for name in invited if _is_name(name)}
+
+
+def _is_name(value: Json) -> bool:
+    try:
+        logical_name(value)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _ids_in(vector: Vector) -> set[str]:
+    sent = {step.send["id"] for step in vector.steps if step.send and isinstance(step.send.get("id"), str)}
+    raw = {id for step in vector.steps for id in re.findall(r'"id"\s*:\s*"([^"\\]+)"', step.raw or "")}
+    return {id for id in sent | raw if id}
+
+
+def _who(name: str, fresh: Mapping[str, str]) -> str:
+    """A member's name, or `name/2` for a second connection of it."""
+    first, slash, rest = name.partition("/")
+    return fresh.get(first, first) + slash + rest
+
+
+def _joining(entry: Json, fresh: Mapping[str, str]) -> Json:
+    name, options = one_joining(entry)
+    chosen = {key: _value(value, fresh) for key, value in options.items()}
+    return {_who(name, fresh): chosen}
+
+
+def _step(step: Mapping[str, Json], fresh: Mapping[str, str]) -> dict[str, Json]:
+    renamed = dict(step)
+    for key, value in step.items():
+        if key in ("by", "leave"):
+            renamed[key] = _who(value, fresh)
+        elif key == "join":
+            renamed[key] = _joining(value, fresh)
+        elif key == "hear":
+            renamed[key] = {_who(name, fresh): _value(heard, fresh) for name, heard in value.items()}
+        elif key == "relayed" and isinstance(value, list):
+            renamed[key] = [_who(name, fresh) for name in value]
+        elif key in ("send", "payload"):
+            renamed[key] = _value(value, fresh)
+        elif key == "raw":
+            renamed[key] = _QUOTED.sub(lambda found: _quoted(found, fresh), value)
+    return renamed
+
+
+def _quoted(found: re.Match[str], fresh: Mapping[str, str]) -> str:
+    return found[0] if found[2] else f'"{fresh.get(found[1], found[1])}"'
+
+
+def _value(value: Json, fresh: Mapping[str, str]) -> Json:
+    if isinstance(value, str):
+        return fresh.get(value, value)
+    if isinstance(value, list):
+        return [_value(item, fresh) for item in value]
+    if isinstance(value, dict):
+        return {key: item if key in _PROTOCOL_FIELDS else _value(item, fresh) for key, item in value.items()}
+    return value
+
+
+# Running
+
+
+class RemoteRunner:
+    """Brings the people of a vector in and sends them away again; present only between vectors."""
+
+    def __init__(self, address: GatewayAddress, token: str, space: str | None) -> None:
+        self._address = address
+        self._token = token
+        self._space = space
+        # Told apart from other runs, also those of the same second.
+        self._run = secrets.token_hex(3)
+        self._count = 0
+
+    def check_alone(self) -> None:
+        """Raises UsageError when the token does not let us in, or others are in the space."""
+        with self._entered() as (_, welcome):
+            payload = welcome["payload"]
+            own = payload.get("you", {}).get("id")
+            others = [who.get("id") for who in payload.get("participants", []) if who.get("id") != own]
+        if others:
+            raise UsageError(
+                f"{', '.join(map(str, others[:5]))} {'are' if len(others) > 1 else 'is'} in this space: "
+                "vectors need one where nobody else is; name it with --space"
+            )
+
+    def run(self, vector: Vector) -> str | None:
+        """Play one vector; returns the difference if there is one. Raises Unable when it cannot begin."""
+        self._count += 1
+        story = refreshed(vector, f"-{self._run}{self._count}")
+        tokens = self._invited(story.space.get("participants", {}))
+        driver = LiveDriver(self._address, tokens, space=self._space)
+        try:
+            run_vector(story, driver)
+        except (Failed, NoReply) as difference:
+            return str(difference)
+        finally:
+            driver.close()
+            self._remove(driver.tokens)
+        return None
+
+    @contextmanager
+    def _entered(self) -> Iterator[tuple[LiveDriver, Json]]:
+        driver = LiveDriver(self._address, {_CONDUCTOR: self._token}, space=self._space)
+        try:
+            heard = driver.join(_CONDUCTOR, {})[_CONDUCTOR]
+            welcome = next((message for message in heard if message.get("kind") == "system/welcome"), None)
+            if welcome is None:
+                raise UsageError(f"the gateway does not let us in with this token: {_brief(heard)}")
+            yield driver, welcome
+        finally:
+            driver.close()
+
+    def _invited(self, people: Mapping[str, Json]) -> dict[str, str]:
+        with self._entered() as (driver, _):
+            for name, entry in people.items():
+                payload = {"participant_id": name, "initial_capabilities": _capabilities(entry)}
+                invite = {"id": f"invite-{name}", "kind": "space/invite", "payload": payload}
+                heard = driver.send(_CONDUCTOR, invite).get(_CONDUCTOR, [])
+                if name not in driver.tokens:
+                    _kick(driver, (known for known in people if known in driver.tokens))
+                    raise SetupFailed(f"{name} could not be invited: {_brief(heard)}")
+            return {name: driver.tokens[name] for name in people}
+
+    def _remove(self, names: Iterable[str]) -> None:
+        with suppress(NoReply), self._entered() as (driver, _):
+            _kick(driver, names)
+
+
+def _kick(driver: LiveDriver, names: Iterable[str]) -> None:
+    for name in names:
+        payload = {"participant_id": name, "reason": "the vector is over"}
+        driver.send(_CONDUCTOR, {"id": f"kick-{name}", "kind": "space/kick", "payload": payload})
+
+
+def _brief(heard: list[Json]) -> str:
+    return str([message.get("payload", message) for message in heard])[:300]
+
+
+def run_all(
+    address: GatewayAddress, token: str, vectors: Iterable[tuple[str, Vector]], *, space: str | None
+) -> Iterator[VectorOutcome]:
+    """One outcome a vector, as they come. Raises UsageError or Unanswered when nothing can be run at all."""
+    conductor = RemoteRunner(address, token, space)
+    conductor.check_alone()
+    for source, vector in vectors:
+        reason = why_not(vector)
+        if reason is not None:
+            yield VectorOutcome(source, vector, "not runnable", reason)
+            continue
+        try:
+            difference = conductor.run(vector)
+        except SetupFailed as fault:
+            yield VectorOutcome(source, vector, "not runnable", str(fault))
+        else:
+            yield VectorOutcome(source, vector, "failed" if difference else "passed", difference)

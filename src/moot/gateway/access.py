@@ -1,0 +1,148 @@
+"""Who is at the door: tokens to participants, and which browsers may knock (D-20, D-21, D-84)."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from typing import Literal
+
+import msgspec
+
+from moot.config import hash_token
+from moot.gateway.space_host import SpaceHost
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Notation
+
+
+class AccessDenied(msgspec.Struct, frozen=True):
+    """Not let in: an HTTP status and words that tell what to do, never what was wrong with a secret."""
+
+    status: int
+    message: str
+
+
+class TokenIdentity(msgspec.Struct, frozen=True):
+    """Somebody who may come into a space. `guest` has no token and holds what anonymous visitors hold."""
+
+    host: SpaceHost
+    name: str
+    guest: bool = False
+    # What the token carries, if that is less than all of the participant's rights.
+    limited_to: tuple[tuple[Notation, Json], ...] | None = None
+
+
+Access = Literal["private", "restricted", "public"]
+
+
+class SpaceDirectory:
+    """The spaces of a gateway, and who may enter which."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, SpaceHost] = {}
+        self.access: dict[str, Access] = {}
+        # Under `restricted`, invited participants come in only if they are listed here.
+        self.admitted: dict[str, frozenset[str]] = {}
+        # By space and hash of the token: the rights that it carries, where that is not all of them.
+        self.limited: dict[str, Mapping[str, tuple[tuple[Notation, Json], ...]]] = {}
+        self.admin_tokens: Mapping[str, str] = {}
+        # D-22: the space after which others are made for whoever may join it, and who makes them.
+        self.model: str | None = None
+        self.create: Callable[[str], SpaceHost | AccessDenied] | None = None
+        self._guests = 0
+
+    def space(self, name: str | None) -> SpaceHost | AccessDenied:
+        """The space of that name; without one the only space, or the one called `default` (D-22)."""
+        if not name:
+            if len(self.hosts) == 1:
+                return next(iter(self.hosts.values()))
+            name = "default"
+        host = self.hosts.get(name)
+        return host if host is not None else AccessDenied(404, f"no space {name[:64]!r} on this gateway")
+
+    def identify(self, space: str | None, token: str | None) -> TokenIdentity | AccessDenied:
+        """Whose token this is in that space; 401 for a token nobody has, 403 for one of another space."""
+        host = self.space(space)
+        if isinstance(host, AccessDenied):
+            host = self._created(space, token) or host
+        if isinstance(host, AccessDenied):
+            return host
+        if token is None:
+            if self.access.get(host.name) != "public":
+                return AccessDenied(401, "a token is needed: send Authorization: Bearer …")
+            self._guests += 1
+            return TokenIdentity(host, f"guest-{self._guests}", guest=True)
+        hashed = hash_token(token)
+        name = host.space.admits(hashed)
+        if name is not None:
+            if self._is_kept_out(host, name):
+                return AccessDenied(403, "this space admits only the participants that it lists")
+            return TokenIdentity(host, name, limited_to=self.limited.get(host.name, {}).get(hashed))
+        if any(other.space.admits(hashed) for other in self.hosts.values()):
+            return AccessDenied(403, "this token is for another space")
+        return AccessDenied(401, "unknown token")
+
+    def _created(self, name: str | None, token: str | None) -> SpaceHost | AccessDenied | None:
+        """A new space of that name, for a member of the one that it is made after; never for a guest."""
+        if self.create is None or not name or not token:
+            return None
+        if not isinstance(self.identify(self.model, token), TokenIdentity):
+            return None
+        return self.create(name)
+
+    def _is_kept_out(self, host: SpaceHost, name: str) -> bool:
+        if self.access.get(host.name) != "restricted":
+            return False
+        member = host.space.state.roster.members.get(name)  # type: ignore[call-overload]  # a plain name is enough here
+        listed = member is not None and member.configured is not None
+        return not listed and name not in self.admitted.get(host.name, frozenset())
+
+    def administrator(self, token: str | None) -> str | None:
+        """Who administers with this token, if anybody does."""
+        hashed = hash_token(token or "")
+        found = None
+        for name, expected in self.admin_tokens.items():
+            # All of them are compared, so that time tells nothing.
+            if hmac.compare_digest(hashed, expected) and token:
+                found = name
+        return found
+
+
+def bearer(header: str | None) -> str | None:
+    """The token of an Authorization header; None when there is no header."""
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+class HostOriginPolicy:
+    """D-84: exact lists of Host and Origin, so that no other page and no other name reaches us."""
+
+    def __init__(self, hosts: frozenset[str], origins: frozenset[str]) -> None:
+        self._hosts = hosts
+        self._origins = origins
+
+    def check(self, host: str | None, origin: str | None, *, by_address: bool = False) -> AccessDenied | None:
+        """Why this request is not answered. `by_address` also takes an IP address, as monitoring sends it.
+
+        Nobody's page can be behind one: rebinding takes a name of the attacker's.
+        """
+        is_known = host is not None and (host.lower() in self._hosts or (by_address and _is_address(host)))
+        if not is_known:
+            return AccessDenied(421, "unknown Host: add it to gateway.allowed_hosts if it is yours")
+        if origin is not None and origin.lower().rstrip("/") not in self._origins:
+            return AccessDenied(403, "unknown Origin: add it to gateway.allowed_origins if it is yours")
+        return None
+
+
+def _is_address(host: str) -> bool:
+    """Whether a Host is an IP address, with or without a port."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit():
+        name = host
+    is_bracketed = name.startswith("[") and name.endswith("]")
+    try:
+        return ip_address(name[1:-1] if is_bracketed else name).version == (6 if is_bracketed else 4)
+    except ValueError:
+        return False

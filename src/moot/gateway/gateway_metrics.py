@@ -1,0 +1,147 @@
+"""What the gateway counts and times, for `/metrics`: every family is described here, once.
+
+Labels are spaces, codes and outcomes, never participants. Who counts keeps the count, and it is read when
+somebody asks. Only times are put into histograms as they come: of some writes, of
+fsyncs and of decisions.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moot import __version__
+from moot.gateway.fast_path import COMPILED
+from moot.gateway.space_host import SpaceHost
+from moot.metrics import BUILD_INFO, Description, Histogram, Registry, measure_build
+from moot.metrics.process import PROCESS_METRICS, measure_process
+from moot.net.http_protocol import ConnectionLimiter
+from moot.space.proposal_ledger import Decision, ProposalRecord
+from moot.store.journal import TIMED_WRITES
+
+# A rule decides within a second, a person within minutes, or tomorrow.
+_DECISION_SECONDS: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0)
+# A write goes to the kernel's memory: microseconds, unless the disk is behind.
+_WRITE_SECONDS: Final = (0.00001, 0.000025, 0.0001, 0.00025, 0.001, 0.0025, 0.01, 0.1, 1.0)
+
+CONNECTIONS: Final = Description("moot_connections", "gauge", "Open TCP connections.")
+CONNECTIONS_REFUSED: Final = Description(
+    "moot_connections_refused_total",
+    "counter",
+    "Connections cut because of connections_per_address or max_connections.",
+)
+SESSIONS: Final = Description("moot_sessions", "gauge", "Sessions that have joined.", ("space",))
+RECEIVED: Final = Description(
+    "moot_envelopes_received_total",
+    "counter",
+    "Envelopes received by socket and HTTP, refused ones included.",
+    ("space",),
+)
+FAST_PATH: Final = Description(
+    "moot_envelopes_fast_path_total", "counter", "Of these, how many took the fast path.", ("space",)
+)
+DELIVERED: Final = Description(
+    "moot_messages_delivered_total", "counter", "Messages sent to members.", ("space",)
+)
+REFUSALS: Final = Description(
+    "moot_refusals_total",
+    "counter",
+    "Envelopes refused, by the code that the sender was answered with.",
+    ("space", "code"),
+)
+OPEN_PROPOSALS: Final = Description(
+    "moot_open_proposals", "gauge", "Proposals that wait for a decision.", ("space",)
+)
+DECISIONS: Final = Description(
+    "moot_proposal_decision_seconds",
+    "histogram",
+    "From a proposal to its fulfilment, first rejection, withdrawal or expiry.",
+    ("space", "outcome"),
+    _DECISION_SECONDS,
+)
+JOURNAL_WRITABLE: Final = Description(
+    "moot_journal_writable", "gauge", "1 while the journal can be written; 0 is degraded.", ("space",)
+)
+JOURNAL_WRITE: Final = Description(
+    "moot_journal_write_seconds",
+    "histogram",
+    f"Duration of writing what one tick of the loop brought; one write in {TIMED_WRITES} is timed.",
+    ("space",),
+    _WRITE_SECONDS,
+)
+JOURNAL_SYNC: Final = Description(
+    "moot_journal_sync_seconds", "histogram", "Duration of an fsync of the journal.", ("space",)
+)
+
+GATEWAY_METRICS: Final = (
+    BUILD_INFO,
+    CONNECTIONS,
+    CONNECTIONS_REFUSED,
+    SESSIONS,
+    RECEIVED,
+    FAST_PATH,
+    DELIVERED,
+    REFUSALS,
+    OPEN_PROPOSALS,
+    DECISIONS,
+    JOURNAL_WRITABLE,
+    JOURNAL_WRITE,
+    JOURNAL_SYNC,
+    *PROCESS_METRICS,
+)
+
+
+class GatewayMeasures:
+    """The metrics of one gateway."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self._hosts: list[SpaceHost] = []
+        measure_build(self.registry, version=__version__, is_compiled=COMPILED)
+        measure_process(self.registry)
+
+    def watch_connections(self, door: ConnectionLimiter) -> None:
+        CONNECTIONS.gauge(self.registry).read = lambda: door.connections
+        CONNECTIONS_REFUSED.counter(self.registry).read = lambda: door.refused
+
+    def watch_space(self, host: SpaceHost) -> None:
+        """From now on; what was replayed before is not counted again."""
+        registry, space = self.registry, host.name
+        self._hosts.append(host)
+        SESSIONS.gauge(registry, space=space).read = lambda: len(host.space.state.roster.sessions)
+        RECEIVED.counter(registry, space=space).read = lambda: host.received
+        FAST_PATH.counter(registry, space=space).read = lambda: host.lanes.heard
+        DELIVERED.counter(registry, space=space).read = lambda: host.delivered
+        OPEN_PROPOSALS.gauge(registry, space=space).read = lambda: len(host.space.state.ledger.all_open())
+        JOURNAL_WRITABLE.gauge(registry, space=space).read = lambda: float(host.journal.able)
+        if host.journal.is_written:
+            host.journal.on_written = JOURNAL_WRITE.histogram(registry, space=space).observe
+            host.journal.on_synced = JOURNAL_SYNC.histogram(registry, space=space).observe
+        host.space.state.ledger.on_decided = self._decisions(host)
+
+    def exposition(self) -> str:
+        """All of it, as Prometheus reads it."""
+        for host in self._hosts:
+            # What an fsync came to is looked at when there is something else to do; now there is.
+            host.journal.look()
+            for code, count in host.refusals.items():
+                REFUSALS.counter(self.registry, space=host.name, code=code).value = count
+        return self.registry.exposition()
+
+    def _decisions(self, host: SpaceHost) -> _DecisionTimer:
+        outcomes: tuple[Decision, ...] = ("fulfilled", "rejected", "withdrawn", "expired")
+        return _DecisionTimer(
+            host,
+            {each: DECISIONS.histogram(self.registry, space=host.name, outcome=each) for each in outcomes},
+        )
+
+
+class _DecisionTimer:
+    """Called by the ledger of a space for every decision."""
+
+    def __init__(self, host: SpaceHost, histograms: dict[Decision, Histogram]) -> None:
+        self._host = host
+        self._histograms = histograms
+
+    def __call__(self, proposal: ProposalRecord, decision: Decision) -> None:
+        if proposal.proposed_at:
+            self._histograms[decision].observe(max(0.0, self._host.clock() - proposal.proposed_at))

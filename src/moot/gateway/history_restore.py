@@ -1,0 +1,59 @@
+"""What was said lately, out of the journal: a gateway that comes back still knows it (D-40).
+
+Proposals outlive a restart, and so must what they say: whoever polls, or comes back to decide, finds them as
+if the gateway had never been away. Only what everybody was to hear comes back; what was told to one member
+alone, presence and frames do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from moot.errors import MootError
+from moot.gateway.delivery import MessageHistory
+from moot.gateway.space_records import ACCEPTED, StoredInput, read_input
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import Envelope, completed, rfc3339
+from moot.protocol.kinds import KINDS, UNKNOWN
+from moot.space.config import SpaceConfig
+from moot.space.effects import Deliver
+from moot.store.journal_reader import last_records
+
+
+def recall(past: MessageHistory, folder: Path, config: SpaceConfig) -> dict[str, float]:
+    """Fill the memory of a space; returns since when members that were invited meanwhile are there."""
+    known_since: dict[str, float] = {}
+    for at, envelope in _said(folder, past.messages, config):
+        if envelope.kind == "space/invite":
+            known_since[str(envelope.payload.get("participant_id"))] = at
+        if KINDS.get(envelope.kind, UNKNOWN).relayed and not _is_narrowed(envelope.kind, config):
+            past.add(at, Deliver((), envelope), None)
+    return known_since
+
+
+def _said(folder: Path, count: int, config: SpaceConfig) -> Iterator[tuple[float, Envelope]]:
+    for record in last_records(folder, count):
+        try:
+            stored = read_input(record.line)
+            if stored.input in ("receive", "post") and stored.out == ACCEPTED and bytes(stored.raw):
+                yield stored.t, _envelope(stored, config)
+        except MootError:
+            # Under other rules than today's; whoever wants it finds it in the journal.
+            continue
+
+
+def _envelope(stored: StoredInput, config: SpaceConfig) -> Envelope:
+    dialect = DIALECTS[stored.dialect]
+    envelope = dialect.decode(
+        bytes(stored.raw), config.limits.envelope, accept_protocols=config.accept_protocols
+    )
+    id = stored.mint[0] if stored.mint else ""
+    return completed(envelope, protocol=dialect.protocol, id=id, ts=rfc3339(stored.t), sender=stored.who)
+
+
+def _is_narrowed(kind: str, config: SpaceConfig) -> bool:
+    """D-32: what a space keeps between those concerned."""
+    if kind == "chat/acknowledge":
+        return config.ack_delivery != "all"
+    return kind == "participant/status" and config.status_delivery != "all"

@@ -1,0 +1,148 @@
+"""Answers in JSON: the words of the ladder as HTTP statuses, and what is read of a request (D-40, D-84)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moot.errors import InvalidRequest, MalformedEnvelope, Refused
+from moot.gateway.access import AccessDenied
+from moot.protocol import strict_json
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.space.effects import Result
+
+# D-40: what each word of the ladder is in HTTP; the rest of them are the caller's own doing: 400.
+STATUS: Final[Mapping[str, int]] = {
+    "auth_violation": 403,
+    "capability_violation": 403,
+    "unauthorized": 403,
+    "participant_paused": 403,
+    "participant_shutdown": 403,
+    "participant_not_found": 404,
+    "target_not_found": 404,
+    "stream_not_found": 404,
+    "duplicate_id": 409,
+    "proposal_settled": 409,
+    "proposal_mismatch": 409,
+    "approval_required": 409,
+    "rate_limited": 429,
+    "resource_limit": 429,
+    "unavailable": 503,
+}
+_CSP: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+
+HEADERS: Final = {
+    "Content-Security-Policy": _CSP,
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+def json_answer(status: int, body: Json) -> Response:
+    return Response(strict_json.encode(body), status, media_type="application/json", headers=HEADERS)
+
+
+def denied(denied: AccessDenied) -> Response:
+    response = json_answer(denied.status, {"error": "denied", "message": denied.message})
+    if denied.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def refused(
+    code: str, message: str, details: Mapping[str, Json], kind: str = "", detail: Json = None
+) -> Response:
+    status = STATUS.get(code, 400)
+    if detail == "reserved_kind" and kind.startswith("system"):
+        status = 400  # D-10: as existing clients expect of system/register
+    attempted = {"attempted_kind": kind} if kind else {}
+    body = {"error": code, "message": message} | attempted | dict(details)
+    response = json_answer(status, body)
+    if "retry_after" in body:
+        response.headers["Retry-After"] = str(max(1, round(float(body["retry_after"]))))
+    return response
+
+
+def accepted(results: list[Result]) -> tuple[int, dict[str, Json]]:
+    fields = dict(results[0].fields) if results else {}
+    fields.setdefault("status", "accepted")
+    fields.setdefault("timestamp", rfc3339(time.time()))
+    return (
+        409 if fields["status"] == "already_exists" else 400 if fields["status"] == "error" else 200
+    ), fields
+
+
+async def not_found(_request: Request, _fault: Exception) -> Response:
+    return json_answer(
+        404, {"error": "not_found", "message": "nothing is here; /openapi.json lists what there is"}
+    )
+
+
+async def not_allowed(_request: Request, _fault: Exception) -> Response:
+    return json_answer(405, {"error": "method_not_allowed", "message": "/openapi.json lists what there is"})
+
+
+class RequestRefused(Exception):
+    """Carries an answer out of a function that has another one to give."""
+
+    def __init__(self, denied: AccessDenied) -> None:
+        super().__init__(denied.message)
+        self.denied = denied
+
+
+def check_json(request: Request) -> None:
+    """D-84: a form or plain text can be sent by any page without asking; JSON cannot."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise RequestRefused(AccessDenied(415, "send Content-Type: application/json"))
+
+
+def moment(text: str | None) -> float:
+    if not text:
+        return 0.0
+    try:
+        moment = float(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError):
+            moment = math.nan
+    if not math.isfinite(moment):
+        raise InvalidRequest("since is a timestamp, or what `next` said before")
+    return moment
+
+
+async def body_of(request: Request, most: int) -> bytes | None:
+    """The body, or None when it is too large; it is not read beyond that."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def object_of(request: Request, most: int) -> dict[str, Any]:
+    raw = await body_of(request, most)
+    if raw is None:
+        raise InvalidRequest(f"a body has at most {most} bytes")
+    fields = strict_json.parse(raw or b"{}")
+    if not isinstance(fields, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return fields
+
+
+def kind_of(refusal: Refused) -> str:
+    return (refusal.kind or "") if isinstance(refusal, MalformedEnvelope) else ""

@@ -1,0 +1,335 @@
+"""HTTP beside the sockets: posting, polling, probes, health, metrics, administration (D-40, D-55).
+
+Every answer is JSON with a code and words. The ladder is the space's own; here its words become statuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
+from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.console import PAGE, Console
+from moot.gateway.delivery import MessageHistory, spelled
+from moot.gateway.http_replies import (
+    HEADERS,
+    RequestRefused,
+    accepted,
+    body_of,
+    check_json,
+    denied,
+    json_answer,
+    kind_of,
+    moment,
+    not_allowed,
+    not_found,
+    object_of,
+    refused,
+)
+from moot.gateway.mint import FreshMint
+from moot.gateway.public_pages import STATUS_PAGE, openapi
+from moot.gateway.readiness import Readiness
+from moot.gateway.space_host import SpaceHost
+from moot.metrics import CONTENT_TYPE
+from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.space.effects import Reply
+from moot.space.roster import Options
+
+log = logging.getLogger(__name__)
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which endpoints there are, and how large a body may be."""
+
+    inject: bool = True
+    poll: bool = True
+    admin: bool = True
+    metrics: bool = True
+    console: bool = True
+    body_bytes: int = 2 << 20
+
+
+class Endpoints:
+    """The HTTP side of a gateway."""
+
+    def __init__(
+        self,
+        doors: SpaceDirectory,
+        browsers: HostOriginPolicy,
+        settings: HttpSettings,
+        *,
+        readiness: Readiness,
+        pasts: Mapping[str, MessageHistory],
+        metrics: Callable[[], str],
+        connections: Callable[[], list[dict[str, Json]]],
+        version: str,
+    ) -> None:
+        self.doors = doors
+        self.browsers = browsers
+        self.settings = settings
+        self.readiness = readiness
+        self.pasts = pasts
+        self._metrics = metrics
+        self._connections = connections
+        self._version = version
+        self._console = Console() if settings.console else None
+
+    def application(self) -> Starlette:
+        routes = [
+            self._route("/", self.page, "GET"),
+            self._route("/console/{path:path}", self.console, "GET"),
+            self._route("/status", self.status_page, "GET"),
+            Route(LIVE_PATH, self.livez, methods=["GET"]),
+            Route(READY_PATH, self.readyz, methods=["GET"]),
+            self._route("/health", self.health, "GET", by_address=True),
+            self._route("/openapi.json", self.openapi, "GET"),
+            self._route("/spaces", self.spaces, "GET"),
+            self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
+            self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),
+            self._route("/admin/participants/{id}/restore", self.restore, "POST"),
+            self._route("/admin/participants/{id}/token", self.rotate, "POST"),
+            self._route("/admin/connections", self.connections, "GET"),
+        ]
+        if self.settings.metrics:
+            routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
+        return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_allowed})
+
+    def _route(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        *methods: str,
+        by_address: bool = False,
+    ) -> Route:
+        async def guarded(request: Request) -> Response:
+            host, origin = request.headers.get("host"), request.headers.get("origin")
+            stranger = self.browsers.check(host, origin, by_address=by_address)
+            if stranger is not None:
+                return denied(stranger)
+            if self.readiness.phase == "starting":
+                answer = denied(AccessDenied(503, "the gateway is starting: try again in a moment"))
+                answer.headers["Retry-After"] = "1"
+                return answer
+            try:
+                return await endpoint(request)
+            except RequestRefused as refusal:
+                return denied(refusal.denied)
+            except Refused as refusal:
+                return refused(refusal.code, refusal.message, refusal.details, kind_of(refusal))
+            except ClientDisconnect:
+                # It hung up in the middle of its body: nobody is there to be answered.
+                return Response(status_code=400)
+            except Exception:
+                # A request's task: the peer gets no detail.
+                log.exception("a request could not be handled")
+                return json_answer(
+                    500, {"error": "internal", "message": "the gateway failed; its log says why"}
+                )
+
+        return Route(path, guarded, methods=list(methods))
+
+    # For everybody
+
+    async def page(self, request: Request) -> Response:
+        """The console; the status page where it is turned off."""
+        answer = self._console.answer(request, PAGE) if self._console is not None else None
+        return answer if answer is not None else await self.status_page(request)
+
+    async def console(self, request: Request) -> Response:
+        path = request.path_params["path"]
+        answer = self._console.answer(request, path) if self._console is not None else None
+        return answer if answer is not None else denied(AccessDenied(404, "the console has no such file"))
+
+    async def status_page(self, _: Request) -> Response:
+        return Response(STATUS_PAGE, media_type="text/html; charset=utf-8", headers=HEADERS)
+
+    async def livez(self, _: Request) -> Response:
+        return _probed(*liveness())
+
+    async def readyz(self, _: Request) -> Response:
+        return _probed(*readiness(self.readiness.reason))
+
+    async def health(self, _: Request) -> Response:
+        """D-85: `degraded` while a journal cannot be written."""
+        return json_answer(
+            200,
+            {
+                "status": "degraded" if self.readiness.is_degraded else "ok",
+                "version": self._version,
+                "protocols": sorted({dialect.protocol for dialect in DIALECTS.values()}),
+                "spaces": len(self.doors.hosts),
+                "participants": sum(len(h.space.state.roster.present()) for h in self.doors.hosts.values()),
+            },
+        )
+
+    async def openapi(self, _: Request) -> Response:
+        return json_answer(200, openapi(self._version, self.settings))
+
+    async def metrics(self, _: Request) -> Response:
+        return PlainTextResponse(self._metrics(), media_type=CONTENT_TYPE, headers=HEADERS)
+
+    # For participants
+
+    async def spaces(self, request: Request) -> Response:
+        """The spaces that the caller's token opens."""
+        token = bearer(request.headers.get("authorization"))
+        if not token:
+            return denied(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+        found = [
+            {
+                "name": host.name,
+                "participant": identity.name,
+                "dialects": sorted(host.space.state.config.dialects),
+            }
+            for host in self.doors.hosts.values()
+            if isinstance(identity := self.doors.identify(host.name, token), TokenIdentity)
+        ]
+        return json_answer(200, {"spaces": found}) if found else denied(AccessDenied(401, "unknown token"))
+
+    async def messages(self, request: Request) -> Response:
+        identity = self._participant(request)
+        if isinstance(identity, AccessDenied):
+            return denied(identity)
+        if request.method == "GET":
+            return self._poll(request, identity)
+        return await self._post(request, identity)
+
+    def _participant(self, request: Request) -> TokenIdentity | AccessDenied:
+        header = request.headers.get("authorization")
+        token = bearer(header)
+        if not token:
+            return AccessDenied(401, "a token is needed: send Authorization: Bearer …")
+        identity = self.doors.identify(request.query_params.get("space"), token)
+        if isinstance(identity, AccessDenied):
+            # D-40: a token that is given but wrong is 403 here, as existing clients expect.
+            return AccessDenied(403, identity.message) if identity.status == 401 else identity
+        member = identity.host.space.state.roster.resolve(request.path_params["id"])
+        if member is None or member.name != identity.name:
+            return AccessDenied(403, "this token is another participant's")
+        return identity
+
+    async def _post(self, request: Request, identity: TokenIdentity) -> Response:
+        if not self.settings.inject:
+            return denied(AccessDenied(404, "posting is turned off here: connect a WebSocket"))
+        check_json(request)
+        body = await body_of(request, self.settings.body_bytes)
+        if body is None:
+            return denied(AccessDenied(413, f"a body has at most {self.settings.body_bytes} bytes"))
+        options = Options(injected=True, limited_to=identity.limited_to)
+        outcome = await identity.host.post(identity.name, _dialect(request, body), body, options)
+        if isinstance(outcome, Reply):
+            payload = dict(outcome.notice.payload)
+            shown = orjson.loads(DIALECTS["mew"].encode_notice(outcome.notice) or b"{}").get(
+                "payload", payload
+            )
+            code = str(payload.get("error"))
+            return refused(code, "", shown, str(payload.get("attempted_kind", "")), payload.get("detail"))
+        return json_answer(*accepted(outcome))
+
+    def _poll(self, request: Request, identity: TokenIdentity) -> Response:
+        if not self.settings.poll:
+            return denied(AccessDenied(404, "polling is turned off here: connect a WebSocket"))
+        since = moment(request.query_params.get("since"))
+        dialect = _dialect(request, b"")
+        host = identity.host
+        since = max(since, host.known_since(identity.name))
+        messages = []
+        latest = since
+        for heard in self.pasts[host.name].since(since, identity.name):
+            raw = spelled(heard, dialect)
+            if raw is not None:
+                messages.append(orjson.Fragment(raw))
+            latest = heard.at
+        return json_answer(200, {"messages": messages, "next": repr(latest)})
+
+    # For administrators
+
+    async def capabilities(self, request: Request) -> Response:
+        host, admin = self._administered(request)
+        check_json(request)
+        body = await object_of(request, self.settings.body_bytes)
+        unknown = set(body) - {"add", "remove"}
+        if unknown:
+            raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; give add and remove")
+        if not all(isinstance(items, list) for items in body.values()):
+            raise InvalidRequest("add and remove are lists of capabilities")
+        place: DialectName = "mcpx" if _all_strings(body) else "mew"
+        add = read_capabilities(body.get("add", []), place=place)
+        remove = read_capabilities(body.get("remove", []), place=place)
+        (result,) = await host.change_capabilities(request.path_params["id"], add, remove, admin)
+        return json_answer(200, dict(result.fields))
+
+    async def restore(self, request: Request) -> Response:
+        host, admin = self._administered(request)
+        (result,) = await host.restore_member(request.path_params["id"], admin)
+        return json_answer(200, dict(result.fields))
+
+    async def rotate(self, request: Request) -> Response:
+        """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
+        host, admin = self._administered(request)
+        check_json(request)
+        body = await object_of(request, self.settings.body_bytes)
+        if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
+            raise InvalidRequest('the body is {} or {"keep": true}')
+        token = FreshMint().token()
+        await host.rotate_credential(request.path_params["id"], token, admin, keep=body.get("keep", False))
+        return json_answer(200, {"participant_id": request.path_params["id"], "token": token.secret})
+
+    async def connections(self, request: Request) -> Response:
+        """MEW 10.1: what the gateway keeps of each connection."""
+        if self._administrator(request) is None:
+            return denied(AccessDenied(403, "an administrator's token is needed"))
+        return json_answer(200, {"connections": self._connections()})
+
+    def _administrator(self, request: Request) -> str | None:
+        if not self.settings.admin:
+            return None
+        return self.doors.administrator(bearer(request.headers.get("authorization")))
+
+    def _administered(self, request: Request) -> tuple[SpaceHost, str]:
+        admin = self._administrator(request)
+        if admin is None:
+            raise Unauthorized("an administrator's token is needed")
+        host = self.doors.space(request.query_params.get("space"))
+        if isinstance(host, AccessDenied):
+            raise RequestRefused(host)
+        return host, admin
+
+
+def _probed(status: int, body: bytes) -> Response:
+    return Response(body, status, media_type="application/json", headers=HEADERS)
+
+
+def _all_strings(body: Mapping[str, Json]) -> bool:
+    items = [*body.get("add", []), *body.get("remove", [])]
+    return bool(items) and all(isinstance(item, str) for item in items)
+
+
+def _dialect(request: Request, body: bytes) -> DialectName:
+    """dialects.md section 1: MEW, unless the query or the body's `protocol` says otherwise."""
+    asked = request.query_params.get("dialect")
+    if asked is not None:
+        if asked not in DIALECTS:
+            raise InvalidEnvelope(f"unknown dialect: use one of {', '.join(DIALECTS)}")
+        return DIALECTS[asked].name  # type: ignore[index]  # looked up just now
+    return "mcpx" if _protocol(body) == "mcpx/v0.1" else "mew"
+
+
+def _protocol(body: bytes) -> Json:
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return fields.get("protocol") if isinstance(fields, dict) else None

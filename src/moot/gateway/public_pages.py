@@ -1,0 +1,266 @@
+"""What the gateway shows without a token: a plain page, and the description of its HTTP interface."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from moot.protocol.operation import Json
+
+STATUS_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Moot gateway</title>
+<h1>Moot gateway</h1>
+<p>This gateway is running. People, agents and tools meet in its spaces over WebSocket.</p>
+<ul>
+<li>WebSocket: <code>/ws?space=NAME</code> (MCPx: <code>/ws?topic=NAME</code>)
+with <code>Authorization: Bearer TOKEN</code></li>
+<li><a href="health">/health</a>: is it well</li>
+<li><a href="openapi.json">/openapi.json</a>: the HTTP interface</li>
+</ul>
+</html>
+"""
+
+_ERROR: Final[Json] = {
+    "type": "object",
+    "required": ["error", "message"],
+    "properties": {"error": {"type": "string"}, "message": {"type": "string"}},
+}
+_ENVELOPE: Final[Json] = {
+    "type": "object",
+    "required": ["kind"],
+    "properties": {
+        "protocol": {"type": "string"},
+        "id": {"type": "string"},
+        "ts": {"type": "string", "format": "date-time"},
+        "from": {"type": "string"},
+        "to": {"type": "array", "items": {"type": "string"}},
+        "kind": {"type": "string"},
+        "correlation_id": {"type": "array", "items": {"type": "string"}},
+        "context": {"type": "string"},
+        "payload": {"type": "object"},
+    },
+}
+_CAPABILITIES: Final[Json] = {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "object"}]}}
+
+
+def _answer(words: str, schema: Json | None = None) -> Json:
+    return {"description": words, "content": {"application/json": {"schema": schema or {"type": "object"}}}}
+
+
+def _parameter(name: str, place: str, words: str) -> Json:
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": words,
+        "schema": {"type": "string"},
+    }
+
+
+_SPACE: Final = _parameter("space", "query", "the space; may be left out when there is only one")
+_DIALECT: Final = _parameter("dialect", "query", "mew (default), mcpx or m3p")
+_ID: Final = _parameter("id", "path", "the participant's name or id")
+_ADMIN_DENIED: Final[Json] = {
+    "403": _answer("not an administrator", _ERROR),
+    "404": _answer("no such space or participant", _ERROR),
+}
+_DENIED: Final[Json] = {
+    "401": _answer("no token", _ERROR),
+    "403": _answer("wrong token, or not allowed", _ERROR),
+    "404": _answer("no such space", _ERROR),
+}
+
+
+class OfferedFeatures(Protocol):
+    """Which endpoints there are."""
+
+    @property
+    def inject(self) -> bool: ...
+
+    @property
+    def poll(self) -> bool: ...
+
+    @property
+    def admin(self) -> bool: ...
+
+    @property
+    def metrics(self) -> bool: ...
+
+    @property
+    def console(self) -> bool: ...
+
+
+def openapi(version: str, offered: OfferedFeatures) -> Json:
+    """OpenAPI 3.1 of what this gateway answers, and of nothing that is turned off."""
+    document = _everything(version)
+    paths = document["paths"]
+    messages = paths["/participants/{id}/messages"]
+    if not offered.poll:
+        del messages["get"]
+    if not offered.inject:
+        del messages["post"]
+    hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]
+    hidden += [] if offered.metrics else ["/metrics"]
+    hidden += [] if offered.console else ["/console/{path}"]
+    hidden += [] if messages else ["/participants/{id}/messages"]
+    for path in hidden:
+        del paths[path]
+    return document
+
+
+def _everything(version: str) -> Json:
+    secured: Json = [{"bearer": []}]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Moot gateway", "version": version, "license": {"name": "Apache-2.0"}},
+        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+        "paths": {
+            "/": {
+                "get": {
+                    "summary": "the console, for people; the status page where it is turned off",
+                    "responses": {"200": {"description": "HTML"}},
+                }
+            },
+            "/console/{path}": {
+                "get": {
+                    "summary": "a file of the console",
+                    "parameters": [_parameter("path", "path", "such as core/state.js")],
+                    "responses": {
+                        "200": {"description": "the file, with an ETag"},
+                        "304": {"description": "you have it already"},
+                        "404": _answer("the console has no such file", _ERROR),
+                    },
+                }
+            },
+            "/status": {
+                "get": {"summary": "a plain status page", "responses": {"200": {"description": "HTML"}}}
+            },
+            "/health": {"get": {"summary": "is it well", "responses": {"200": _answer("ok or degraded")}}},
+            "/livez": {
+                "get": {
+                    "summary": "liveness probe, under whatever Host: the process answers",
+                    "responses": {"200": _answer("it does")},
+                }
+            },
+            "/readyz": {
+                "get": {
+                    "summary": "readiness probe, under whatever Host: work can be sent here",
+                    "responses": {
+                        "200": _answer("ready"),
+                        "503": _answer("starting, degraded or stopping"),
+                    },
+                }
+            },
+            "/metrics": {
+                "get": {"summary": "figures for Prometheus", "responses": {"200": {"description": "text"}}}
+            },
+            "/openapi.json": {"get": {"summary": "this", "responses": {"200": _answer("OpenAPI 3.1")}}},
+            "/spaces": {
+                "get": {
+                    "summary": "the spaces that your token opens",
+                    "security": secured,
+                    "responses": {
+                        "200": _answer("their names"),
+                        "401": _answer("no or unknown token", _ERROR),
+                    },
+                }
+            },
+            "/participants/{id}/messages": {
+                "get": {
+                    "summary": "what you would have heard since then",
+                    "security": secured,
+                    "parameters": [
+                        _ID,
+                        _SPACE,
+                        _DIALECT,
+                        _parameter("since", "query", "a timestamp, or `next` of the last answer"),
+                    ],
+                    "responses": {"200": _answer("messages and next"), "400": _answer("bad since", _ERROR)}
+                    | _DENIED,
+                },
+                "post": {
+                    "summary": "say something: the same ladder as over WebSocket",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE, _DIALECT],
+                    "requestBody": {"required": True, "content": {"application/json": {"schema": _ENVELOPE}}},
+                    "responses": {
+                        "200": _answer("accepted: id, status, timestamp"),
+                        "400": _answer("not an envelope, or a bad request", _ERROR),
+                        "409": _answer("used id, settled proposal, or the invitee exists", _ERROR),
+                        "413": _answer("too large", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                        "429": _answer("too fast or too much", _ERROR),
+                        "503": _answer("the journal cannot be written", _ERROR),
+                    }
+                    | _DENIED,
+                },
+            },
+            "/admin/participants/{id}/capabilities": {
+                "post": {
+                    "summary": "change a participant's capabilities",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "requestBody": {
+                        "content": {
+                            "application/json": {
+                                "schema": {
+                                    "type": "object",
+                                    "properties": {"add": _CAPABILITIES, "remove": _CAPABILITIES},
+                                }
+                            }
+                        }
+                    },
+                    "responses": {
+                        "200": _answer("old and new capabilities"),
+                        "400": _answer("bad body", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                    }
+                    | _ADMIN_DENIED,
+                }
+            },
+            "/admin/participants/{id}/restore": {
+                "post": {
+                    "summary": "let a removed participant back in, with a new token",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "responses": {
+                        "200": _answer("the token, shown once"),
+                        "400": _answer("not removed", _ERROR),
+                    }
+                    | _ADMIN_DENIED,
+                }
+            },
+            "/admin/participants/{id}/token": {
+                "post": {
+                    "summary": "give a participant another token",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "requestBody": {
+                        "content": {
+                            "application/json": {
+                                "schema": {"type": "object", "properties": {"keep": {"type": "boolean"}}}
+                            }
+                        }
+                    },
+                    "responses": {
+                        "200": _answer("the token, shown once"),
+                        "400": _answer("bad body", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                    }
+                    | _ADMIN_DENIED,
+                }
+            },
+            "/admin/connections": {
+                "get": {
+                    "summary": "who is connected",
+                    "security": secured,
+                    "responses": {
+                        "200": _answer("connections"),
+                        "403": _answer("not an administrator", _ERROR),
+                    },
+                }
+            },
+        },
+    }

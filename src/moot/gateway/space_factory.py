@@ -1,0 +1,222 @@
+"""How spaces come to run: those of the configuration at the start, others when somebody joins them (D-22).
+
+    opener = Opener(configuration, doors, database, url="http://127.0.0.1:8080", on_mail=mailer.send)
+    await opener.open_all()
+
+A space that comes by joining is made after one of the configuration (`auto_create_spaces`): the same people
+with the same tokens and rights, and a journal of its own, by whose folder it is known after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from moot.config.configuration import Configuration, SpaceSettings
+from moot.config.gateway_config import GatewayConfig
+from moot.config.loader import is_space_name
+from moot.errors import UsageError
+from moot.gateway.access import AccessDenied, SpaceDirectory
+from moot.gateway.delivery import Delivery, MessageHistory
+from moot.gateway.error_reply_limiter import ErrorReplyLimiter
+from moot.gateway.fast_path import FastPaths
+from moot.gateway.output_log import OutputLog
+from moot.gateway.space_host import SpaceHost
+from moot.net.outbox import Outgoing
+from moot.space.config import SpaceConfig
+from moot.space.effects import Credential, Mail
+from moot.store.database import Database
+from moot.store.journal import JournalSettings
+
+log = logging.getLogger(__name__)
+
+# In the folder of a space that came by joining: the name of the one that it was made after.
+_LIKE: Final = "like"
+
+
+class SpaceFactory:
+    """Opens the spaces of one gateway and puts them behind its doors."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        doors: SpaceDirectory,
+        database: Database,
+        *,
+        url: str,
+        on_mail: Callable[[Mail, str], None],
+    ) -> None:
+        self._configuration = configuration
+        self._config: GatewayConfig = configuration.gateway
+        self._doors = doors
+        self._database = database
+        self._url = url
+        self._on_mail = on_mail
+        self._outputs: list[OutputLog] = []
+        self.pasts: dict[str, MessageHistory] = {}
+        # Told of every space that came by joining.
+        self.on_created: Callable[[SpaceHost], None] = lambda _host: None
+
+    async def open_all(self) -> None:
+        """Bring every space back to where it was."""
+        for name, settings in self._configuration.spaces.items():
+            await self.open(name, settings)
+        model = self._model()
+        if model is None:
+            return
+        for name in self._created_before():
+            await self.open(name, model)
+        self._doors.model = self._configuration.model_space
+        self._doors.create = self.create
+
+    async def open(self, name: str, settings: SpaceSettings) -> SpaceHost:
+        """One space, from its snapshot and journal."""
+        host = self._host(name, settings)
+        played = await host.start(self._with_url(name, settings.config))
+        for path in settings.output_logs.values() if name in self._configuration.spaces else ():
+            self._add_output(host, path)
+        self._let_in(name, host, settings)
+        log.info("space open", extra={"space": name, "replayed": played})
+        return host
+
+    def create(self, name: str) -> SpaceHost | AccessDenied:
+        """A space that was not there before; whoever asks has been let into its model."""
+        model = self._model()
+        if model is None or not is_space_name(name):
+            return AccessDenied(404, f"no space {name[:64]!r} on this gateway")
+        if len(self._doors.hosts) - len(self._configuration.spaces) >= self._config.auto_spaces:
+            return AccessDenied(
+                503, "this gateway holds as many spaces as gateway.auto_spaces allows: join one of them"
+            )
+        folder = self._folder(name)
+        if folder.exists():
+            # What was said there was said among others; all that are ours were opened at the start.
+            return AccessDenied(404, f"no space {name!r} on this gateway: one of that name was here before")
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+            (folder / _LIKE).write_text(self._configuration.model_space or "")
+            host = self._host(name, model)
+        except (OSError, UsageError) as fault:
+            # Or half of it would stand in the way of the next try.
+            shutil.rmtree(folder, ignore_errors=True)
+            log.error("space not created", extra={"space": name, "fault": str(fault)})
+            return AccessDenied(503, "the space cannot be created now: try again later")
+        host.begin()
+        self._let_in(name, host, model)
+        log.info("space created", extra={"space": name, "like": self._configuration.model_space})
+        self.on_created(host)
+        return host
+
+    def reload(self, configuration: Configuration) -> list[str]:
+        """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
+        notes = []
+        hosts = self._doors.hosts
+        model = configuration.spaces.get(self._doors.model or "")
+        for name, host in hosts.items():
+            settings = configuration.spaces.get(name)
+            if settings is None and name not in self._configuration.spaces:
+                settings = model
+            if settings is None:
+                notes.append(f"space {name} is gone from the configuration: restart to close it")
+                continue
+            host.reload(self._with_url(name, settings.config))
+            self._open_door(name, settings)
+        new = [name for name in configuration.spaces if name not in hosts]
+        return notes + [f"space {name} is new: restart to open it" for name in new]
+
+    async def close(self) -> None:
+        """Everything on disk."""
+        for host in self._doors.hosts.values():
+            await host.stop()
+        for output in self._outputs:
+            output.close()
+
+    # What a space is made of
+
+    def _model(self) -> SpaceSettings | None:
+        return self._configuration.spaces.get(self._configuration.model_space or "")
+
+    def _created_before(self) -> list[str]:
+        # Not those that stood in the configuration once: their people were others.
+        marks = sorted((self._config.data / "spaces").glob(f"*/{_LIKE}"))
+        model, configured = self._configuration.model_space, self._configuration.spaces
+        return [
+            mark.parent.name
+            for mark in marks
+            if mark.parent.name not in configured and mark.read_text() == model
+        ]
+
+    def _folder(self, name: str) -> Path:
+        return self._config.data / "spaces" / name
+
+    def _host(self, name: str, settings: SpaceSettings) -> SpaceHost:
+        folder = self._folder(name) / "journal"
+        config = self._with_url(name, settings.config)
+        host = SpaceHost(name, config, folder, _journal_settings(self._config, settings), self._database)
+        host.snapshot_records = self._config.snapshot_records
+        host.patience = ErrorReplyLimiter(self._config.errors_per_second)
+        past = self.pasts[name] = MessageHistory(self._config.poll_window, self._config.poll_bytes)
+        host.delivery = Delivery(
+            Outgoing(asyncio.get_running_loop()),
+            past,
+            on_credential=_credential_noted(host),
+            on_mail=lambda mail: self._on_mail(mail, name),
+        )
+        host.lanes = FastPaths(host.journal, host.delivery)
+        return host
+
+    def _with_url(self, name: str, config: SpaceConfig) -> SpaceConfig:
+        """Under its own name, and with the address that invitees are told (MEW 3.6.6) if it names none."""
+        config = msgspec.structs.replace(config, name=name)
+        if config.connection_url is not None:
+            return config
+        address = self._url.replace("http://", "ws://")
+        return msgspec.structs.replace(
+            config, connection_url=f"{address}/participants/{{id}}/ws?space={name}"
+        )
+
+    def _let_in(self, name: str, host: SpaceHost, settings: SpaceSettings) -> None:
+        self._doors.hosts[name] = host
+        self._open_door(name, settings)
+
+    def _open_door(self, name: str, settings: SpaceSettings) -> None:
+        self._doors.access[name] = settings.access
+        self._doors.admitted[name] = settings.admit
+        self._doors.limited[name] = {
+            token: tuple((right.notation, right.original) for right in grant.capabilities)
+            for token, grant in settings.tokens.items()
+            if grant.capabilities is not None
+        }
+
+    def _add_output(self, host: SpaceHost, path: Path) -> None:
+        output = OutputLog(path)
+        self._outputs.append(output)
+        others = host.delivery.on_envelope
+
+        def write(envelope: bytes) -> None:
+            output.write(envelope)
+            if others is not None:
+                others(envelope)
+
+        host.delivery.on_envelope = write
+
+
+def _credential_noted(host: SpaceHost) -> Callable[[Credential], None]:
+    return lambda credential: host.credential_changed(credential.participant)
+
+
+def _journal_settings(config: GatewayConfig, space: SpaceSettings) -> JournalSettings:
+    journal = config.journal
+    return JournalSettings(
+        mode=space.journal or journal.mode,
+        segment_bytes=journal.segment_bytes,
+        sync_seconds=journal.sync_seconds,
+        sync_records=journal.sync_records,
+        retain_segments=journal.retain,
+    )

@@ -1,0 +1,345 @@
+"""WebSockets at the door of a space: the handshake, the join frame, and then message after message.
+
+    header handshake     GET /ws?space=NAME with Authorization: joined before the first frame
+    join frame           no header: {"type":"join",…} or kind system/join within join_seconds (D-20)
+
+After a header handshake a join frame changes nothing. The dialect is chosen once (dialects.md section 1):
+`dialect=`, the subprotocol, `?space=` or `?topic=`, the protocol of a join envelope, else MEW.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+import orjson
+
+from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused
+from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.delivery import SessionOutbox
+from moot.gateway.readiness import Readiness
+from moot.gateway.space_host import SpaceHost
+from moot.net.outbox import Outbox, OutboxLimits
+from moot.net.websocket_frame import framed
+from moot.net.websocket_server import Handler, ServerSocket, Upgrade, UpgradeRefusal
+from moot.protocol import strict_json
+from moot.protocol.close_codes import POLICY, TRY_AGAIN
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName, rfc3339
+from moot.protocol.operation import Json
+from moot.protocol.payloads import GatewayNotice
+from moot.space.config import SessionId
+from moot.space.roster import Options
+
+log = logging.getLogger(__name__)
+
+_SUBPROTOCOLS: Final[Mapping[str, DialectName]] = {"mew.v0.4": "mew", "mcpx.v0.1": "mcpx", "mcpx.m3p": "m3p"}
+# D-20: what clients call the id that they propose in a join.
+_ID_KEYS: Final = ("participantId", "participant", "participant_id", "from")
+_PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
+
+
+class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sockets of a gateway need to know."""
+
+    join_seconds: float = 10.0
+    outbox: OutboxLimits = OutboxLimits()
+    errors_per_second: float = 10.0
+    allow_query_token: bool = False
+
+
+class ConnectRequest(msgspec.Struct, frozen=True):
+    """What a URL and a subprotocol ask for."""
+
+    space: str | None
+    token: str | None
+    dialect: DialectName | None
+    options: Options
+    subprotocol: str | None
+
+
+class UpgradeHandler:
+    """Decides on every upgrade; `admit` goes behind the WebSocket server."""
+
+    def __init__(
+        self,
+        doors: SpaceDirectory,
+        browsers: HostOriginPolicy,
+        settings: SocketSettings,
+        readiness: Readiness,
+    ) -> None:
+        self.doors = doors
+        self.browsers = browsers
+        self.readiness = readiness
+        self.settings = settings
+        self.sockets: set[MemberSocket] = set()
+
+    def admit(self, upgrade: Upgrade) -> UpgradeRefusal | Handler:
+        """An HTTP answer, or the handler of the new connection."""
+        denied = self.browsers.check(upgrade.headers.get("host"), upgrade.headers.get("origin"))
+        if denied is not None:
+            return _refusal(denied)
+        if self.readiness.phase != "running":
+            # Whoever was told to go may be back before the port is closed: nobody would be behind its socket.
+            return _refusal(
+                AccessDenied(503, f"the gateway is {self.readiness.phase}: try again in a moment")
+            )
+        try:
+            parts = urlsplit(upgrade.path)
+        except ValueError:
+            return _refusal(AccessDenied(400, "that is no path"))
+        if not _is_door(parts.path):
+            return _refusal(AccessDenied(404, "WebSockets are at /, /ws and /participants/{id}/ws"))
+        try:
+            wish = _wish(parts.query, upgrade.headers, self.settings)
+        except Refused as refusal:
+            return _refusal(AccessDenied(400, refusal.message))
+        if wish.token is None and "authorization" not in upgrade.headers:
+            return MemberSocket(self, wish, None)
+        identity = self.doors.identify(wish.space, wish.token)
+        if isinstance(identity, AccessDenied):
+            return _refusal(identity)
+        return MemberSocket(self, wish, identity)
+
+
+class MemberSocket:
+    """One WebSocket of one participant; before it has joined it hears nothing (D-21)."""
+
+    def __init__(
+        self, reception: UpgradeHandler, wish: ConnectRequest, identity: TokenIdentity | None
+    ) -> None:
+        self.subprotocol = wish.subprotocol
+        self.session: SessionId | None = None
+        self.host: SpaceHost | None = None
+        self.dialect: DialectName = wish.dialect or "mew"
+        self._reception = reception
+        self._wish = wish
+        self._identity = identity
+        self._connection: ServerSocket | None = None
+        # Takes what is plainly said (see `lanes`); None before joining, and where it is not built.
+        self._short_way: Callable[[bytes], bool] | None = None
+        self._outbox = Outbox(self.dialect, reception.settings.outbox, self._too_slow)
+        self._join_timer: asyncio.TimerHandle | None = None
+        self._full_timer: asyncio.TimerHandle | None = None
+        self._errors_drained = 0.0
+        # After a header handshake existing clients still send a join: as the first frame it is no news.
+        self._may_repeat_join = identity is not None
+
+    # What the connection calls
+
+    def opened(self, connection: ServerSocket) -> None:
+        self._connection = connection
+        self._reception.sockets.add(self)
+        self._outbox.attach(connection)
+        if self._identity is not None:
+            self._join(self._identity, self._wish.options)
+            return
+        seconds = self._reception.settings.join_seconds
+        loop = asyncio.get_running_loop()
+        late = f"no join within {seconds:g} s"
+        self._join_timer = loop.call_later(seconds, self._turn_away, "unauthorized", late)
+
+    def received(self, data: bytes, binary: bool) -> None:
+        take = self._short_way
+        if take is not None and not binary and take(data):
+            return
+        host, session = self.host, self.session
+        if host is None or session is None:
+            self._read_join(data)
+            return
+        if self._may_repeat_join:
+            self._may_repeat_join = False
+            if _is_join(data):
+                return
+        host.receive(session, self.dialect, data, binary)
+
+    def closed(self) -> None:
+        self._reception.sockets.discard(self)
+        self._stop_full_timer()
+        if self._join_timer is not None:
+            self._join_timer.cancel()
+        self._outbox.detach()
+        if self.host is not None and self.session is not None:
+            self.host.leave(self.session)
+        self._connection = None
+
+    def full(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._outbox.pause(loop.time())
+        if self._full_timer is None:
+            # Also when nothing more is said: whoever took nothing for so long is stuck.
+            seconds = self._reception.settings.outbox.seconds
+            stuck = f"{seconds:g} s behind, the most that outbox_seconds allows"
+            self._full_timer = loop.call_later(seconds, self._too_slow, stuck)
+
+    def drained(self) -> None:
+        self._stop_full_timer()
+        self._outbox.resume(asyncio.get_running_loop().time())
+
+    def _stop_full_timer(self) -> None:
+        if self._full_timer is not None:
+            self._full_timer.cancel()
+            self._full_timer = None
+
+    def flush(self) -> None:
+        if self.host is not None:
+            self.host.delivery.flush()
+
+    # Joining
+
+    def _join(self, identity: TokenIdentity, options: Options) -> None:
+        host = identity.host
+        session = host.new_session()
+        options = msgspec.structs.replace(options, anonymous=identity.guest, limited_to=identity.limited_to)
+        self._outbox.lane = self.dialect
+
+        def attach() -> None:
+            self.host, self.session = host, session
+            self._short_way = host.lanes.entrance(session)
+            host.delivery.attach(
+                session, SessionOutbox(self._outbox, self.dialect, identity.name, self.close)
+            )
+
+        try:
+            host.join(session, identity.name, self.dialect, options, attach)
+        except Refused as refusal:
+            self._turn_away(refusal.code, refusal.message)
+            return
+        if self._join_timer is not None:
+            self._join_timer.cancel()
+            self._join_timer = None
+        log.info("joined", extra={"space": host.name, "participant": identity.name, "session": session})
+
+    def _read_join(self, data: bytes) -> None:
+        """D-20: the first frame says who and where; anything else is turned away."""
+        try:
+            fields = strict_json.parse(data)
+            if not isinstance(fields, dict):
+                raise InvalidEnvelope("the first frame must be a join")
+            token, space, options = self._join_wish(fields)
+        except MalformedEnvelope as fault:
+            self._turn_away(fault.code, f"join first: {fault.message}")
+            return
+        identity = self._reception.doors.identify(space or self._wish.space, token)
+        if isinstance(identity, AccessDenied):
+            self._turn_away("unauthorized", identity.message)
+        else:
+            self._join(identity, options)
+
+    def _join_wish(self, fields: Mapping[str, Json]) -> tuple[str | None, str | None, Options]:
+        if fields.get("type") == "join":
+            body = fields
+        elif fields.get("kind") in ("system/join", "system.join"):
+            payload = fields.get("payload", {})
+            body = payload if isinstance(payload, dict) else {}
+        else:
+            raise InvalidEnvelope('send {"type":"join","space":…,"token":…} or a header with the token')
+        protocol = fields.get("protocol")
+        chosen = body.get("dialect")
+        if self._wish.dialect is None:
+            if isinstance(chosen, str) and chosen in DIALECTS:
+                self.dialect = DIALECTS[chosen].name  # type: ignore[index]  # looked up just now
+            elif isinstance(protocol, str) and protocol in _PROTOCOLS:
+                self.dialect = _PROTOCOLS[protocol]
+            elif body.get("topic"):
+                self.dialect = "mcpx"
+        space = body.get("space") or body.get("topic")
+        token = body.get("token")
+        routing = body.get("routing")
+        options = self._wish.options
+        if routing in ("all", "directed"):
+            options = msgspec.structs.replace(options, routing=routing)
+        said = {"from": fields.get("from")} | dict(body)
+        proposed = next((said[key] for key in _ID_KEYS if isinstance(said.get(key), str)), None)
+        if proposed:
+            # D-19: a runtime id; existing clients give their own name, which proposes nothing.
+            options = msgspec.structs.replace(options, runtime_id=proposed)
+        return (
+            token if isinstance(token, str) and token else None,
+            space if isinstance(space, str) else None,
+            options,
+        )
+
+    # Ending
+
+    def close(self, code: int, reason: str) -> None:
+        if self._connection is not None:
+            self._connection.close(code, reason)
+
+    def _turn_away(self, code: str, message: str) -> None:
+        """D-21: a bad join gets an error in words, then 1008."""
+        if self._connection is None:
+            return
+        payload: dict[str, Json] = {"error": code, "message": message}
+        notice = GatewayNotice("system/error", str(uuid.uuid4()), rfc3339(time.time()), payload)
+        raw = DIALECTS[self.dialect].encode_notice(notice)
+        if raw is not None:
+            self._connection.write(framed(raw))
+        self._connection.close(TRY_AGAIN if code == "resource_limit" else POLICY, message)
+
+    def _too_slow(self, how_far: str) -> None:
+        log.info("slow", extra={"session": self.session, "behind": how_far})
+        self._stop_full_timer()
+        self._outbox.detach()
+        self.close(TRY_AGAIN, f"reading too slowly: {how_far}")
+
+
+def _is_join(data: bytes) -> bool:
+    if b"join" not in data:
+        return False
+    try:
+        fields = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(fields, dict) and (
+        (fields.get("type") == "join" and "kind" not in fields)
+        or fields.get("kind") in ("system/join", "system.join")
+    )
+
+
+def _is_door(path: str) -> bool:
+    if path in ("/", "/ws"):
+        return True
+    steps = path.split("/")
+    return len(steps) == 4 and steps[1] == "participants" and bool(unquote(steps[2])) and steps[3] == "ws"
+
+
+def _wish(query: str, headers: Mapping[str, str], settings: SocketSettings) -> ConnectRequest:
+    asked = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
+    offered = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",") if name.strip()]
+    subprotocol = next((name for name in offered if name in _SUBPROTOCOLS), None)
+    dialect = asked.get("dialect")
+    if dialect is not None and dialect not in DIALECTS:
+        raise InvalidEnvelope(f"unknown dialect: use one of {', '.join(DIALECTS)}")
+    chosen: DialectName | None = None
+    if dialect is not None:
+        chosen = dialect  # type: ignore[assignment]  # looked up just now
+    elif subprotocol is not None:
+        chosen = _SUBPROTOCOLS[subprotocol]
+    elif "space" in asked:
+        chosen = "mew"
+    elif "topic" in asked:
+        chosen = "mcpx"
+    routing = asked.get("routing", "all")
+    if routing not in ("all", "directed"):
+        raise InvalidEnvelope("routing is all or directed")
+    options = Options(
+        echo=asked.get("echo") != "0",
+        echo_requests=asked.get("echo") != "unanswered",
+        routing=routing,  # type: ignore[arg-type]  # one of the two words
+        streams=asked.get("streams") == "1",
+    )
+    token = bearer(headers.get("authorization"))
+    if token is None and settings.allow_query_token:
+        token = asked.get("token")
+    return ConnectRequest(asked.get("space") or asked.get("topic"), token, chosen, options, subprotocol)
+
+
+def _refusal(denied: AccessDenied) -> UpgradeRefusal:
+    return UpgradeRefusal(denied.status, orjson.dumps({"error": denied.message}))

@@ -1,0 +1,217 @@
+"""What an MCP server answers, whichever way and in whichever era it was asked.
+
+    answer = await face.answer(request, client)     # the result, shaped for the client's era; or McpError
+
+`client` is the way back to whoever asked, for as long as this request lasts: notifications, and in the
+handshake era also questions. Methods that belong to one era only live in `handshake` and `stateless`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, Self
+
+from moot.errors import McpError
+from moot.mcp.downstream.backend import Backend, BackendCall, OfferCounts, Offering, PendingCall
+from moot.mcp.downstream.client_channel import TASKS, ClientChannel
+from moot.mcp.downstream.client_requests import ClientRequests
+from moot.mcp.downstream.limits import DEFAULT_LIMITS, McpServerLimits
+from moot.mcp.downstream.rpc import RESOURCE_NOT_FOUND, RpcRequest
+from moot.mcp.downstream.task_extension import McpTasks
+from moot.mcp.eras import (
+    CLIENT_CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    INVALID_PARAMS,
+    LISTS,
+    LOG_LEVEL_KEY,
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_KEY,
+    SERVER_INFO_KEY,
+    Era,
+    JsonObject,
+    at_least,
+    handshake_result,
+    is_input_required,
+    progress_token,
+    stateless_result,
+)
+from moot.protocol.operation import Json
+
+OFFERINGS: Final[Mapping[str, Offering]] = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+ACTS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+# What a client tells of itself that matters to whoever serves the call.
+_ASKABLE: Final = ("elicitation", "sampling", "roots")
+# Servers of the handshake era log unasked; this is what their clients are used to.
+_UNASKED_LEVEL: Final = "info"
+
+
+class McpServer:
+    """One backend, shown to any number of clients, within `async with`: what was begun ends with it."""
+
+    def __init__(self, backend: Backend, limits: McpServerLimits = DEFAULT_LIMITS) -> None:
+        self.backend = backend
+        self.limits = limits
+        self.counts = OfferCounts()
+        self.tasks = McpTasks(backend, limits, self.spawn)
+        # Not to be guessed by a tool server: its own request states must never look like ours.
+        prefix = f"moot-{secrets.token_hex(8)}:"
+        self.asking = ClientRequests(backend, limits, self.counts, self.tasks, prefix)
+        self.listening = 0
+        self._group = asyncio.TaskGroup()
+        self._spawned: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(self, *_fault: Any) -> None:
+        for task in tuple(self._spawned):
+            task.cancel()
+        # Not told of a fault in the block: it would come out as a group of one, and nobody catches those.
+        await self._group.__aexit__(None, None, None)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Something that goes on beside its request, at most until the face ends. `work` must not raise."""
+        task = self._group.create_task(work)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+        return task
+
+    def capabilities(self, era: Era) -> JsonObject:
+        """Everything is always declared: what members offer comes and goes, a declaration cannot."""
+        made: JsonObject = {
+            "tools": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+            "prompts": {"listChanged": True},
+            "completions": {},
+        }
+        # The stateless era has no request for it, but a server that logs still says so.
+        made["logging"] = {}
+        if era == "stateless":
+            made["extensions"] = {TASKS: {}}
+        return made
+
+    async def answer(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
+        """Raises McpError for what has no result. Cancelling takes back what was begun."""
+        method = request.method
+        if method in ACTS:
+            result = await self._act(request, client)
+        elif method in OFFERINGS:
+            result = await self._list(request, client)
+        else:
+            raise McpError(METHOD_NOT_FOUND, f"Method not found: {method[:64]}")
+        return self.shaped(method, result, client.era)
+
+    def shaped(self, method: str, result: JsonObject, era: Era) -> JsonObject:
+        """A result as its era wants it; no field that we do not know is lost."""
+        if era == "handshake":
+            made = handshake_result(method, result)
+            if method == "tools/call" and not isinstance(made.get("structuredContent", {}), dict):
+                # Any JSON value since 2026-07-28; before, an object, and the SDKs refuse the whole result.
+                del made["structuredContent"]
+            return made
+        made = stateless_result(method, result)
+        meta = made.get("_meta")
+        if meta is None:
+            made["_meta"] = {SERVER_INFO_KEY: self.backend.about.info}
+        elif isinstance(meta, dict) and SERVER_INFO_KEY not in meta:
+            made["_meta"] = {**meta, SERVER_INFO_KEY: self.backend.about.info}
+        return made
+
+    async def _list(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
+        if request.params.get("cursor") is not None:
+            # Everything comes on one page: several clients never ask for a second.
+            raise McpError(INVALID_PARAMS, "unknown cursor: this list has one page")
+        items = await self.backend.offers(OFFERINGS[request.method])
+        if request.method == "tools/list" and client.era == "handshake":
+            items = [_handshake_tool(item) for item in items]
+        return {LISTS[request.method]: items}
+
+    async def _act(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
+        check_params(request.method, request.params)
+        resumed = self.asking.resumed(request, client)
+        if resumed is not None:
+            return await resumed
+        call = self._call(request, client)
+        try:
+            answer = await self.backend.perform(call)
+            if isinstance(answer, PendingCall):
+                return await self.asking.decided(answer, client)
+            if is_input_required(answer):
+                return await self.asking.with_input(call, answer, client)
+        except McpError as fault:
+            if fault.code == RESOURCE_NOT_FOUND and client.era == "stateless":
+                raise McpError(INVALID_PARAMS, fault.message, fault.data) from None
+            raise
+        return answer
+
+    def _call(self, request: RpcRequest, client: ClientChannel) -> BackendCall:
+        """What goes to the backend: the era's own keys are taken off, what serves the call stays."""
+        params = request.params
+        meta: Json = params.get("_meta")
+        meta = {**meta} if isinstance(meta, dict) else {}
+        meta.pop(PROTOCOL_VERSION_KEY, None)
+        meta.pop(CLIENT_INFO_KEY, None)
+        level = client.log_level
+        if request.method == "completion/complete":
+            meta.pop(CLIENT_CAPABILITIES_KEY, None)
+        elif client.era == "handshake":
+            meta[CLIENT_CAPABILITIES_KEY] = {
+                name: client.capabilities[name] for name in _ASKABLE if name in client.capabilities
+            }
+            level = level or _UNASKED_LEVEL
+            meta[LOG_LEVEL_KEY] = level
+        params = {**params, "_meta": meta} if meta else {k: v for k, v in params.items() if k != "_meta"}
+
+        def progress(heard: JsonObject) -> None:
+            client.notify("notifications/progress", heard)
+
+        def log(heard: JsonObject) -> None:
+            if level is not None and at_least(str(heard.get("level")), level):
+                client.notify("notifications/message", heard)
+
+        return BackendCall(
+            request.method,
+            params,
+            progress=progress if progress_token(request.params) is not None else None,
+            log=log if level is not None else None,
+        )
+
+
+def check_params(method: str, params: JsonObject) -> None:
+    """The shape that a method needs before anything can be done with it; raises McpError."""
+    if method == "resources/read":
+        _wants_text(params, "uri")
+    elif method == "completion/complete":
+        ref = params.get("ref")
+        if not isinstance(ref, dict) or not isinstance(params.get("argument"), dict):
+            raise McpError(INVALID_PARAMS, 'completion/complete needs the objects "ref" and "argument"')
+        _wants_text(ref, "uri" if ref.get("type") == "ref/resource" else "name")
+    else:
+        _wants_text(params, "name")
+        if not isinstance(params.get("arguments", {}), dict):
+            raise McpError(INVALID_PARAMS, '"arguments" must be an object')
+    if "inputResponses" in params and not isinstance(params["inputResponses"], dict):
+        raise McpError(INVALID_PARAMS, '"inputResponses" must be an object')
+    if not isinstance(params.get("requestState", ""), str):
+        raise McpError(INVALID_PARAMS, '"requestState" must be the string that came with the question')
+
+
+def _wants_text(params: Mapping[str, Json], name: str) -> None:
+    if not isinstance(params.get(name), str) or not params[name]:
+        raise McpError(INVALID_PARAMS, f'"{name}" must be a non-empty string')
+
+
+def _handshake_tool(tool: JsonObject) -> JsonObject:
+    """Before 2026-07-28 an output schema describes an object; the SDKs refuse the whole list otherwise."""
+    schema = tool.get("outputSchema")
+    if schema is None or (isinstance(schema, dict) and schema.get("type") == "object"):
+        return tool
+    return {key: value for key, value in tool.items() if key != "outputSchema"}

@@ -1,0 +1,80 @@
+"""What a child says on stderr: the end of it in memory, all of it (bounded) in a file."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+# One screen of long lines: enough to see why it died.
+RING_BYTES: Final = 64 << 10
+# One megabyte and its predecessor; a server that logs every call fills it in days.
+FILE_BYTES: Final = 1 << 20
+# A line of a traceback is shorter; what is longer is data.
+LINE_BYTES: Final = 4_096
+
+
+class StderrTail:
+    """Takes the bytes of a child's stderr; memory and disk are bounded whatever comes."""
+
+    def __init__(
+        self, file: Path | None = None, *, ring_bytes: int = RING_BYTES, file_bytes: int = FILE_BYTES
+    ) -> None:
+        self._ring: deque[bytes] = deque()
+        self._ring_bytes = ring_bytes
+        self._held = 0
+        self._partial = b""
+        self._path = file
+        self._file_bytes = file_bytes
+        self._file: FileIO | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Keep what was said; never raises."""
+        self._write(data)
+        *lines, partial = (self._partial + data).split(b"\n")
+        # A child that never ends its line gets it ended.
+        while len(partial) > LINE_BYTES:
+            lines.append(partial[:LINE_BYTES])
+            partial = partial[LINE_BYTES:]
+        self._partial = partial
+        for line in lines:
+            self._keep(line[:LINE_BYTES])
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        """The last lines, oldest first, as they were written: whoever shows them escapes them (D-86)."""
+        lines = [*self._ring, *([self._partial] if self._partial else [])]
+        return [line.decode("utf-8", "replace").rstrip("\r") for line in lines[-count:]]
+
+    def close(self) -> None:
+        """Close the file; what is in memory stays."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _keep(self, line: bytes) -> None:
+        self._ring.append(line)
+        self._held += len(line) + 1
+        while self._held > self._ring_bytes:
+            self._held -= len(self._ring.popleft()) + 1
+
+    def _write(self, data: bytes) -> None:
+        if self._path is None:
+            return
+        try:
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = FileIO(self._path, "ab")
+            if self._file.tell() + len(data) > self._file_bytes:
+                self._file.close()
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
+                self._file = FileIO(self._path, "ab")
+            self._file.write(data[-self._file_bytes :])
+        except OSError as fault:
+            # A full disk must not stop the server whose last words it would have held.
+            log.warning("stderr not kept", extra={"file": str(self._path), "reason": fault.strerror})
+            self.close()
+            self._path = None

@@ -1,0 +1,121 @@
+"""A port of our own for an HTTP application: bound first, watched at the door, gone at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import uvicorn
+
+from moot.errors import UsageError
+from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, http_protocol
+
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+# Streams that a client keeps open are cut after this when we stop.
+_GOODBYE_SECONDS = 1
+# Connections that wait to be taken; as many as the kernel allows, where that is less.
+_BACKLOG = 2048
+
+
+def bound(host: str, port: int, *, host_name: str = "", port_name: str = "") -> socket.socket:
+    """A listening socket; raises UsageError saying what to try instead, by the names of the settings."""
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        named = f"{host_name} {host}" if host_name else f"cannot listen on {host}"
+        raise UsageError(f"{named}: no such address on this machine. Try 127.0.0.1") from None
+    family, kind, protocol, _, address = infos[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        # Already here: a port that is bound and not listened to could be bound by another, too.
+        listening.listen(_BACKLOG)
+    except OSError as fault:
+        listening.close()
+        named = f" with {port_name}" if port_name else ""
+        raise UsageError(
+            f"cannot listen on {host} port {port}: {fault.strerror}. {_advice(fault, named)}"
+        ) from fault
+    listening.setblocking(False)
+    return listening
+
+
+def _advice(fault: OSError, named: str) -> str:
+    match fault.errno:
+        case errno.EADDRINUSE:
+            return f"Another program uses it: choose another port{named}, or 0 for any that is free"
+        case errno.EADDRNOTAVAIL:
+            return "This machine has no such address. Try 127.0.0.1"
+        case errno.EACCES:
+            return f"Ports below 1024 are for the superuser: choose another{named}, such as 8080"
+        case _:
+            return f"Try another port{named}, or 0 for any that is free"
+
+
+class BoundPort(uvicorn.Server):
+    """uvicorn on a socket of ours, from `listen` to `stop`. It takes no signals: we are told, then it is."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._serving: asyncio.Task[None] | None = None
+        self._listening = asyncio.Event()
+
+    async def listen(self, on: socket.socket) -> None:
+        """Returns once connections are taken; raises what kept it from that."""
+        self._serving = asyncio.create_task(self.serve(sockets=[on]))
+        up = asyncio.create_task(self._listening.wait())
+        await asyncio.wait([up, self._serving], return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
+        if self._serving.done():
+            self._serving.result()
+
+    async def stop(self) -> None:
+        """Take no more, let go of who is there, and return when it is over."""
+        self.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+    # Of uvicorn
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._listening.set()
+
+
+@asynccontextmanager
+async def served(
+    application: Application, listening: socket.socket, *, keep_alive_seconds: int = 60
+) -> AsyncIterator[None]:
+    """Serve an ASGI application on this socket while the block runs; the socket is closed at the end."""
+    # uvicorn tells of its own starting and stopping; whoever serves says it better.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    config = uvicorn.Config(
+        application,
+        http=http_protocol(ConnectionLimiter(ConnectionLimits())),
+        ws="none",
+        proxy_headers=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        timeout_keep_alive=keep_alive_seconds,
+    )
+    listener = BoundPort(config)
+    try:
+        await listener.listen(listening)
+        yield
+    finally:
+        await listener.stop()
+        listening.close()

@@ -1,0 +1,142 @@
+"""uvicorn's HTTP protocol with a watch at the door: slow or huge headers, and too many connections.
+
+uvicorn itself waits for ever for headers that come one byte a minute, and takes any number of connections
+from one address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+# A body may take this many times as long as headers.
+BODY_TIMES: Final = 3
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one connection may take before it has asked for anything."""
+
+    header_bytes: int = 16_384
+    header_seconds: float = 10.0
+    connections_per_address: int = 64  # 0: any number
+    max_connections: int = 20_000
+
+
+class ConnectionLimiter:
+    """Counts connections by address; one for all protocols of a server."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.connections = 0
+        self.refused = 0
+        self._by_address: dict[str, int] = {}
+
+    def enter(self, address: str) -> bool:
+        """Whether one more may come in; each that did has to `leave`."""
+        most = self.limits.connections_per_address
+        here = self._by_address.get(address, 0)
+        if self.connections >= self.limits.max_connections or (most and here >= most):
+            self.refused += 1
+            return False
+        self.connections += 1
+        self._by_address[address] = here + 1
+        return True
+
+    def leave(self, address: str) -> None:
+        self.connections -= 1
+        left = self._by_address[address] - 1
+        if left:
+            self._by_address[address] = left
+        else:
+            del self._by_address[address]
+
+
+def http_protocol(door: ConnectionLimiter) -> type[HttpToolsProtocol]:
+    """What goes behind uvicorn's `http=`."""
+
+    class Watched(HttpToolsProtocol):
+        _address = ""
+        _counted = False
+        _timer: asyncio.TimerHandle | None = None
+        _reads_headers = True
+        _unread = 0
+        _header_bytes = 0
+
+        def connection_made(self, transport: Any) -> None:
+            peer = transport.get_extra_info("peername")
+            self._address = str(peer[0]) if peer else ""
+            super().connection_made(transport)
+            if not door.enter(self._address):
+                # Nothing was asked yet, so nothing is answered: the cheapest way to say no.
+                transport.abort()
+                return
+            self._counted = True
+            self._watch(door.limits.header_seconds, headers=True)
+
+        def data_received(self, data: bytes) -> None:
+            if self._timer is not None and self._reads_headers:
+                end = data.find(b"\r\n\r\n")
+                self._unread += len(data) if end < 0 else end
+                if self._unread > door.limits.header_bytes:
+                    self._stop_watching()
+                    self.send_400_response("headers too large")
+                    return
+            super().data_received(data)
+
+        def on_message_begin(self) -> None:
+            # Each request on a kept connection has its own time and size for headers.
+            super().on_message_begin()
+            self._header_bytes = 0
+            if self._timer is None:
+                self._watch(door.limits.header_seconds, headers=True)
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            self._header_bytes += len(name) + len(value) + 4
+            super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            self._stop_watching()
+            if self._header_bytes > door.limits.header_bytes:
+                # All in one packet: counted only now.
+                self.send_400_response("headers too large")
+                return
+            # Nobody waits for a body that drips; how large it may be is not asked here.
+            self._watch(BODY_TIMES * door.limits.header_seconds, headers=False)
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._stop_watching()
+            super().on_message_complete()
+
+        def handle_websocket_upgrade(self) -> None:
+            self._stop_watching()
+            # From here on the WebSocket's protocol owns the connection, and counts it out.
+            self._counted = False
+            super().handle_websocket_upgrade()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_watching()
+            if self._counted:
+                self._counted = False
+                door.leave(self._address)
+            super().connection_lost(exc)
+
+        def _watch(self, seconds: float, *, headers: bool) -> None:
+            self._unread = 0
+            self._reads_headers = headers
+            self._timer = self.loop.call_later(seconds, self._too_late)
+
+        def _stop_watching(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _too_late(self) -> None:
+            self._timer = None
+            if not self.transport.is_closing():
+                self.transport.abort()
+
+    return Watched

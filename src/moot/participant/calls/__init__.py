@@ -1,0 +1,1 @@
+"""Requests to others' tools, resources and prompts, and what comes of them."""

@@ -1,0 +1,1 @@
+"""The connection of one member: sockets, envelopes in and out, who is present."""

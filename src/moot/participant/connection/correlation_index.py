@@ -1,0 +1,93 @@
+"""Which envelope answers which: the recent past, by id (MEW 3, `correlation_id`).
+
+A message may have several parents, so what hangs together is a graph, not a tree (MEW 3). Bounded: whoever
+joined late or looks back too far finds nothing, and that is no fault of anybody's.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from moot.protocol.envelope import Envelope
+from moot.protocol.kinds import OPERATION_KINDS
+from moot.protocol.operation import Operation, operation_of
+
+
+class KnownEnvelope(NamedTuple):
+    """What is remembered of an envelope."""
+
+    kind: str
+    sender: str
+    to: Sequence[str]
+    correlation_id: Sequence[str]
+    context: str | None
+    # Of a request or proposal: what it does. Of a response: what its kind claims, if its dialect has that.
+    operation: Operation | None
+
+
+class CorrelationIndex:
+    """The latest envelopes, oldest forgotten first."""
+
+    def __init__(self, size: int) -> None:
+        self._known: dict[str, KnownEnvelope] = {}
+        self._size = size
+
+    def note(self, envelope: Envelope) -> None:
+        kind = envelope.kind
+        operation = None
+        if kind in OPERATION_KINDS:
+            operation = envelope.claim if kind == "mcp/response" else operation_of(envelope.payload)
+        references, context = envelope.correlation_id, envelope.context
+        self.keep(
+            envelope.id, KnownEnvelope(kind, envelope.sender, envelope.to, references, context, operation)
+        )
+
+    def keep(self, id: str, about: KnownEnvelope) -> None:
+        """Remember an envelope by what is known of it: one of our own that does not come back to us."""
+        known = self._known
+        if len(known) >= self._size:
+            del known[next(iter(known))]
+        known[id] = about
+
+    def get(self, id: str) -> KnownEnvelope | None:
+        return self._known.get(id)
+
+    def latest(self, count: int) -> frozenset[str]:
+        """The ids of the newest so many."""
+        return frozenset(itertools.islice(reversed(self._known), count))
+
+    def parents(self, id: str) -> tuple[str, ...]:
+        """What an envelope refers to itself, all of it."""
+        known = self._known.get(id)
+        return () if known is None else tuple(known.correlation_id)
+
+    def ancestors(self, id: str) -> list[str]:
+        """Everything it goes back to, nearest first; each once, known or not."""
+        found: dict[str, None] = {}
+        layer = list(self.parents(id))
+        while layer:
+            fresh = [each for each in layer if each not in found and each != id]
+            found.update(dict.fromkeys(fresh))
+            layer = [parent for each in fresh for parent in self.parents(each)]
+        return list(found)
+
+    def children(self, id: str) -> list[str]:
+        """What refers to it directly, in the order in which it came."""
+        return [each for each, known in self._known.items() if id in known.correlation_id]
+
+    def requests_of(self, response: Envelope) -> Iterator[tuple[str, KnownEnvelope]]:
+        """The requests that a response answers, as far as they are known here."""
+        for id in response.correlation_id:
+            known = self._known.get(id)
+            if known is not None and known.kind == "mcp/request":
+                yield id, known
+
+    def operation_of(self, envelope: Envelope) -> Operation | None:
+        """What an envelope is about: by its own words, else by those of the request it answers (D002)."""
+        if envelope.kind == "mcp/response":
+            if envelope.claim is not None and envelope.claim.method is not None:
+                return envelope.claim
+            return next((known.operation for _, known in self.requests_of(envelope)), None)
+        return operation_of(envelope.payload) if envelope.kind in OPERATION_KINDS else None

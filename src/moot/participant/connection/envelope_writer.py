@@ -1,0 +1,105 @@
+"""Our own envelopes as bytes, in the dialect of the connection (MEW 3, MCPx 3.1, D002)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import orjson
+
+from moot.errors import UsageError
+from moot.protocol.dialects.mcpx import NO_CLAIM, Legacy
+from moot.protocol.dialects.translation import MEW_PROTOCOL, UNKNOWN_METHOD
+from moot.protocol.envelope import EnvelopeLimits, rfc3339
+from moot.protocol.kinds import OPERATION_KINDS
+from moot.protocol.operation import Json, Operation, Payload, operation_of
+from moot.protocol.strict_json import encode
+
+
+def fresh_id() -> str:
+    """An id that nobody has used and nobody can guess: whoever could would use it first (D-07)."""
+    return os.urandom(16).hex()
+
+
+class Clock:
+    """`ts` of what we send; all but the milliseconds is made once a second."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._start = ""
+
+    def now(self) -> str:
+        second, millisecond = divmod(time.time_ns() // 1_000_000, 1_000)
+        if second != self._second:
+            self._second = second
+            self._start = rfc3339(second).removesuffix("000Z")
+        return f"{self._start}{millisecond:03}Z"
+
+
+def claim_of(kind: str, payload: Payload, asked: Operation | None) -> Operation:
+    """What METHOD and CONTEXT a legacy kind has to carry; `asked` is what a response answers."""
+    if kind not in OPERATION_KINDS:
+        return NO_CLAIM
+    if kind == "mcp/response":
+        return asked if asked is not None and asked.method is not None else Operation(UNKNOWN_METHOD, None)
+    return operation_of(payload)
+
+
+def encode_envelope(
+    legacy: Legacy | None,
+    *,
+    id: str,
+    ts: str,
+    sender: str,
+    kind: str,
+    to: Sequence[str],
+    about: Sequence[str],
+    context: str | None,
+    payload: Json,
+    claim: Operation,
+    limits: EnvelopeLimits,
+) -> bytes:
+    """One envelope; raises UsageError for what no envelope can hold. `legacy` is None for MEW."""
+    members: dict[str, Json] = {"protocol": MEW_PROTOCOL, "id": id, "ts": ts, "from": sender}
+    if to:
+        members["to"] = list(to)
+    if legacy is None:
+        members["kind"] = kind
+        if about:
+            members["correlation_id"] = list(about)
+    else:
+        members["protocol"] = legacy.protocol
+        members["kind"] = _spelled(legacy, kind, claim)
+        # D-29: an MCPx proposal starts a thread. Elsewhere one string, the others beside it (dialects.md 5).
+        if about and kind != "mcp/proposal":
+            members["correlation_id"] = about[0]
+            if len(about) > 1:
+                members["x_correlation_ids"] = list(about)
+    if context:
+        members["context"] = context
+    members["payload"] = payload
+    try:
+        raw = orjson.dumps(members)
+    except orjson.JSONEncodeError:
+        raw = _encoded_slowly(members)
+    if len(raw) > limits.max_bytes:
+        raise UsageError(
+            f"an envelope of {len(raw)} bytes is larger than max_bytes {limits.max_bytes}:"
+            " send bulk data as a stream"
+        )
+    return raw
+
+
+def _encoded_slowly(members: dict[str, Json]) -> bytes:
+    try:
+        return encode(members)
+    except (TypeError, ValueError, RecursionError) as fault:
+        raise UsageError(f"the payload holds something that is not JSON: {fault}") from None
+
+
+def _spelled(legacy: Legacy, kind: str, claim: Operation) -> str:
+    spelling = legacy.spelling(kind, claim)
+    if spelling is None:
+        raise UsageError(f"{legacy.name} has no word for {kind}")
+    return spelling

@@ -1,0 +1,343 @@
+"""What the payload of each kind has to look like (MEW 3, 4.3, 8.2), for what we send and what we are sent.
+
+`check_shape` raises `Misshapen`. Fields that nobody defined are left alone in every kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from moot.protocol.kinds import NOTIFICATION_PREFIX
+from moot.protocol.operation import Json, Payload
+
+_SNAKE_CASE = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class PayloadShapeError(Exception):
+    """A payload that its kind does not allow; the text says what is wrong."""
+
+
+Check = Callable[[Payload], None]
+
+
+def check_shape(kind: str, payload: Payload, correlation_id: Sequence[str], context: str | None) -> None:
+    """Raises Misshapen. Kinds that are not in the tables have no shape that we know of (D-08)."""
+    if not correlation_id and kind in CORRELATED:
+        raise PayloadShapeError(f"{kind} must name what it answers in correlation_id")
+    if not context and kind in _IN_CONTEXT:
+        raise PayloadShapeError(f"{kind} must name its sequence in context")
+    check = _CHECKS.get(kind)
+    if check is not None:
+        check(payload)
+
+
+# The words of the checks.
+
+
+def _text(payload: Payload, name: str, *, empty: bool = True) -> None:
+    value = payload.get(name)
+    if not isinstance(value, str) or (not empty and not value):
+        raise PayloadShapeError(f"payload.{name} must be a {'' if empty else 'non-empty '}string")
+
+
+def _texts(payload: Payload, *names: str) -> None:
+    for name in names:
+        _text(payload, name, empty=False)
+
+
+def _may_be_text(payload: Payload, *names: str) -> None:
+    for name in names:
+        if name in payload and not isinstance(payload[name], str):
+            raise PayloadShapeError(f"payload.{name} must be a string")
+
+
+def _is_whole(value: Json) -> bool:
+    return value.__class__ is int and value >= 0
+
+
+def _may_be_whole(payload: Payload, *names: str) -> None:
+    for name in names:
+        if name in payload and not _is_whole(payload[name]):
+            raise PayloadShapeError(f"payload.{name} must be a whole number of 0 or more")
+
+
+def _may_be_object(payload: Payload, name: str) -> None:
+    if name in payload and not isinstance(payload[name], dict):
+        raise PayloadShapeError(f"payload.{name} must be an object")
+
+
+def _names(value: Json, name: str) -> None:
+    if value.__class__ is not list or any(each.__class__ is not str for each in value):
+        raise PayloadShapeError(f"payload.{name} must be a list of strings")
+
+
+# MCP bodies.
+
+
+def _check_version(payload: Payload) -> None:
+    if payload.get("jsonrpc", "2.0") != "2.0":
+        raise PayloadShapeError('payload.jsonrpc must be "2.0"')
+
+
+def _check_request(payload: Payload) -> None:
+    _check_version(payload)
+    _text(payload, "method", empty=False)
+    _may_be_object(payload, "params")
+    if payload["method"].startswith(NOTIFICATION_PREFIX):
+        if "id" in payload:
+            raise PayloadShapeError("a notification has no payload.id")
+    elif payload.get("id").__class__ not in (str, int):
+        # Without it nobody could be answered (MEW 3.1.2).
+        raise PayloadShapeError("payload.id of a request must be a string or a whole number")
+
+
+def _check_response(payload: Payload) -> None:
+    _check_version(payload)
+    has_result, has_error = "result" in payload, "error" in payload
+    if has_result == has_error:
+        raise PayloadShapeError("a response holds either result or error")
+    if has_result:
+        _may_be_object(payload, "result")
+    else:
+        error = payload["error"]
+        if (
+            error.__class__ is not dict
+            or error.get("code").__class__ is not int
+            or error.get("message").__class__ is not str
+        ):
+            raise PayloadShapeError("payload.error must hold a whole number `code` and a string `message`")
+    if payload.get("id").__class__ not in (str, int):
+        raise PayloadShapeError("payload.id of a response must be that of the request")
+
+
+def _check_proposal(payload: Payload) -> None:
+    _check_version(payload)
+    _texts(payload, "method")
+    _may_be_object(payload, "params")
+    if payload["method"].startswith(NOTIFICATION_PREFIX):
+        raise PayloadShapeError("a notification cannot be proposed: nobody would answer it")
+
+
+# People and thoughts.
+
+
+def _check_chat(payload: Payload) -> None:
+    _text(payload, "text", empty=False)
+    _may_be_text(payload, "format")
+
+
+def _check_message(payload: Payload) -> None:
+    _text(payload, "message")
+
+
+def _check_reason(payload: Payload) -> None:
+    _may_be_text(payload, "reason")
+
+
+def _check_acknowledgement(payload: Payload) -> None:
+    _may_be_text(payload, "status")
+
+
+# The space.
+
+
+def _check_grant(payload: Payload) -> None:
+    _texts(payload, "recipient")
+    _check_reason(payload)
+    capabilities = payload.get("capabilities")
+    if capabilities.__class__ is not list or not capabilities:
+        raise PayloadShapeError("payload.capabilities must be a non-empty list")
+
+
+def _check_revoke(payload: Payload) -> None:
+    _texts(payload, "recipient")
+    _check_reason(payload)
+    if "grant_id" in payload:
+        _texts(payload, "grant_id")
+    elif payload.get("capabilities").__class__ is not list:
+        raise PayloadShapeError("payload must hold grant_id or a list of capabilities")
+
+
+def _check_invite(payload: Payload) -> None:
+    _texts(payload, "participant_id")
+    _may_be_text(payload, "email", "reason")
+    if payload.get("initial_capabilities", []).__class__ is not list:
+        raise PayloadShapeError("payload.initial_capabilities must be a list")
+
+
+def _check_invite_ack(payload: Payload) -> None:
+    _texts(payload, "status", "participant_id")
+    _may_be_text(payload, "token", "connection_url")
+
+
+def _check_kick(payload: Payload) -> None:
+    _texts(payload, "participant_id")
+    _check_reason(payload)
+
+
+def _check_member(member: Json, name: str) -> None:
+    if member.__class__ is not dict or member.get("id").__class__ is not str or not member["id"]:
+        raise PayloadShapeError(f"payload.{name} must be an object with an id")
+    if member.get("capabilities", []).__class__ is not list:
+        raise PayloadShapeError(f"payload.{name}.capabilities must be a list")
+    if "name" in member and member["name"].__class__ is not str:
+        raise PayloadShapeError(f"payload.{name}.name must be a string")
+
+
+def _check_welcome(payload: Payload) -> None:
+    _check_member(payload.get("you"), "you")
+    participants = payload.get("participants", [])
+    streams = payload.get("active_streams", [])
+    if participants.__class__ is not list or streams.__class__ is not list:
+        raise PayloadShapeError("payload.participants and payload.active_streams must be lists")
+    for member in participants:
+        _check_member(member, "participants")
+    for stream in streams:
+        if stream.__class__ is not dict or stream.get("stream_id").__class__ is not str:
+            raise PayloadShapeError("payload.active_streams must hold objects with a stream_id")
+
+
+def _check_presence(payload: Payload) -> None:
+    _texts(payload, "event")
+    _check_member(payload.get("participant"), "participant")
+
+
+def _check_error(payload: Payload) -> None:
+    _texts(payload, "error")
+    _may_be_text(payload, "message")
+
+
+# Controls.
+
+
+def _check_pause(payload: Payload) -> None:
+    _check_reason(payload)
+    seconds = payload.get("timeout_seconds")
+    if seconds is not None and (seconds.__class__ not in (int, float) or not seconds > 0):
+        raise PayloadShapeError("payload.timeout_seconds must be a positive number")
+
+
+def _check_request_status(payload: Payload) -> None:
+    if payload.get("fields") is not None:
+        _names(payload["fields"], "fields")
+
+
+def _check_status(payload: Payload) -> None:
+    if not _is_whole(payload.get("messages_in_context")):
+        raise PayloadShapeError("payload.messages_in_context must be a whole number in every status")
+    _may_be_whole(payload, "tokens", "max_tokens")
+
+
+def _check_forget(payload: Payload) -> None:
+    if payload.get("direction") not in ("oldest", "newest"):
+        raise PayloadShapeError("payload.direction must be oldest or newest")
+    entries = payload.get("entries")
+    if entries is not None and not (_is_whole(entries) and entries > 0):
+        raise PayloadShapeError("payload.entries must be a whole number of 1 or more")
+
+
+def _check_compact(payload: Payload) -> None:
+    _check_reason(payload)
+    _may_be_whole(payload, "target_tokens")
+
+
+def _check_compact_done(payload: Payload) -> None:
+    _may_be_whole(payload, "freed_tokens", "freed_messages")
+    _may_be_text(payload, "reason", "status")
+    if payload.get("skipped", False).__class__ is not bool:
+        raise PayloadShapeError("payload.skipped must be true or false")
+
+
+# Streams.
+
+
+def _check_stream_request(payload: Payload) -> None:
+    if payload.get("direction") not in ("upload", "download"):
+        raise PayloadShapeError("payload.direction must be upload or download")
+    if payload.get("target") is not None:
+        _names(payload["target"], "target")
+    _may_be_text(payload, "description", "content_type", "format")
+
+
+def _check_stream_open(payload: Payload) -> None:
+    _texts(payload, "stream_id")
+    if payload.get("target") is not None:
+        _names(payload["target"], "target")
+
+
+def _check_stream_close(payload: Payload) -> None:
+    _may_be_text(payload, "stream_id", "reason")
+
+
+def _check_stream_writer(payload: Payload) -> None:
+    _texts(payload, "stream_id", "participant_id")
+    _check_reason(payload)
+
+
+def _check_transfer(payload: Payload) -> None:
+    _texts(payload, "stream_id", "new_owner")
+    _check_reason(payload)
+
+
+# Where MEW demands a reference. An acknowledged shutdown correlates to it, a status may be unasked for.
+CORRELATED: Final = frozenset(
+    {
+        "mcp/response",
+        "mcp/withdraw",
+        "mcp/reject",
+        "chat/acknowledge",
+        "chat/cancel",
+        "capability/grant-ack",
+        "space/invite-ack",
+        "moot/approve",
+    }
+)
+_IN_CONTEXT: Final = frozenset({"reasoning/thought", "reasoning/conclusion", "reasoning/cancel"})
+
+_CHECKS: Final[Mapping[str, Check]] = {
+    "mcp/request": _check_request,
+    "mcp/response": _check_response,
+    "mcp/proposal": _check_proposal,
+    "mcp/withdraw": _check_reason,
+    "mcp/reject": _check_reason,
+    "chat": _check_chat,
+    "chat/acknowledge": _check_acknowledgement,
+    "chat/cancel": _check_reason,
+    "reasoning/start": _check_message,
+    "reasoning/thought": _check_message,
+    "reasoning/conclusion": _check_message,
+    "reasoning/cancel": _check_reason,
+    "capability/grant": _check_grant,
+    "capability/revoke": _check_revoke,
+    "capability/grant-ack": _check_acknowledgement,
+    "space/invite": _check_invite,
+    "space/invite-ack": _check_invite_ack,
+    "space/kick": _check_kick,
+    "participant/pause": _check_pause,
+    "participant/request-status": _check_request_status,
+    "participant/status": _check_status,
+    "participant/forget": _check_forget,
+    "participant/compact": _check_compact,
+    "participant/compact-done": _check_compact_done,
+    "stream/request": _check_stream_request,
+    "stream/open": _check_stream_open,
+    "stream/close": _check_stream_close,
+    "stream/grant-write": _check_stream_writer,
+    "stream/revoke-write": _check_stream_writer,
+    "stream/transfer-ownership": _check_transfer,
+    "stream/write-granted": _check_stream_writer,
+    "stream/write-revoked": _check_stream_writer,
+    "stream/ownership-transferred": _check_transfer,
+    "system/welcome": _check_welcome,
+    "system/presence": _check_presence,
+    "system/error": _check_error,
+}
+
+
+def check_metrics(metrics: Mapping[str, Json]) -> None:
+    """MEW 3.9.4: metrics of one's own are named in snake_case."""
+    for name in metrics:
+        if _SNAKE_CASE.fullmatch(name) is None:
+            raise PayloadShapeError(f"a metric is named in snake_case, as in latency_ms: {name!r}")

@@ -1,0 +1,193 @@
+"""Who is here, with which rights (MEW 3.7, 3.8.1): the welcome's list, kept up to date by presence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from moot.errors import InvalidPattern, TimedOut
+from moot.participant.connection.envelope_sender import SendCounts
+from moot.participant.connection.message_feed import Feed, Spawn, called
+from moot.protocol.envelope import DialectName, Envelope
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability, Rights, read_capability
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Somebody in the space. `name` is the logical name; the runtime id `id` may differ from it (D-19)."""
+
+    id: str
+    name: str
+    rights: Rights
+
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        return self.rights.capabilities
+
+    def may(self, kind: str, payload: Mapping[str, Json] | None = None, to: Sequence[str] = ()) -> bool:
+        """Whether this member's rights allow it, as far as they are shown to us (D-53)."""
+        return self.rights.allow(kind, payload or {}, to)
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceEvent:
+    """A change: somebody joined, left, was invited; `refreshed`: all of that, while we were away."""
+
+    event: Literal["join", "leave", "invited", "refreshed"]
+    member: Member | None
+    reason: str | None = None
+
+
+class Roster(Mapping[str, Member]):
+    """The others by runtime id; logical names are found too. We ourselves are not in it."""
+
+    def __init__(self, dialect: DialectName, spawn: Spawn, counts: SendCounts, *, feed_items: int) -> None:
+        self._members: dict[str, Member] = {}
+        self._by_name: dict[str, str] = {}
+        self._own: tuple[str, str] = ("", "")
+        self._dialect = dialect
+        self._spawn = spawn
+        self._counts = counts
+        self._feed_items = feed_items
+        self._watchers: list[Callable[[PresenceEvent], None]] = []
+        self._feeds: list[Feed[PresenceEvent]] = []
+        self._changed = asyncio.Event()
+        # What was read once is not read again: welcomes repeat everybody's rights.
+        self._read: dict[str, Rights] = {}
+
+    # Looking
+
+    def __getitem__(self, id: str) -> Member:
+        return self._members[self.id_of(id)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and self.id_of(id) in self._members
+
+    @property
+    def own_name(self) -> str:
+        """Our own logical name."""
+        return self._own[1]
+
+    def id_of(self, name: str) -> str:
+        """The runtime id of whoever has this name; the name itself if nobody has."""
+        return name if name in self._members else self._by_name.get(name, name)
+
+    def names(self, ids: Sequence[str]) -> Sequence[str]:
+        """Logical names, which is what capabilities are written in."""
+        if not ids or (not self._by_name and self._own[0] == self._own[1]):
+            return ids
+        return [self._name(id) for id in ids]
+
+    def _name(self, id: str) -> str:
+        member = self._members.get(id)
+        if member is not None:
+            return member.name
+        return self._own[1] if id == self._own[0] else id
+
+    async def wait_for(self, name: str, *, within: float) -> Member:
+        """The member of this name, as soon as it is here; raises TimedOut."""
+        try:
+            async with asyncio.timeout(within):
+                while name not in self:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TimedOut(f"{name} did not come within {within:g} s") from None
+        return self[name]
+
+    def on_change(self, handler: Callable[[PresenceEvent], Any]) -> Callable[[PresenceEvent], Any]:
+        """Call this, a function or a coroutine function, at every change; works as a decorator."""
+        self._watchers.append(called(handler, self._spawn, self._counts, self._feed_items, self._feeds))
+        return handler
+
+    # Being told
+
+    def welcome(self, me: str, name: str, participants: Sequence[Mapping[str, Json]], *, again: bool) -> None:
+        """MEW 3.8.1: everybody else who is here. `again`: we were away, so anybody may have come or gone."""
+        self._own = (me, name)
+        before = self._members
+        self._members = {}
+        self._by_name = {}
+        for shown in participants:
+            self._add(shown)
+        self._changed.set()
+        if again and before.keys() != self._members.keys():
+            self._tell(PresenceEvent("refreshed", None))
+
+    def presence(self, envelope: Envelope) -> PresenceEvent | None:
+        """One change as the gateway tells it; our own join and leave are no news."""
+        payload = envelope.payload
+        shown: Mapping[str, Json] = payload["participant"]
+        reason = payload.get("reason")
+        id = shown["id"]
+        if id == self._own[0]:
+            return None
+        match payload["event"]:
+            case "join":
+                event = PresenceEvent("join", self._add(shown))
+            case "leave":
+                member = self._members.pop(id, None)
+                if member is not None:
+                    self._by_name.pop(member.name, None)
+                event = PresenceEvent("leave", member or self._member(shown), _text(reason))
+            case "invited":
+                event = PresenceEvent("invited", self._member(shown), _text(reason))
+            case _:
+                # D-23: a word that we do not know tells nothing that we could act on.
+                return None
+        self._changed.set()
+        self._tell(event)
+        return event
+
+    def rights_of(self, values: Sequence[Json]) -> Rights:
+        """Rights from a list as shown; what cannot be read gives none (D-53)."""
+        key = repr(values)
+        known = self._read.get(key)
+        if known is not None:
+            return known
+        capabilities: list[Capability] = []
+        for value in values:
+            try:
+                capabilities.append(read_capability(value, place=self._dialect))
+            except InvalidPattern as fault:
+                log.warning("a capability cannot be read", extra={"why": fault.message})
+        if len(self._read) >= 256:
+            self._read.clear()
+        rights = self._read[key] = Rights(capabilities)
+        return rights
+
+    def end(self) -> None:
+        for feed in self._feeds:
+            feed.end()
+
+    def _member(self, shown: Mapping[str, Json]) -> Member:
+        return Member(
+            shown["id"], shown.get("name", shown["id"]), self.rights_of(shown.get("capabilities", []))
+        )
+
+    def _add(self, shown: Mapping[str, Json]) -> Member:
+        member = self._member(shown)
+        self._members[member.id] = member
+        if member.name != member.id:
+            self._by_name[member.name] = member.id
+        return member
+
+    def _tell(self, event: PresenceEvent) -> None:
+        for watcher in self._watchers:
+            watcher(event)
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None

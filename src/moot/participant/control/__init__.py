@@ -1,0 +1,1 @@
+"""Control of other members and of the space: pause, restart, grants, invitations."""

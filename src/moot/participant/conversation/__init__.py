@@ -1,0 +1,1 @@
+"""Chat, contexts, reasoning, streams, and the transcript of what was said."""

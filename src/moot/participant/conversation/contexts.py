@@ -1,0 +1,141 @@
+"""Sub-contexts (MEW 3, 3.5.6) and the reasoning of everybody, filed by its sequence.
+
+A context is a path: `a/b/c` lies within `a/b` and `a`. The id of a `reasoning/start` names a sequence;
+whatever carries it in its context belongs to that sequence and no other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from moot.participant.connection.inbound_check import InboundValidator
+from moot.participant.limits import ParticipantLimits
+from moot.protocol.envelope import Envelope
+
+
+def levels(context: str) -> tuple[str, ...]:
+    """The steps of a path, outermost first."""
+    return tuple(step for step in context.split("/") if step)
+
+
+def is_within(context: str | None, prefix: str) -> bool:
+    """Whether a context is this one or lies within it; a trailing slash changes nothing."""
+    if context is None:
+        return False
+    outer = levels(prefix)
+    return levels(context)[: len(outer)] == outer
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One reasoning sequence: who thinks about what, and what they have said so far."""
+
+    id: str
+    owner: str
+    path: str
+    message: str
+    about: tuple[str, ...]
+    state: Literal["active", "concluded", "cancelled"] = "active"
+    # Thoughts, chats and anything else under its context, the latest of them.
+    items: deque[Envelope] = field(default_factory=deque)
+    size: int = 0
+    conclusion: str | None = None
+    cancelled_by: str | None = None
+    reason: str | None = None
+
+    def keep(self, envelope: Envelope, most: int) -> None:
+        """File one more; the oldest make room for it, by number and by bytes."""
+        if len(self.items) == self.items.maxlen:
+            self.size -= len(self.items[0].raw)
+        self.items.append(envelope)
+        self.size += len(envelope.raw)
+        while self.size > most and len(self.items) > 1:
+            self.size -= len(self.items.popleft().raw)
+
+    def thoughts(self) -> list[str]:
+        return [item.payload["message"] for item in self.items if item.kind == "reasoning/thought"]
+
+
+class Contexts:
+    """The sequences that were started since we joined; those that are over are forgotten first."""
+
+    def __init__(self, limits: ParticipantLimits, inspector: InboundValidator) -> None:
+        self._sequences: dict[str, Sequence] = {}
+        self._limits = limits
+        self._inspector = inspector
+        # Told of every cancellation: our own sequences stop.
+        self.on_cancel: list[Callable[[Sequence], None]] = []
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(list(self._sequences.values()))
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def get(self, id: str) -> Sequence | None:
+        return self._sequences.get(id)
+
+    def active(self) -> list[Sequence]:
+        return [each for each in self._sequences.values() if each.state == "active"]
+
+    def sequence_of(self, context: str | None) -> Sequence | None:
+        """The innermost sequence that a context names (D-31: the start's id, or a path with it)."""
+        if context is None:
+            return None
+        for step in reversed(levels(context)):
+            found = self._sequences.get(step)
+            if found is not None:
+                return found
+        return None
+
+    # What is heard
+
+    def hear(self, envelope: Envelope) -> None:
+        """Anything with a context, and every start."""
+        kind = envelope.kind
+        if kind == "reasoning/start":
+            self._start(envelope)
+            return
+        sequence = self.sequence_of(envelope.context)
+        if sequence is None:
+            return  # started before we joined, or not a sequence at all (D-31)
+        if kind == "reasoning/cancel":
+            self._cancel(sequence, envelope)
+            return
+        if kind in ("reasoning/thought", "reasoning/conclusion"):
+            if envelope.sender != sequence.owner:
+                self._inspector.report(envelope, "not_owner", "thoughts of somebody else's sequence")
+                return
+            if sequence.state != "active":
+                return  # MEW 3.5.5: after its end nothing more is filed
+        sequence.keep(envelope, self._limits.bytes_per_context)
+        if kind == "reasoning/conclusion":
+            sequence.state = "concluded"
+            sequence.conclusion = envelope.payload["message"]
+
+    def _start(self, envelope: Envelope) -> None:
+        if len(self._sequences) >= self._limits.contexts_kept:
+            over = (id for id, each in self._sequences.items() if each.state != "active")
+            del self._sequences[next(over, None) or next(iter(self._sequences))]
+        path = f"{envelope.context}/{envelope.id}" if envelope.context else envelope.id
+        self._sequences[envelope.id] = Sequence(
+            envelope.id,
+            envelope.sender,
+            path,
+            envelope.payload["message"],
+            tuple(envelope.correlation_id),
+            items=deque(maxlen=self._limits.items_per_context),
+        )
+
+    def _cancel(self, sequence: Sequence, envelope: Envelope) -> None:
+        if sequence.state != "active":
+            return
+        reason = envelope.payload.get("reason")
+        sequence.state = "cancelled"
+        sequence.cancelled_by = envelope.sender
+        sequence.reason = reason if isinstance(reason, str) else None
+        for tell in tuple(self.on_cancel):
+            tell(sequence)

@@ -1,0 +1,1 @@
+"""Proposals: one's own, and those of others that wait for a decision."""

@@ -1,0 +1,125 @@
+"""Coming and going: joining, leaving, and guests (MEW 3.7, 3.8.1; D-02, D-17, D-19, D-21, D-22)."""
+
+from __future__ import annotations
+
+from moot.errors import InvalidRequest, ParticipantNotFound
+from moot.protocol import payloads
+from moot.protocol.close_codes import REPLACED
+from moot.protocol.envelope import DialectName
+from moot.space.acts import invites, streams
+from moot.space.config import Name, SessionId
+from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply
+from moot.space.roster import Options, Session, SpaceMember, logical_name
+from moot.space.state import State
+
+
+def join(
+    state: State,
+    session_id: SessionId,
+    name: str,
+    dialect: DialectName,
+    options: Options,
+    now: float,
+    mint: Mint,
+) -> list[Effect]:
+    """Let an authenticated participant in; raises Refused when it may not come in like this.
+
+    Welcome first, then presence to all, the joiner included (D-02). Only the first session of a
+    member is news (D-22).
+    """
+    if dialect not in state.config.dialects:
+        raise InvalidRequest(
+            f"this space does not speak {dialect}; it speaks {', '.join(sorted(state.config.dialects))}"
+        )
+    member = _guest(state, name) if options.anonymous else _participant(state, name)
+    was_present = member.present
+    older = list(member.sessions.values()) if member.exclusive and not options.injected else []
+    session = Session(session_id, member, dialect, options)
+    state.roster.enter(session, most=state.limits.sessions_per_member)
+    if options.anonymous:
+        state.roster.add(member)
+        state.refresh(member)
+    state.membership_changed()
+    if options.injected:
+        return []
+    effects: list[Effect] = []
+    for other in older:
+        state.roster.exit(other)
+        effects.append(Disconnect(other.id, REPLACED, "a newer connection of this participant took over"))
+    member.shut_down = None
+    streams.owner_returned(state, member.name)
+    effects += state.welcome(member, [session_id], now, mint)
+    if not was_present:
+        news = payloads.presence("join", state.shown(member))
+        hearing = tuple(id for id in state.everyone() if options.echo or id != session_id)
+        effects.append(Deliver(hearing, state.notice("system/presence", news, now, mint)))
+    return effects
+
+
+def _participant(state: State, name: str) -> SpaceMember:
+    """By logical name alone: whoever authenticated is not whoever bears that runtime id."""
+    member = state.roster.members.get(Name(name))
+    if member is None or member.kicked:
+        raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
+    return member
+
+
+def _guest(state: State, name: str) -> SpaceMember:
+    if state.config.anonymous is None:
+        raise InvalidRequest("this space takes no guests: a token is needed")
+    # Not `resolve`: the name of someone who was removed is not free either (D-24).
+    if name in state.roster.members or name in state.roster.aliases:
+        raise InvalidRequest(f"{name!r} is taken")
+    member = SpaceMember(logical_name(name), state.config.anonymous)
+    member.anonymous = True
+    return member
+
+
+def leave(state: State, session_id: SessionId, now: float, mint: Mint) -> list[Effect]:
+    """A connection ended. Unknown sessions are no news: the space may have ended it itself."""
+    session = state.roster.sessions.get(session_id)
+    if session is None:
+        return []
+    return depart(state, session, now, mint)
+
+
+def depart(state: State, session: Session, now: float, mint: Mint) -> list[Effect]:
+    member = session.member
+    was_present = member.present
+    state.roster.exit(session)
+    state.membership_changed()
+    effects: list[Effect] = []
+    if was_present and not member.present:
+        effects += _last_left(state, member, now, mint)
+    elif member.anonymous and not member.sessions:
+        effects += _forget_guest(state, member, now, mint)
+    state.roster.release(member)
+    state.membership_changed()
+    return effects
+
+
+def _last_left(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
+    gone = payloads.presence("leave", payloads.member(member.id, name=member.name))
+    effects: list[Effect] = []
+    # Writers lose their streams before the leave is told, so that nobody sees a writer who is gone.
+    if member.anonymous:
+        effects += _forget_guest(state, member, now, mint)
+    else:
+        if member.shut_down is not None:
+            # D-39: whoever was shut down is not waited for.
+            effects += streams.close_streams_of(state, member.name, "owner_shut_down", now, mint)
+        effects += streams.drop_writer(state, member, "disconnected", now, mint)
+        streams.owner_left(state, member.name, now)
+    effects.append(state.announce("system/presence", gone, now, mint))
+    return effects
+
+
+def _forget_guest(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
+    """D-17: a guest's rights end with its connection."""
+    effects: list[Effect] = [
+        effect
+        for effect in invites.remove_member(state, member, "left", now, mint)
+        if isinstance(effect, Deliver | Reply)
+    ]
+    state.roster.remove(member)
+    return effects

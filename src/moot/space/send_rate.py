@@ -1,0 +1,65 @@
+"""How fast one member may talk: messages and bytes per second (ladder step 2)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from moot.errors import RateLimited
+from moot.space.config import SpaceLimits
+
+# A burst of one second's worth is fine; a flood is not.
+BURST_SECONDS = 1.0
+
+
+class SendRate(NamedTuple):
+    """How long one message and one byte take at the allowed speed; 0 is unlimited."""
+
+    seconds_per_message: float
+    seconds_per_byte: float
+
+    @classmethod
+    def of(cls, limits: SpaceLimits) -> SendRate:
+        messages, octets = limits.messages_per_second, limits.bytes_per_second
+        return cls(1 / messages if messages else 0.0, 1 / octets if octets else 0.0)
+
+
+class SendRateTable:
+    """Two leaky buckets, each kept as the moment at which it will have drained.
+
+    A refused message takes nothing from them. One message larger than a second's worth of bytes passes
+    when nothing is owed: how large a message may be is another limit.
+    """
+
+    __slots__ = ("bytes_drained", "messages_drained")
+
+    def __init__(self) -> None:
+        self.messages_drained = 0.0
+        self.bytes_drained = 0.0
+
+    def check_rate(self, size: int, now: float, pace: SendRate) -> None:
+        """Count one message of `size` bytes, or raise RateLimited with `retry_after` seconds."""
+        per_message, per_byte = pace
+        messages, octets = self.messages_drained, self.bytes_drained
+        if messages > now + BURST_SECONDS + per_message:
+            # The clock went back: nobody is locked out for that.
+            messages = octets = now
+        if messages < now:
+            messages = now
+        if octets < now:
+            octets = now
+        if per_message:
+            messages += per_message
+            if messages > now + BURST_SECONDS:
+                raise _too_fast("messages_per_second", messages - now - BURST_SECONDS)
+        if per_byte:
+            if octets > now + BURST_SECONDS:
+                raise _too_fast("bytes_per_second", octets - now - BURST_SECONDS)
+            octets += size * per_byte
+        self.messages_drained, self.bytes_drained = messages, octets
+
+
+def _too_fast(limit: str, wait: float) -> RateLimited:
+    # Rounded up: whoever waits that long must not be refused again.
+    seconds = (math.floor(wait * 1000) + 1) / 1000
+    return RateLimited(f"too fast for {limit}: try again in {seconds} s", limit=limit, retry_after=seconds)

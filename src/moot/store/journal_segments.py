@@ -1,0 +1,204 @@
+"""The files of a journal: which there are, where the chain stands, and what a crash left at the end.
+
+    DATA/spaces/NAME/journal/
+        000000000001.jsonl             records 1, 2, 3 …, one a line
+        000000091442.jsonl             goes on with record 91442; the last one is written to
+        000000091442.jsonl.5120.torn   what was cut off at byte 5120 when the gateway started again
+        removed.json                   after retention: the last record that was removed, and its hash
+
+A new segment begins only when the one before it is on disk, so only the last one can have a torn end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from moot.errors import UsageError
+from moot.store.record_chain import ChainCheck, ChainHead, follow, hash_in, is_sealed, number_in
+
+log = logging.getLogger(__name__)
+
+_NAME: Final = re.compile(r"(\d{12,18})\.jsonl")
+_REMOVED: Final = "removed.json"
+# How much is read at once from the end of a file; an envelope may have 1 MiB.
+_BLOCK: Final = 1 << 16
+
+
+class Segment(NamedTuple):
+    """One file, and the number of its first record."""
+
+    first: int
+    path: Path
+
+
+class SegmentTail(NamedTuple):
+    """The segment that is written to, what it holds, and where the chain stands."""
+
+    segment: Segment
+    size: int
+    head: ChainHead
+
+
+class _Removed(msgspec.Struct, frozen=True):
+    through: int
+    h: str
+
+
+def segment_at(folder: Path, first: int) -> Segment:
+    return Segment(first, folder / f"{first:012}.jsonl")
+
+
+def segments_of(folder: Path) -> list[Segment]:
+    """All segments that count, oldest first; none when there is no such folder."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    begin = begin_of(folder).number
+    found = [Segment(int(match[1]), folder / name) for name in names if (match := _NAME.fullmatch(name))]
+    return sorted(segment for segment in found if segment.first >= begin)
+
+
+def begin_of(folder: Path) -> ChainHead:
+    """Where the oldest record that was not removed by retention chains to."""
+    try:
+        removed = msgspec.json.decode((folder / _REMOVED).read_bytes(), type=_Removed)
+    except FileNotFoundError:
+        return ChainHead(1, folder.resolve().parent.name.encode())
+    except msgspec.MsgspecError as fault:
+        raise UsageError(f"{folder / _REMOVED} cannot be read ({fault}): restore it from a copy") from None
+    return ChainHead(removed.through + 1, removed.h.encode())
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder and those above it that are missing, all for the owner only, and durable."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new name is on disk only when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def last_line(path: Path) -> bytes:
+    """The last line of a file, with its newline if it has one."""
+    with path.open("rb") as file:
+        start = file.seek(0, os.SEEK_END)
+        end = b""
+        while start:
+            step = min(_BLOCK, start)
+            start = file.seek(start - step)
+            end = file.read(step) + end
+            newline = end.rfind(b"\n", 0, len(end) - 1)
+            if newline >= 0:
+                return end[newline + 1 :]
+    return end
+
+
+def find_tail(folder: Path, *, mend: bool) -> SegmentTail:
+    """Where the journal goes on. The last segment is checked whole; `mend` cuts a torn end off.
+
+    Raises UsageError for damage that no crash explains.
+    """
+    segments = segments_of(folder)
+    begin = begin_of(folder)
+    if not segments:
+        return SegmentTail(segment_at(folder, begin.number), 0, begin)
+    segment = segments[-1]
+    head = begin
+    if len(segments) > 1:
+        line = last_line(segments[-2].path)
+        head = ChainHead(number_in(line) + 1, hash_in(line))
+    if head.number != segment.first:
+        raise _damaged(segment.path, 1, "records before it are missing")
+    followed = follow(segment.path, head)
+    if not followed.whole:
+        _check_torn(segment.path, followed)
+        if mend:
+            _cut(segment.path, followed.size)
+    return SegmentTail(segment, followed.size, followed.head)
+
+
+def _check_torn(path: Path, followed: ChainCheck) -> None:
+    """What a crash leaves is one batch that does not fit, with no sealed one behind it.
+
+    Zeros are blocks that never reached the disk, so no sync covered what stands behind them either.
+    """
+    seals = 0
+    with path.open("rb") as file:
+        file.seek(followed.size)
+        for line in file:
+            if b"\0" in line:
+                return
+            if seals:
+                raise _damaged(path, followed.lines + 1, "whole records follow it")
+            seals += is_sealed(line)
+
+
+def _damaged(path: Path, line: int, why: str) -> UsageError:
+    return UsageError(
+        f"the journal is damaged at {path.name} line {line}: {why}, so no crash did this. "
+        f"`moot journal verify` says more. Restore {path.parent} from a copy, "
+        "or move that file away: then the journal goes on behind the segment before it"
+    )
+
+
+def _cut(path: Path, size: int) -> None:
+    """Cut a file back, keeping what is cut off beside it."""
+    torn = path.with_name(f"{path.name}.{size}.torn")
+    with path.open("rb+") as file:
+        file.seek(size)
+        with open(os.open(torn, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as kept:
+            shutil.copyfileobj(file, kept)
+            kept.flush()
+            os.fsync(kept.fileno())
+            cut = kept.tell()
+        file.truncate(size)
+        os.fsync(file.fileno())
+    log.warning("torn end of the journal cut off", extra={"segment": path.name, "bytes": cut})
+
+
+def remove_segments(folder: Path, through: int) -> None:
+    """Remove the segments whose records all are `through` or older; never the last one."""
+    old = [
+        (segment, following.first - 1)
+        for segment, following in pairwise(segments_of(folder))
+        if following.first - 1 <= through
+    ]
+    if old:
+        newest, last = old[-1]
+        note = _Removed(last, hash_in(last_line(newest.path)).decode())
+        fresh = folder / f"{_REMOVED}.new"
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(note))
+            file.flush()
+            os.fsync(file.fileno())
+        # First the note, then the files: after a crash between the two, `sweep` does the rest.
+        fresh.replace(folder / _REMOVED)
+        sync_folder(folder)
+    sweep(folder)
+
+
+def sweep(folder: Path) -> None:
+    """Delete the files of segments that count as removed."""
+    begin = begin_of(folder).number
+    for path in folder.iterdir():
+        match = _NAME.fullmatch(path.name)
+        if match and int(match[1]) < begin:
+            path.unlink()

@@ -1,0 +1,132 @@
+"""The file that a journal is being written to: chained lines, new segments, cutting back after a fault.
+
+Everything here may raise OSError, and then nothing has changed but the end of the file, which `reopen` mends.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+from moot.errors import UsageError
+from moot.store.journal_segments import find_tail, make_folder, segment_at, sweep, sync_folder
+from moot.store.record_chain import ChainHead, Lines, seal
+
+# Data and size, but not the time of the last change: half the work of fsync.
+_flush: Final = getattr(os, "fdatasync", os.fsync)
+# What stays in the kernel's memory behind the end: whoever follows the journal reads that far back.
+_CACHED_BYTES: Final = 4 << 20
+# One step of writing a backlog, so that the loop is not held up for longer than some 5 ms.
+STEP_TEXTS: Final = 2_048
+STEP_BYTES: Final = 2 << 20
+# What a tick brings is written without counting.
+_FEW_TEXTS: Final = 64
+
+
+class SegmentWriter:
+    """Holds the folder for this process alone until it is released."""
+
+    def __init__(self, folder: Path) -> None:
+        make_folder(folder)
+        self.folder = folder
+        self._lock = _locked(folder)
+        try:
+            sweep(folder)
+            tail = find_tail(folder, mend=True)
+            self._file = _opened(tail.segment.path)
+            sync_folder(folder)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self.segment = tail.segment
+        self.head: ChainHead = tail.head
+        self.size = tail.size
+        self._new_file = False
+        # Up to here the kernel need not keep the file in memory.
+        self._forgotten = 0
+
+    def write(self, batch: Sequence[bytes], next_number: int) -> Lines:
+        """Chain and write these records, numbered from the head on; returns the lines."""
+        lines, head = seal(batch, self.head, next_number)
+        self.size += self._put(lines)
+        self.head = head
+        return lines
+
+    def begin_segment(self) -> None:
+        """Go on in a new file; the old one must be on disk."""
+        segment = segment_at(self.folder, self.head.number)
+        file = _opened(segment.path)
+        os.close(self._file)
+        self._file, self.segment, self.size = file, segment, 0
+        self._new_file = True
+        self._forgotten = 0
+
+    def reopen(self, size: int, texts: Iterable[Lines] = ()) -> None:
+        """Open the file anew, cut it back to this size and write these lines again."""
+        file = os.open(self.segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        os.close(self._file)
+        self._file = file
+        if os.fstat(file).st_size < size:
+            raise OSError(errno.EIO, "the segment is shorter than what was written to it")
+        os.ftruncate(file, size)
+        for text in texts:
+            size += self._put(text)
+        self.size = size
+
+    def sync(self) -> None:
+        """What is written is on disk after this; the only call for another thread."""
+        size = self.size
+        _flush(self._file)
+        if size - self._forgotten >= 2 * _CACHED_BYTES:
+            self._forget(size - _CACHED_BYTES)
+        if self._new_file:
+            os.fsync(self._lock)
+            self._new_file = False
+
+    def _forget(self, size: int) -> None:
+        """Let the kernel have the memory of what is on disk and long past: it is seldom read again."""
+        if hasattr(os, "posix_fadvise"):
+            end = size - size % mmap.PAGESIZE
+            os.posix_fadvise(self._file, self._forgotten, end - self._forgotten, os.POSIX_FADV_DONTNEED)
+            self._forgotten = end
+
+    def release(self) -> None:
+        os.close(self._file)
+        os.close(self._lock)
+
+    def _put(self, lines: Lines) -> int:
+        size = len(lines[0]) + len(lines[1])
+        written = os.writev(self._file, lines)
+        # A disk that is almost full takes a part, and the next call says why.
+        while written < size:
+            written += os.write(self._file, memoryview(b"".join(lines))[written:])
+        return size
+
+
+def one_step(pending: Sequence[bytes]) -> int:
+    """How many of these texts are written at once."""
+    if len(pending) <= _FEW_TEXTS:
+        return len(pending)
+    sizes = list(accumulate(map(len, pending[:STEP_TEXTS])))
+    return max(1, bisect_right(sizes, STEP_BYTES))
+
+
+def _locked(folder: Path) -> int:
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise UsageError(f"another process writes the journal in {folder}: stop it first") from None
+    return lock
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

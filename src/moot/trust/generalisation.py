@@ -1,0 +1,221 @@
+"""The narrowest rule over some proposals of one kind: constants stay, what varies goes as far as it was seen.
+
+Proposals are compared only within a *kind*: the same proposer, host, method, tool, and the same arguments by
+name and type. Within it every argument has its own cover:
+
+    the same value each time       that value
+    values that keep coming back   the list of them
+    texts that are new             a shape (`texts`)
+    numbers that are new           the range seen
+    lists, deep objects            only as the very same JSON
+
+Hours are added when decisions were spread over days and keep to some part of the day, or when hours are what
+tells approvals from rejections.
+
+The rule is a product: each value of one part with each of another. Whether the examples carry that is
+another question (`combining`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moot.errors import InvalidPattern
+from moot.protocol.operation import Json
+from moot.protocol.patterns.globs import is_wild
+from moot.trust.conditions import DAY_MINUTES, Hours, Range, canonical, minute_of_day
+from moot.trust.proposal_case import Case, Path, leaves, shown_path, type_of
+from moot.trust.rules import Decide, Rule
+from moot.trust.text_patterns import MANY, TWICE, TextCover, cover_texts, literal, settled
+
+# A part of the day without a single decision, in minutes, from which on hours are said.
+GAP_MINUTES: Final = 180
+# Decisions within this time are one sitting and tell nothing about hours.
+SITTING_SECONDS: Final = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CaseKind:
+    """What proposals must have in common to be compared at all."""
+
+    proposer: str
+    to: tuple[str, ...]
+    method: str
+    tool: str | None
+    shape: tuple[tuple[Path, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A case with its arguments taken apart once."""
+
+    case: Case
+    values: Mapping[Path, Json]
+    minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generalisation:
+    """A rule over examples, what it says of each argument, and the fewest first times behind a wild part."""
+
+    rule: Rule
+    parts: Mapping[str, str]
+    first_times: int | None
+    examples: int
+
+
+def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
+    """The kind of a proposal; None when no rule of ours could say it (several hosts, odd names, strays)."""
+    values = dict(leaves(case.arguments))
+    if case.stray or len(case.to) > 1 or not case.method:
+        return None
+    if any(is_wild(key) or key.startswith("$") for path in values for key in path):
+        return None
+    shape = tuple(sorted((path, _type(value)) for path, value in values.items()))
+    kind = CaseKind(case.proposer, case.to, case.method, case.tool, shape)
+    return kind, Example(case, values, minute_of_day(case.at))
+
+
+def _type(value: Json) -> str:
+    # 5 and 5.5 are amounts alike; what is whole in all examples stays whole in the rule.
+    return "number" if type_of(value) == "whole number" else type_of(value)
+
+
+def generalise(
+    kind: CaseKind,
+    examples: Sequence[Example],
+    *,
+    name: str,
+    decision: Decide = "approve",
+    hours: bool | None = None,
+) -> Generalisation | None:
+    """The narrowest rule over these examples; None when they do not carry one.
+
+    `hours`: True says them whatever the spread, False never, None when the examples carry them.
+    """
+    arguments: dict[str, Json] = {}
+    spans: dict[Path, Range] = {}
+    equals: dict[str, Json] = {}
+    parts: dict[str, str] = {}
+    first_times: list[int] = []
+    for path, type in kind.shape:
+        values = [example.values[path] for example in examples]
+        shown = shown_path(path)
+        match type:
+            case "text":
+                cover = cover_texts(values)
+                if cover is None:
+                    return None
+                _put(arguments, path, _alternatives(cover))
+                parts[shown] = cover.words
+                if cover.first_times is not None:
+                    first_times.append(cover.first_times)
+            case "number":
+                span = _numbers(values)
+                if span is None:
+                    return None
+                if isinstance(span, Range):
+                    spans[path] = span
+                    parts[shown] = f"{span.low} to {span.high}"
+                    first_times.append(len(set(values)))
+                else:
+                    _put(arguments, path, span if len(span) > 1 else span[0])
+                    parts[shown] = " or ".join(str(value) for value in span)
+            case "boolean" | "null":
+                seen = Counter(canonical(value) for value in values)
+                kept = [v for v in dict.fromkeys(values) if seen[canonical(v)] >= TWICE or len(seen) == 1]
+                if not kept:
+                    return None
+                _put(arguments, path, kept if len(kept) > 1 else kept[0])
+                parts[shown] = " or ".join(canonical(value).decode() for value in kept)
+            case _:
+                whole = examples[0].case.arguments[path[0]]
+                if len({canonical(example.case.arguments[path[0]]) for example in examples}) > 1:
+                    return None
+                equals[path[0]] = whole
+                parts[path[0]] = "exactly as each time"
+    for top in equals:
+        arguments.pop(top, None)
+        spans = {path: span for path, span in spans.items() if path[0] != top}
+    rule = _rule(kind, name, decision, arguments, spans, equals, _hours(examples, hours))
+    if rule is None:
+        return None
+    return Generalisation(rule, parts, min(first_times, default=None), len(examples))
+
+
+def _rule(
+    kind: CaseKind,
+    name: str,
+    decision: Decide,
+    arguments: Mapping[str, Json],
+    spans: Mapping[Path, Range],
+    equals: Mapping[str, Json],
+    hours: Hours | None,
+) -> Rule | None:
+    proposer, method = literal(kind.proposer), literal(kind.method)
+    tool = None if kind.tool is None else literal(kind.tool)
+    if proposer is None or method is None or (kind.tool is not None and tool is None):
+        return None
+    if any(is_wild(host) or literal(host) != host for host in kind.to):
+        return None
+    try:
+        return Rule(
+            name=name,
+            decision=decision,
+            proposer=proposer,
+            to=kind.to,
+            method=method,
+            tool=tool,
+            arguments=arguments,
+            range=spans,
+            equals=equals,
+            hours=hours,
+        )
+    except InvalidPattern:
+        return None  # more than one capability may hold; nobody would read it either
+
+
+def _put(arguments: dict[str, Json], path: Path, pattern: Json) -> None:
+    inner = arguments
+    for key in path[:-1]:
+        inner = inner.setdefault(key, {})
+    inner[path[-1]] = pattern
+
+
+def _alternatives(cover: TextCover) -> Json:
+    return cover.patterns[0] if len(cover.patterns) == 1 else list(cover.patterns)
+
+
+def _numbers(values: Sequence[float]) -> Range | list[float] | None:
+    counts = Counter(values)
+    if len(counts) == 1:
+        return [values[0]]
+    if settled(Counter(map(repr, values))):
+        return sorted(value for value, n in counts.items() if n >= TWICE)
+    if len(counts) < MANY:
+        return sorted(value for value, n in counts.items() if n >= TWICE) or None
+    low, high = min(counts), max(counts)
+    if not all(isinstance(value, int) for value in values):
+        return Range(float(low), float(high))
+    return Range(low, high)
+
+
+def _hours(examples: Sequence[Example], wanted: bool | None) -> Hours | None:
+    if wanted is False:
+        return None
+    minutes = sorted({example.minute for example in examples})
+    if wanted is None:
+        moments = [example.case.at for example in examples]
+        if max(moments) - min(moments) < SITTING_SECONDS:
+            return None
+    # The longest pause on the clock's circle.
+    pause, start, end = max(
+        ((after - before) % DAY_MINUTES or DAY_MINUTES, after, before)
+        for before, after in zip(minutes, [*minutes[1:], minutes[0]], strict=True)
+    )
+    if wanted is None and pause < GAP_MINUTES:
+        return None
+    return Hours(start, end)

@@ -1,0 +1,202 @@
+"""What an approver keeps between its runs: rules for people to read and edit, and what became of them.
+
+    rules.yaml    the rules in their order; whoever may write this file may change them, and it is read again
+    state.json    suspensions, suggestions (open, dismissed, granted), pinned tool definitions, the switch,
+                  who is known as a person, and when a person last looked at each rule
+
+Both are replaced as a whole, so a crash leaves the one from before. A rules.yaml that cannot be read stops
+all rules, and says so: half of somebody's rules may be the wrong half.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+from moot.trust.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
+from moot.trust.rules import Rule
+from moot.trust.tripwires import Suspension
+
+RULES_NAME: Final = "rules.yaml"
+STATE_NAME: Final = "state.json"
+# Beyond these nobody looks at them; the oldest go first.
+MAX_SUGGESTIONS: Final = 100
+MAX_DISMISSED: Final = 500
+
+
+@dataclass(slots=True)
+class RuleStop:
+    """Somebody stopped all rules."""
+
+    by: str
+    why: str
+    at: float
+
+    def as_json(self) -> dict[str, Json]:
+        return {"by": self.by, "why": self.why, "at": self.at}
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedRule:
+    """A suggestion that became a right of the agent's own, and the grant that gave it, if it was named."""
+
+    rule: Rule
+    by: str
+    grant: str | None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"rule": rule_as_json(self.rule), "by": self.by, "grant": self.grant}
+
+
+@dataclass(slots=True)
+class RuleStore:
+    """The rules of one space and their standing. `save` after every change."""
+
+    folder: Path
+    rules: tuple[Rule, ...] = ()
+    suspensions: dict[str, Suspension] = field(default_factory=dict)
+    dismissed: tuple[Rule, ...] = ()
+    # Open suggestions as they were sent, by id.
+    suggested: dict[str, dict[str, Json]] = field(default_factory=dict)
+    # Suggestions that were granted instead, by id; nothing like them is suggested while the grant stands.
+    granted: dict[str, GrantedRule] = field(default_factory=dict)
+    # Who may accept rules, as the roster last showed it (`people`).
+    people: frozenset[str] = frozenset()
+    # When a person last looked at a rule: wrote, accepted or lifted it. What happened before trips nothing.
+    looked: dict[str, float] = field(default_factory=dict)
+    resumed: float = 0.0
+    # `host/tool` → hash of the definition that people decided by.
+    definitions: dict[str, str] = field(default_factory=dict)
+    stopped: RuleStop | None = None
+    # Why the file of rules cannot be used; None: it can.
+    fault: str | None = None
+    _stamp: tuple[int, int] | None = None
+
+    @classmethod
+    def open(cls, folder: Path) -> RuleStore:
+        """The book in a folder, which is made where there is none; raises UsageError.
+
+        The caller says with `look_at` since when rules that nobody accepted are known.
+        """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as fault:
+            raise UsageError(f"cannot use {folder}: {fault.strerror}. Name another with --state") from None
+        book = cls(folder)
+        book._read_state()
+        book.reread()
+        return book
+
+    @property
+    def rules_file(self) -> Path:
+        return self.folder / RULES_NAME
+
+    def reread(self) -> bool:
+        """Take the file of rules as it is now; whether it is another one than before."""
+        stamp = _stamp_of(self.rules_file)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        if stamp is None:
+            self.rules, self.fault = (), None
+            return True
+        try:
+            self.rules, self.fault = read_rules(self.rules_file.read_text("utf-8")), None
+        except (UsageError, OSError, UnicodeDecodeError) as fault:
+            self.rules, self.fault = (), f"{self.rules_file.name}: {fault}"
+        names = {rule.name for rule in self.rules}
+        if self.fault is None:
+            self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
+        return True
+
+    def look_at(self, names: Iterable[str], now: float) -> None:
+        """A person has looked at these rules."""
+        self.looked |= dict.fromkeys(names, now)
+
+    def unseen(self) -> list[str]:
+        """Rules of the file that are new to us: a person wrote them."""
+        return [rule.name for rule in self.rules if rule.name not in self.looked]
+
+    def since(self, rule: str) -> float:
+        """What happened at this moment or before says nothing about the rule any more."""
+        return self.looked.get(rule, 0.0)
+
+    def set_rules(self, rules: Iterable[Rule]) -> None:
+        """Write another list of rules; raises UsageError while the file is broken, since it would be lost."""
+        if self.fault is not None:
+            raise UsageError(f"mend {self.rules_file} first: {self.fault}")
+        self.rules = tuple(rules)
+        _replace(self.rules_file, write_rules(self.rules))
+        self._stamp = _stamp_of(self.rules_file)
+        self.save()
+
+    def save(self) -> None:
+        while len(self.suggested) > MAX_SUGGESTIONS:
+            del self.suggested[next(iter(self.suggested))]
+        while len(self.granted) > MAX_DISMISSED:
+            del self.granted[next(iter(self.granted))]
+        self.dismissed = self.dismissed[-MAX_DISMISSED:]
+        if self.fault is None:
+            names = {rule.name for rule in self.rules}
+            self.looked = {name: at for name, at in self.looked.items() if name in names}
+        state: dict[str, Json] = {
+            "suspensions": [each.as_json() for each in self.suspensions.values()],
+            "dismissed": [rule_as_json(rule) for rule in self.dismissed],
+            "suggested": self.suggested,
+            "granted": {id: each.as_json() for id, each in self.granted.items()},
+            "people": sorted(self.people),
+            "looked": self.looked,
+            "resumed": self.resumed,
+            "definitions": self.definitions,
+            "stopped": None if self.stopped is None else self.stopped.as_json(),
+        }
+        _replace(self.folder / STATE_NAME, json.dumps(state, ensure_ascii=False, indent=1))
+
+    def _read_state(self) -> None:
+        file = self.folder / STATE_NAME
+        try:
+            state: Any = json.loads(file.read_text("utf-8"))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as fault:
+            raise UsageError(f"{file} cannot be read: {fault}. Move it away to begin without it") from None
+        try:
+            self.suspensions = {each["rule"]: Suspension(**each) for each in state["suspensions"]}
+            self.dismissed = tuple(rule_of_json(each) for each in state["dismissed"])
+            self.suggested = dict(state["suggested"])
+            self.granted = {
+                id: GrantedRule(rule_of_json(each["rule"]), each["by"], each["grant"])
+                for id, each in state.get("granted", {}).items()
+            }
+            self.people = frozenset(state.get("people", ()))
+            self.looked = dict(state.get("looked", {}))
+            self.resumed = float(state.get("resumed", 0.0))
+            self.definitions = dict(state["definitions"])
+            self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
+        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:
+            raise UsageError(f"{file} is damaged: {fault}. Move it away to begin without it") from None
+
+
+def _stamp_of(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _replace(file: Path, text: str) -> None:
+    whole = file.with_name(f".{file.name}.new")
+    with os.fdopen(
+        os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+    ) as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    whole.replace(file)

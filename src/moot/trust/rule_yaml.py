@@ -1,0 +1,336 @@
+"""Rules as YAML, and back: what is written is what is read, and whatever is not understood is refused.
+
+    rules:
+      - name: reports
+        decision: approve
+        proposer: agent
+        to: files
+        tool: write_file
+        arguments:
+          path: "/^/srv/reports/[a-z0-9-]{1,24}[.]txt$/"
+        range: {size: [1, 4096]}
+        hours: 09:00-17:00
+        limits: {count: 20, per: 1h, expires: 2027-01-01T00:00:00Z, while_present: alice}
+        origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
+
+An error names the place, as in `rules[2].limits.per`. A misspelled limit would be no limit, so unknown keys
+are errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import yaml
+
+from moot.config.strict_yaml import read_yaml
+from moot.errors import InvalidPattern, UsageError
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.trust.conditions import Range, read_hours, read_moment
+from moot.trust.proposal_case import Path
+from moot.trust.rules import DECISIONS, Rule, RuleLimits, RuleOrigin
+
+# Rules of one space: beyond this nobody reads them.
+MAX_RULES: Final = 500
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_LASTS: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_RULE_KEYS: Final = (
+    "name",
+    "decision",
+    "words",
+    "proposer",
+    "to",
+    "method",
+    "tool",
+    "arguments",
+    "range",
+    "equals",
+    "extra_arguments",
+    "hours",
+    "after",
+    "before",
+    "limits",
+    "origin",
+)
+_LIMIT_KEYS: Final = ("count", "per", "expires", "while_present", "check")
+_ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted")
+
+T = TypeVar("T")
+
+
+def read_rules(text: str) -> tuple[Rule, ...]:
+    """The rules of a YAML text; raises UsageError with the place of what is wrong."""
+    value = read_yaml(text)
+    if value is None:
+        return ()
+    top = _mapping(value, "the file", ("rules",))
+    listed = top.get("rules") or []
+    if not isinstance(listed, list):
+        raise _wrong("rules", "must be a list, as in `rules:` and below it `- name: …`")
+    if len(listed) > MAX_RULES:
+        raise _wrong("rules", f"are {len(listed)}, more than {MAX_RULES}; join or remove some")
+    rules = tuple(rule_of_json(value, f"rules[{at}]") for at, value in enumerate(listed))
+    seen: set[str] = set()
+    for at, rule in enumerate(rules):
+        if rule.name in seen:
+            raise _wrong(f"rules[{at}].name", f"{rule.name!r} stands twice; names tell rules apart")
+        seen.add(rule.name)
+    return rules
+
+
+def rule_of_json(value: Json, where: str = "rule") -> Rule:
+    """One rule, as it stands in YAML or in an envelope; raises UsageError with the place."""
+    fields = _mapping(value, where, _RULE_KEYS)
+    name = fields.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _wrong(f"{where}.name", "must be 1 to 64 letters, digits, dots, dashes or underscores")
+    decision = fields.get("decision")
+    if decision not in DECISIONS:
+        raise _wrong(f"{where}.decision", "must be approve, reject or ask")
+    tool = fields.get("tool")
+    # A tool is called; other methods are named.
+    method = fields.get("method", None if tool is None else "tools/call")
+    arguments = _mapping(fields.get("arguments", {}), f"{where}.arguments")
+    equals = _mapping(fields.get("equals", {}), f"{where}.equals")
+    for name_ in equals:
+        if name_ in arguments:
+            raise _wrong(f"{where}.equals.{name_}", "stands in arguments, too; write it once")
+    spans = dict(_ranges(_mapping(fields.get("range", {}), f"{where}.range"), (), f"{where}.range"))
+    try:
+        return Rule(
+            name=name,
+            decision=decision,
+            proposer=_pattern(fields.get("proposer"), f"{where}.proposer"),
+            to=_addressees(fields.get("to"), f"{where}.to"),
+            # A tool is called; other methods are named.
+            method="tools/call"
+            if method is None and tool is not None
+            else _pattern(method, f"{where}.method"),
+            tool=_pattern(tool, f"{where}.tool"),
+            arguments=arguments,
+            range=spans,
+            equals=equals,
+            hours=_optional(fields.get("hours"), read_hours, f"{where}.hours"),
+            after=_optional(fields.get("after"), read_moment, f"{where}.after"),
+            before=_optional(fields.get("before"), read_moment, f"{where}.before"),
+            extra_arguments=_boolean(fields.get("extra_arguments", False), f"{where}.extra_arguments"),
+            limits=_limits(fields.get("limits"), f"{where}.limits"),
+            origin=_origin(fields.get("origin"), f"{where}.origin"),
+            words=_text(fields.get("words", ""), f"{where}.words"),
+        )
+    except InvalidPattern as fault:
+        said = fault.message.removeprefix("capability: ").removeprefix("payload.")
+        raise _wrong(f"{where}.{said.split(' ', 1)[0]}", said.split(" ", 1)[-1]) from None
+
+
+def _limits(value: Json, where: str) -> RuleLimits:
+    if value is None:
+        return RuleLimits()
+    fields = _mapping(value, where, _LIMIT_KEYS)
+    count = fields.get("count")
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        raise _wrong(f"{where}.count", "must be a whole number of at least 1")
+    if ("per" in fields) != (count is not None):
+        raise _wrong(where, "needs count and per together, as in {count: 20, per: 1h}")
+    check = fields.get("check", 0.0)
+    if isinstance(check, bool) or not isinstance(check, int | float) or not 0 <= check <= 1:
+        raise _wrong(f"{where}.check", "must be a share from 0 to 1: how many are left to people anyway")
+    present = fields.get("while_present", [])
+    present = [present] if isinstance(present, str) else present
+    if not isinstance(present, list) or not all(isinstance(name, str) and name for name in present):
+        raise _wrong(f"{where}.while_present", "must be the name of a member, or a list of names")
+    return RuleLimits(
+        count=count,
+        seconds=read_lasting(fields["per"], f"{where}.per") if "per" in fields else RuleLimits().seconds,
+        expires=_optional(fields.get("expires"), read_moment, f"{where}.expires"),
+        while_present=tuple(present),
+        check=float(check),
+    )
+
+
+def read_lasting(value: Json, where: str) -> float:
+    """`90s`, `15m`, `1h`, `7d`, `2w` in seconds."""
+    found = _LASTS.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not int(found[1]):
+        raise _wrong(where, "must be a time such as 90s, 15m, 1h or 7d")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _lasting(seconds: float) -> str:
+    for unit in ("w", "d", "h", "m"):
+        if seconds % _UNITS[unit] == 0:
+            return f"{seconds / _UNITS[unit]:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _origin(value: Json, where: str) -> RuleOrigin:
+    if value is None:
+        return RuleOrigin()
+    fields = _mapping(value, where, _ORIGIN_KEYS)
+    texts = {key: _optional(fields.get(key), lambda v: v, where) for key in ("suggestion", "accepted_by")}
+    for key, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise _wrong(f"{where}.{key}", "must be a text")
+    return RuleOrigin(
+        texts["suggestion"],
+        texts["accepted_by"],
+        _optional(fields.get("accepted"), read_moment, f"{where}.accepted"),
+    )
+
+
+def _ranges(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Path, Range]]:
+    found: list[tuple[Path, Range]] = []
+    for key, inner in value.items():
+        here = f"{where}.{key}"
+        if isinstance(inner, dict):
+            found += _ranges(_mapping(inner, here), (*path, key), here)
+            continue
+        numbers = isinstance(inner, list) and [n for n in inner if isinstance(n, int | float)]
+        if not isinstance(inner, list) or len(inner) != 2 or numbers != inner or True in map(_is_bool, inner):
+            raise _wrong(here, "must be two numbers, the least and the most, as in [1, 100]")
+        low, high = inner
+        if not low <= high:
+            raise _wrong(here, f"runs from {low} down to {high}; the least comes first")
+        found.append(((*path, key), Range(low, high)))
+    return found
+
+
+def _is_bool(value: Json) -> bool:
+    return isinstance(value, bool)
+
+
+def _pattern(value: Json, where: str) -> Json:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return value
+    raise _wrong(where, "must be a text pattern, or a list of them")
+
+
+def _addressees(value: Json, where: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise _wrong(where, "must be names of members, or [] for proposals that name no host")
+    return tuple(names)
+
+
+def _mapping(value: Json, where: str, keys: Sequence[str] | None = None) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise _wrong(where, "must be a mapping of keys and values")
+    for key in value:
+        if not isinstance(key, str):
+            raise _wrong(where, f"has the key {key!r}, which is no text; put it into quotes")
+        if keys is not None and key not in keys:
+            raise _wrong(f"{where}.{key}", f"is no key here; there are {', '.join(keys)}")
+    return value
+
+
+def _optional(value: Json, read: Callable[[Any], T], where: str) -> T | None:
+    if value is None:
+        return None
+    try:
+        return read(value)
+    except UsageError as fault:
+        raise _wrong(where, str(fault)) from None
+
+
+def _boolean(value: Json, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(where, "must be true or false")
+    return value
+
+
+def _text(value: Json, where: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(where, "must be a text")
+    return value
+
+
+def _wrong(where: str, what: str) -> UsageError:
+    return UsageError(f"{where} {what}")
+
+
+# Writing
+
+
+def rule_as_json(rule: Rule) -> dict[str, Json]:
+    """The rule as `rule_of_json` reads it, without what is as it always is."""
+    written: dict[str, Json] = {"name": rule.name, "decision": rule.decision}
+    if rule.words:
+        written["words"] = rule.words
+    for key in ("proposer", "to", "method", "tool"):
+        value = getattr(rule, key)
+        if value is not None:
+            written[key] = list(value) if isinstance(value, tuple) else value
+    if rule.arguments:
+        written["arguments"] = dict(rule.arguments)
+    if rule.range:
+        written["range"] = _nested(rule.range)
+    if rule.equals:
+        written["equals"] = dict(rule.equals)
+    if rule.extra_arguments:
+        written["extra_arguments"] = True
+    if rule.hours is not None:
+        written["hours"] = str(rule.hours)
+    for key in ("after", "before"):
+        moment = getattr(rule, key)
+        if moment is not None:
+            written[key] = rfc3339(moment)
+    limits = _limits_as_json(rule.limits)
+    if limits:
+        written["limits"] = limits
+    origin = {key: getattr(rule.origin, key) for key in ("suggestion", "accepted_by")}
+    if rule.origin.accepted is not None:
+        origin["accepted"] = rfc3339(rule.origin.accepted)
+    origin = {key: value for key, value in origin.items() if value is not None}
+    if origin:
+        written["origin"] = origin
+    return written
+
+
+def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
+    written: dict[str, Json] = {}
+    if limits.count is not None:
+        written |= {"count": limits.count, "per": _lasting(limits.seconds)}
+    if limits.expires is not None:
+        written["expires"] = rfc3339(limits.expires)
+    if limits.while_present:
+        written["while_present"] = list(limits.while_present)
+    if limits.check:
+        written["check"] = limits.check
+    return written
+
+
+def _nested(spans: Mapping[Path, Range]) -> dict[str, Json]:
+    nested: dict[str, Json] = {}
+    for path, span in spans.items():
+        inner = nested
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = [span.low, span.high]
+    return nested
+
+
+def write_rules(rules: Sequence[Rule]) -> str:
+    """The YAML of rules, in their order."""
+    listed = [rule_as_json(rule) for rule in rules]
+    return yaml.dump({"rules": listed}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts with anything that cannot be seen are escaped: to YAML, U+0085 is white space like any other."""
+
+
+def _written_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    seen = text.isprintable() or all(char.isprintable() or char == "\n" for char in text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if seen else '"')
+
+
+_Dumper.add_representer(str, _written_text)
+_Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]

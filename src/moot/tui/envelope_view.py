@@ -1,0 +1,202 @@
+"""One envelope as a person reads it: who, to whom, what. Nothing is escaped yet; whoever prints does that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.tui.operations.operation import short
+
+# What is longer is cut where somebody only follows; proposals are shown in full by `proposals`.
+_CUT: Final = 300
+_NOT_SHOWN: Final = frozenset({"system/welcome"})
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeView:
+    """An envelope in words: when, who to whom, and what; presence names its subject in the words."""
+
+    when: str
+    sender: str
+    to: str
+    words: str
+
+    @property
+    def head(self) -> str:
+        return f"{self.when} {self.sender}{self.to}"
+
+
+def said_of(envelope: Envelope, *, verbose: bool = False) -> EnvelopeView | None:
+    """The words for one envelope; None for what only matters to programs, unless `verbose`."""
+    if envelope.kind in _NOT_SHOWN and not verbose:
+        return None
+    words = _words(envelope)
+    if words is None:
+        if not verbose:
+            return None
+        words = _fallback(envelope)
+    to = f" → {', '.join(envelope.to)}" if envelope.to and envelope.kind == "chat" else ""
+    # Presence is about somebody else than its sender.
+    sender = "" if envelope.kind == "system/presence" else envelope.sender
+    return EnvelopeView(clock(envelope.ts), sender, to, words)
+
+
+def lines_of(envelope: Envelope, *, verbose: bool = False) -> list[str]:
+    """The same as lines of text; none for what only matters to programs."""
+    said = said_of(envelope, verbose=verbose)
+    if said is None:
+        return []
+    first, *rest = said.words.split("\n")
+    return [f"{said.head}{first}", *(f"{' ' * 9}{line}" for line in rest)]
+
+
+def clock(ts: str) -> str:
+    """The time of day here."""
+    try:
+        return datetime.fromisoformat(ts).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        return "--:--:--"
+
+
+def _words(envelope: Envelope) -> str | None:
+    payload = envelope.payload
+    match envelope.kind:
+        case "chat":
+            return f": {payload.get('text')}"
+        case "mcp/proposal":
+            return f" proposes {_operation(envelope)}  [{short(envelope.id)}]"
+        case "mcp/request":
+            return _request(envelope)
+        case "mcp/response":
+            return f" answers {', '.join(envelope.to) or 'all'}: {_cut(_result(payload))}"
+        case "mcp/reject":
+            return f" rejects {_about(envelope)}: {payload.get('reason', 'no reason given')}"
+        case "mcp/withdraw":
+            return f" withdraws {_about(envelope)}: {payload.get('reason', 'no reason given')}"
+        case "moot/approve":
+            return f" votes for {_about(envelope)}"
+        case "reasoning/start":
+            return f" thinks about: {payload.get('message')}  [{short(envelope.id)}]"
+        case "reasoning/thought":
+            return f" thinks: {payload.get('message')}"
+        case "reasoning/conclusion":
+            return f" concludes: {payload.get('message')}"
+        case "system/presence":
+            return _presence(payload)
+        case "system/error":
+            return f": refused ({payload.get('error')}): {payload.get('message')}"
+        case "capability/grant":
+            return f" grants {payload.get('recipient')}: {_cut(json.dumps(payload.get('capabilities')))}"
+        case "capability/revoke":
+            return f" revokes rights of {payload.get('recipient')}"
+        case "reasoning/cancel":
+            return f" stops thoughts of {', '.join(envelope.to) or 'their own'}: {_reason(payload)}"
+        case "participant/pause" | "participant/resume" | "participant/shutdown":
+            word = {"pause": "pauses", "resume": "resumes", "shutdown": "shuts down"}
+            whom = ", ".join(envelope.to) or "everybody"
+            why = f": {payload['reason']}" if isinstance(payload.get("reason"), str) else ""
+            return f" {word[envelope.kind.partition('/')[2]]} {whom}{why}"
+        case "space/kick":
+            return f" removes {payload.get('participant_id')}: {_reason(payload)}"
+        case "space/invite":
+            return f" invites {payload.get('participant_id')}"
+        case "stream/request":
+            return f" asks for a stream: {_cut(str(payload.get('description') or 'no description'))}"
+        case "stream/open":
+            return f": stream {payload.get('stream_id')} of {payload.get('owner')} is open"
+        case "stream/close":
+            return f" closes stream {payload.get('stream_id', _about(envelope))}: {_reason(payload)}"
+        case "trust/suggestion" if isinstance(payload.get("words"), str):
+            return f" suggests a rule: {_cut(payload['words'])}"
+        case "trust/rule":
+            return _rule(payload)
+        case "chat/acknowledge" | "capability/grant-ack" | "participant/status" | "space/invite-ack":
+            return None
+        case _:
+            return _fallback(envelope)
+
+
+def _request(envelope: Envelope) -> str | None:
+    method = str(envelope.payload.get("method"))
+    if method.startswith("notifications/"):
+        return None
+    if envelope.correlation_id:
+        return f" approves {_about(envelope)}: {_operation(envelope)}"
+    return f" asks {_operation(envelope)}"
+
+
+def _operation(envelope: Envelope) -> str:
+    payload = envelope.payload
+    params = payload.get("params")
+    params = params if isinstance(params, dict) else {}
+    name = params.get("name") or params.get("uri")
+    arguments = params.get("arguments")
+    parts = [f"{', '.join(envelope.to) or 'anybody'}:", str(payload.get("method"))]
+    parts += [str(name)] if name is not None else []
+    parts += [_cut(json.dumps(arguments, ensure_ascii=False))] if arguments else []
+    return " ".join(parts)
+
+
+def _result(payload: Json) -> str:
+    error = payload.get("error")
+    if isinstance(error, dict):
+        return f"error {error.get('code')}: {error.get('message')}"
+    result = payload.get("result")
+    listed = _listed(result)
+    if listed:
+        return listed
+    content = result.get("content") if isinstance(result, dict) else None
+    texts = [
+        str(block["text"]) for block in content or [] if isinstance(block, dict) and "text" in block
+    ] if isinstance(content, list) else []  # fmt: skip
+    failed = "failed: " if isinstance(result, dict) and result.get("isError") is True else ""
+    return failed + ("\n".join(texts) or json.dumps(result, ensure_ascii=False))
+
+
+def _listed(result: Json) -> str:
+    """What a list names; its descriptions are for programs."""
+    for what in ("tools", "prompts", "resources"):
+        items = result.get(what) if isinstance(result, dict) else None
+        if isinstance(items, list):
+            named = [str(each.get("name") or each.get("uri")) for each in items if isinstance(each, dict)]
+            return f"{len(items)} {what}: {', '.join(named)}" if named else f"no {what}"
+    return ""
+
+
+def _presence(payload: Json) -> str:
+    who = payload.get("participant")
+    name = who.get("id") if isinstance(who, dict) else "somebody"
+    words = {"join": "is here", "leave": "left", "invited": "was invited"}
+    event = str(payload.get("event"))
+    reason = f" ({payload['reason']})" if isinstance(payload.get("reason"), str) else ""
+    return f"{name} {words.get(event, event)}{reason}"
+
+
+def _rule(payload: Json) -> str:
+    rule: Json = payload.get("rule")
+    name = rule.get("name") if isinstance(rule, dict) else rule
+    what = f"rule {name} is" if name else "all rules are"
+    why = next((text for key in ("why", "words") if isinstance(text := payload.get(key), str)), "")
+    return f": {what} {_cut(str(payload.get('state')))}{f': {_cut(why)}' if why else ''}"
+
+
+def _reason(payload: Json) -> str:
+    reason = payload.get("reason")
+    return reason if isinstance(reason, str) else "no reason given"
+
+
+def _about(envelope: Envelope) -> str:
+    return ", ".join(short(id) for id in envelope.correlation_id) or "something"
+
+
+def _fallback(envelope: Envelope) -> str:
+    to = f" to {', '.join(envelope.to)}" if envelope.to else ""
+    return f" {envelope.kind}{to} {_cut(json.dumps(envelope.payload, ensure_ascii=False))}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CUT else f"{text[:_CUT]}…"

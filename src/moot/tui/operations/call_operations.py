@@ -1,0 +1,211 @@
+"""Using what others offer: tools, or any MCP method, requested where rights allow it and else proposed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from moot.errors import McpError, UsageError
+from moot.protocol.operation import Json
+from moot.tui.operations.message_operations import stop_thinking
+from moot.tui.operations.operation import (
+    ClientContext,
+    OperationResult,
+    UserOperation,
+    json_argument,
+    short,
+    tool_arguments,
+)
+
+# Members on the same machine answer in milliseconds; one far away or just starting needs a moment.
+_LIST_SECONDS = 1.0
+
+
+def _tools_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("member", nargs="?", metavar="MEMBER", help="only those of this member")
+
+
+async def _tools(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    space = seat.space
+    if chosen.member is not None:
+        seat.check_here(chosen.member)
+        found = {chosen.member: await space.list_all(chosen.member, "tools", timeout=seat.timeout)}
+    else:
+        within = _LIST_SECONDS if seat.timeout is None else seat.timeout
+        answers = await space.ask_all("tools/list", within=within)
+        found = {
+            member: [tool for tool in result.get("tools", []) if isinstance(tool, dict)]
+            for member, result in sorted(answers.items())
+            if not isinstance(result, McpError)
+        }
+    lines = [_tool_line(member, tool) for member, tools in found.items() for tool in tools]
+    return OperationResult(found, lines or ["nobody here offers a tool"])
+
+
+def _tool_line(member: str, tool: dict[str, Json]) -> str:
+    schema = tool.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    names = ", ".join(properties) if isinstance(properties, dict) else ""
+    words = str(tool.get("description") or tool.get("title") or "").strip().partition("\n")[0]
+    return f"{member} {tool.get('name')}({names})" + (f"  {words}" if words else "")
+
+
+def _call_arguments(parser: argparse.ArgumentParser) -> None:
+    _tool_call_arguments(parser)
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--direct", action="store_true", help="request it or fail; never propose")
+    way.add_argument("--propose", action="store_true", help="propose it, though you may request it")
+    parser.add_argument(
+        "--wait-for-others", action="store_true", help="a proposal: go on waiting after somebody rejects it"
+    )
+
+
+def _tool_call_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("member", metavar="MEMBER", help="who offers the tool")
+    parser.add_argument("tool", metavar="TOOL", help="its name")
+    parser.add_argument(
+        "arguments", nargs="*", metavar="ARGUMENT", help="name=text, name:=JSON, or one JSON object"
+    )
+
+
+async def _call(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    # A proposal can wait for its host; a request cannot.
+    seat.check_here(chosen.member, may_come=chosen.propose)
+    outcome = await seat.space.perform(
+        chosen.member,
+        "tools/call",
+        {"name": chosen.tool, "arguments": tool_arguments(chosen.arguments)},
+        timeout=seat.timeout,
+        wait_for_others=chosen.wait_for_others,
+        propose="never" if chosen.direct else "always" if chosen.propose else "auto",
+    )
+    value: Json = {
+        "host": outcome.host,
+        "how": outcome.how,
+        "by": outcome.by,
+        "proposal": outcome.proposal_id,
+        "result": outcome.result,
+    }
+    lines = result_lines(outcome.result)
+    if outcome.how == "fulfilled":
+        lines = [f"{outcome.by} approved it", *lines]
+    return OperationResult(value, lines, 1 if outcome.is_error else 0)
+
+
+def result_lines(result: dict[str, Json]) -> list[str]:
+    """A tool's answer for people: its texts, a line for anything else, or the whole of it."""
+    content = result.get("content")
+    lines: list[str] = []
+    for block in content if isinstance(content, list) else []:
+        if isinstance(block, dict) and isinstance(block.get("text"), str):
+            lines += block["text"].split("\n")
+        elif isinstance(block, dict):
+            lines.append(f"[{block.get('type')}]")
+    if result.get("resultType") == "input_required":
+        lines.append("it needs more input first; see --json")
+    if not lines and result and not isinstance(content, list):
+        lines.append(json.dumps(result, ensure_ascii=False))
+    return lines
+
+
+def _propose_arguments(parser: argparse.ArgumentParser) -> None:
+    _tool_call_arguments(parser)
+    parser.add_argument("--no-wait", action="store_true", help="do not wait for a decision; prints the id")
+    parser.add_argument("--wait-for-others", action="store_true", help="go on after somebody rejects it")
+
+
+async def _propose(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    seat.check_here(chosen.member, may_come=True)
+    if not chosen.no_wait:
+        chosen.direct, chosen.propose = False, True
+        return await _call(seat, chosen)
+    params: dict[str, Json] = {"name": chosen.tool, "arguments": tool_arguments(chosen.arguments)}
+    # Not `propose`: that follows the proposal, and withdraws it when we leave.
+    payload: dict[str, Json] = {"method": "tools/call", "params": params}
+    sent = await seat.space.send("mcp/proposal", payload, to=chosen.member, confirm=True)
+    return OperationResult({"proposal": sent.id}, [f"proposed: {sent.id}"])
+
+
+def _request_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("member", metavar="MEMBER", help="whom to ask")
+    parser.add_argument("method", metavar="METHOD", help="such as resources/list or prompts/get")
+    parser.add_argument("params", nargs="?", metavar="PARAMS", help="its params as a JSON object")
+    parser.add_argument("--direct", action="store_true", help="request it or fail; never propose")
+
+
+async def _request(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    params: Json = None if chosen.params is None else json_argument(chosen.params, "PARAMS")
+    if params is not None and not isinstance(params, dict):
+        raise UsageError("PARAMS is one JSON object")
+    seat.check_here(chosen.member)
+    outcome = await seat.space.perform(
+        chosen.member,
+        chosen.method,
+        params,
+        timeout=seat.timeout,
+        propose="never" if chosen.direct else "auto",
+    )
+    return OperationResult(outcome.result, [json.dumps(outcome.result, indent=2, ensure_ascii=False)])
+
+
+def _reasoning_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=("cancel",), help="cancel: ask them to stop")
+    parser.add_argument("sequence", nargs="?", metavar="ID", help="which; needed if several are going on")
+    parser.add_argument("--reason", default="superseded", metavar="WORDS", help="why")
+
+
+async def _reasoning(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    if chosen.action == "cancel":
+        return await stop_thinking(seat, chosen.sequence, chosen.reason)
+    found = seat.space.contexts.active()
+    value: Json = [
+        {"id": each.id, "by": each.owner, "about": each.message, "thoughts": each.thoughts()}
+        for each in found
+    ]
+    lines = [f"{short(each.id)}  {each.owner}: {each.message}" for each in found]
+    return OperationResult(value, lines or ["nobody is known to be thinking"])
+
+
+OPERATIONS = (
+    UserOperation(
+        name="tools",
+        help="what members offer",
+        about="Lists the tools of all members, or of one, with their arguments.",
+        arguments=_tools_arguments,
+        run=_tools,
+    ),
+    UserOperation(
+        name="call",
+        help="call a tool, or propose it where you may not",
+        about="Calls a tool and prints its answer. Where your rights do not allow it, it is proposed, and "
+        "the command waits until somebody decides; Ctrl-C withdraws it.",
+        examples="""\
+  moot call files read_file path=notes.md
+  moot call calculator add a:=1 b:=2
+  moot call files write_file '{"path": "a.md", "text": "hello"}' --timeout 60
+""",
+        arguments=_call_arguments,
+        run=_call,
+    ),
+    UserOperation(
+        name="propose",
+        help="propose a tool call and wait for the decision",
+        examples="  moot propose files write_file path=a.md text=hello --no-wait\n",
+        arguments=_propose_arguments,
+        run=_propose,
+    ),
+    UserOperation(
+        name="request",
+        help="any other MCP request: resources, prompts, completion",
+        examples='  moot request docs resources/read \'{"uri": "file:///a.md"}\'\n',
+        arguments=_request_arguments,
+        run=_request,
+    ),
+    UserOperation(
+        name="reasoning",
+        help="who is thinking about what; with cancel, ask them to stop",
+        arguments=_reasoning_arguments,
+        run=_reasoning,
+        only_joined=True,
+    ),
+)

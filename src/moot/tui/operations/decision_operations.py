@@ -1,0 +1,183 @@
+"""Deciding on proposals: look at them, approve, vote, reject, withdraw."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from moot.errors import ApprovalRequired, UsageError
+from moot.protocol.operation import Json
+from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, short
+
+if TYPE_CHECKING:
+    from moot.participant import SeenProposal
+
+_ID = "its id, or enough of its beginning"
+
+
+def _proposals_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="also those that are decided, as far as known")
+
+
+async def _proposals(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    ledger = seat.space.proposals
+    found = list(ledger) if chosen.all else ledger.open()
+    lines: list[str] = []
+    for seen in found:
+        lines += described(seat, seen)
+    if not found:
+        lines = ["no proposal waits for a decision"]
+    return OperationResult([record(seen) for seen in found], lines)
+
+
+def record(seen: SeenProposal) -> dict[str, Json]:
+    """One proposal for machines: as MEW 10.2 lists it, and what others said to it."""
+    return seen.record() | {
+        "rejections": [{"by": each.by, "reason": each.reason} for each in seen.rejections],
+        "votes": list(seen.votes),
+        "fulfilledBy": seen.fulfilled_by,
+    }
+
+
+def described(seat: ClientContext, seen: SeenProposal) -> list[str]:
+    """One proposal for people: all of it, since they decide on it."""
+    name = f"#{seat.number(seen.id)} {short(seen.id)}" if seat.stays else short(seen.id)
+    host = ", ".join(seen.to) or "anybody"
+    lines = [f"{name}  {seen.proposer} proposes to {host}: {operation(seen)}"]
+    lines += [f"    {line}" for line in argument_lines(seen.params)]
+    if seen.status != "pending":
+        by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
+        lines.append(f"    {seen.status}{by}")
+    lines += [f"    rejected by {each.by}: {each.reason}" for each in seen.rejections]
+    lines += [f"    votes for it: {', '.join(seen.votes)}"] if seen.votes else []
+    return lines
+
+
+def operation(seen: SeenProposal) -> str:
+    name = seen.params.get("name") or seen.params.get("uri")
+    return f"{seen.method} {name}" if isinstance(name, str) else seen.method
+
+
+def argument_lines(params: Json) -> list[str]:
+    """The arguments, one a line; texts of several lines keep them, for that is what will be written."""
+    arguments = params.get("arguments") if isinstance(params, dict) else None
+    if not isinstance(arguments, dict):
+        return []
+    lines: list[str] = []
+    for name, value in arguments.items():
+        if isinstance(value, str):
+            first, *rest = value.split("\n")
+            lines += [f"{name}: {first}", *(f"{' ' * len(name)}  {line}" for line in rest)]
+        else:
+            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+    return lines
+
+
+def _approve_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("proposal", metavar="ID", help=_ID)
+    parser.add_argument("--to", metavar="NAME", help="who shall do it, for a proposal that names nobody")
+
+
+async def _approve(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    seen = seat.proposal(chosen.proposal)
+    try:
+        to = (chosen.to,) if chosen.to else ()
+        outcome = await seat.space.approve(seen, to=to, timeout=seat.timeout)
+    except ApprovalRequired as refusal:
+        raise UsageError(
+            f"{refusal.message}: `moot vote {short(seen.id)}` gives yours, others have to give theirs"
+        ) from None
+    lines = [f"approved {short(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
+    value: Json = {"proposal": seen.id, "host": outcome.host, "result": outcome.result}
+    return OperationResult(value, lines, 1 if outcome.is_error else 0)
+
+
+def _one_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("proposal", metavar="ID", help=_ID)
+
+
+async def _vote(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    seen = seat.proposal(chosen.proposal)
+    sent = await seat.space.vote(seen)
+    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"your vote for {short(seen.id)} counts"])
+
+
+def _reject_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("proposal", metavar="ID", help=_ID)
+    parser.add_argument(
+        "--reason",
+        default="disagree",
+        metavar="WORD",
+        help="disagree (default), unsafe, inappropriate, busy, incapable, policy, duplicate, invalid, …",
+    )
+    parser.add_argument("--explain", metavar="WORDS", help="what to add in words")
+
+
+async def _reject(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    seen = seat.proposal(chosen.proposal)
+    sent = await seat.space.reject(seen, chosen.reason, explanation=chosen.explain)
+    return OperationResult(
+        {"id": sent.id, "proposal": seen.id}, [f"rejected {short(seen.id)}: {chosen.reason}"]
+    )
+
+
+def _withdraw_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("proposal", metavar="ID", help=_ID)
+    parser.add_argument("--reason", default="no_longer_needed", metavar="WORD", help="why")
+
+
+async def _withdraw(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    seen = seat.proposal(chosen.proposal)
+    seen.check_open()
+    if seen.proposer not in (seat.space.me, seat.space.name):
+        raise UsageError(f"{short(seen.id)} is a proposal of {seen.proposer}: only they can withdraw it")
+    payload: dict[str, Json] = {"reason": chosen.reason}
+    sent = await seat.space.send("mcp/withdraw", payload, about=seen.id, confirm=True)
+    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"withdrew {short(seen.id)}"])
+
+
+OPERATIONS = (
+    UserOperation(
+        name="proposals",
+        help="what waits for a decision",
+        about="Lists proposals with all their arguments: what is approved is exactly what is shown.",
+        arguments=_proposals_arguments,
+        run=_proposals,
+        recalls=True,
+    ),
+    UserOperation(
+        name="approve",
+        help="approve a proposal: do exactly what it proposes",
+        about="Makes the request that was proposed, exactly so, and shows its answer. It runs at most once. "
+        "Where the space asks for several votes first, `moot vote` gives yours.",
+        examples="  moot proposals\n  moot approve 3f1c22ab\n",
+        arguments=_approve_arguments,
+        run=_approve,
+        recalls=True,
+    ),
+    UserOperation(
+        name="vote",
+        help="vote for a proposal, where a space asks for several votes",
+        about="One vote for a proposal. Nothing is done by it: when there are enough, somebody approves.",
+        arguments=_one_arguments,
+        run=_vote,
+        recalls=True,
+    ),
+    UserOperation(
+        name="reject",
+        help="say no to a proposal",
+        about="Declines a proposal. Its proposer is told the reason and decides whether to go on waiting.",
+        examples='  moot reject 3f1c22ab --reason unsafe --explain "not on a Friday"\n',
+        arguments=_reject_arguments,
+        run=_reject,
+        recalls=True,
+    ),
+    UserOperation(
+        name="withdraw",
+        help="take back a proposal of your own",
+        arguments=_withdraw_arguments,
+        run=_withdraw,
+        recalls=True,
+    ),
+)

@@ -1,0 +1,315 @@
+"""Looking after a space: who is here, invitations, grants, removals, pauses and the other controls."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from moot.errors import MootError, UsageError
+from moot.protocol.operation import Json
+from moot.tui.capability_text import in_words
+from moot.tui.operations.operation import (
+    CAPABILITIES,
+    ClientContext,
+    OperationResult,
+    UserOperation,
+    capability,
+    short,
+)
+
+if TYPE_CHECKING:
+    from moot.participant.conversation.transcript import Direction
+
+# A member that acknowledges grants does so at once; nothing depends on it.
+_ACKNOWLEDGE_SECONDS: Final = 2.0
+
+
+def _nothing(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+async def _members(seat: ClientContext, _: argparse.Namespace) -> OperationResult:
+    space = seat.space
+    own = [each.original for each in space.rights.capabilities]
+    rows: list[dict[str, Json]] = [{"id": space.me, "name": space.name, "you": True, "capabilities": own}]
+    rows += [
+        {
+            "id": member.id,
+            "name": member.name,
+            "you": False,
+            "capabilities": [each.original for each in member.capabilities],
+        }
+        for member in space.roster.values()
+    ]
+    lines = [f"{row['id']}{' (you)' if row['you'] else ''}: {_rights(row['capabilities'])}" for row in rows]
+    return OperationResult(rows, lines)
+
+
+def _rights(capabilities: list[Json]) -> str:
+    """Rights in a line; what is no more than a kind is shown as that."""
+    shown = [
+        str(each["kind"])
+        if isinstance(each, dict) and set(each) == {"kind"}
+        else each
+        if isinstance(each, str)
+        else json.dumps(each)
+        for each in capabilities
+    ]
+    return ", ".join(shown) or "nothing shown"
+
+
+def _invite_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME", help="what the newcomer is called")
+    add("capabilities", nargs="*", metavar="CAPABILITY", help="what they may do (default: chat and propose)")
+    add("--email", metavar="ADDRESS", help="have the gateway mail the token, if it is set up to")
+    add("--reason", metavar="WORDS", help="what all are told")
+    add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
+
+
+async def _invite(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    wanted = [capability(text) for text in chosen.capabilities or ("chat", "mcp/proposal")]
+    file: Path | None = chosen.token_out
+    # Before anybody is invited: a token that cannot be kept would be lost.
+    handle = None if file is None else _new_secret(file)
+    made = None
+    try:
+        made = await seat.space.invite(chosen.name, wanted, email=chosen.email, reason=chosen.reason)
+        if made.token is None:
+            if made.status == "already_exists":
+                raise MootError(
+                    f"{chosen.name} was not invited: there is a participant of that name already. Choose"
+                    " another name"
+                )
+            raise MootError(f"{chosen.name} was not invited: {made.message or made.status}")
+        if handle is not None:
+            os.write(handle, f"{made.token}\n".encode("ascii"))
+    finally:
+        if handle is not None:
+            os.close(handle)
+        if file is not None and (made is None or made.token is None):
+            file.unlink()
+    where = f" at {made.connection_url}" if made.connection_url else ""
+    lines = [f"{made.participant_id} can come in{where}"]
+    value: dict[str, Json] = {
+        "status": made.status,
+        "participant": made.participant_id,
+        "connection_url": made.connection_url,
+    }
+    if file is not None:
+        return OperationResult(value | {"token_file": str(file)}, [*lines, f"token in {file}"])
+    # Shown once, to whoever invited: that is what an invitation is for.
+    return OperationResult(value | {"token": made.token}, [*lines, f"token, shown this once: {made.token}"])
+
+
+def _new_secret(file: Path) -> int:
+    try:
+        return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise UsageError(f"{file} is there already: name a new file for the token") from None
+    except OSError as fault:
+        raise UsageError(f"{file} cannot be written: {fault.strerror}") from None
+
+
+def _grant_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("member", metavar="MEMBER", help="who gets them")
+    add("capabilities", nargs="+", metavar="CAPABILITY", help="what they may do from now on")
+    add("--reason", metavar="WORDS", help="what all are told")
+
+
+async def _grant(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    wanted = [capability(text) for text in chosen.capabilities]
+    given = await seat.space.grant(
+        chosen.member, wanted, reason=chosen.reason, ack_within=seat.timeout or 2.0
+    )
+    said = given.acknowledged or "not acknowledged, but in force"
+    value: Json = {"grant": given.id, "recipient": given.recipient, "acknowledged": given.acknowledged}
+    return OperationResult(
+        value, [f"granted to {chosen.member} ({said}); `moot revoke {chosen.member} --grant {given.id}`"]
+    )
+
+
+def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("member", metavar="MEMBER", help="who loses them")
+    add("capabilities", nargs="*", metavar="CAPABILITY", help="everything granted that these cover")
+    add("--grant", metavar="ID", help="one grant")
+    add("--reason", metavar="WORDS", help="what all are told")
+
+
+async def _revoke(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    wanted = [capability(text) for text in chosen.capabilities]
+    if bool(wanted) == (chosen.grant is not None):
+        raise UsageError("say which: --grant ID for one grant, or capabilities for all that they cover")
+    done = await seat.space.revoke(
+        chosen.member, grant_id=chosen.grant, capabilities=wanted or None, reason=chosen.reason
+    )
+    lines = [f"revoked from {chosen.member}"]
+    if done.remaining:
+        lines.append(f"still held, from elsewhere: {_rights(done.remaining)}")
+    return OperationResult({"id": done.id, "recipient": done.recipient, "remaining": done.remaining}, lines)
+
+
+def _member_and_reason(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("member", metavar="MEMBER", help="who")
+    parser.add_argument("--reason", metavar="WORDS", help="what all are told")
+
+
+async def _kick(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    sent = await seat.space.kick(chosen.member, chosen.reason)
+    return OperationResult({"id": sent.id}, [f"{chosen.member} is out, and its token is void"])
+
+
+def _pause_arguments(parser: argparse.ArgumentParser) -> None:
+    _member_and_reason(parser)
+    told = "resume by itself after this"
+    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help=told)
+
+
+async def _pause(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    if chosen.seconds is not None and not 0 < chosen.seconds < float("inf"):
+        raise UsageError("--for takes a number of seconds that is more than 0")
+    sent = await seat.space.pause(chosen.member, reason=chosen.reason, timeout_seconds=chosen.seconds)
+    until = "until resumed" if chosen.seconds is None else f"for {chosen.seconds:g} s"
+    return OperationResult({"id": sent.id}, [f"{chosen.member} is paused {until}"])
+
+
+def _member_only(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("member", metavar="MEMBER", help="who")
+
+
+async def _resume(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    sent = await seat.space.resume(chosen.member)
+    return OperationResult({"id": sent.id}, [f"{chosen.member} goes on"])
+
+
+def _status_arguments(parser: argparse.ArgumentParser) -> None:
+    _member_only(parser)
+    parser.add_argument("fields", nargs="*", metavar="FIELD", help="only these metrics")
+
+
+async def _status(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    told = await seat.space.request_status(chosen.member, chosen.fields or None, timeout=seat.timeout)
+    return OperationResult(told, [f"{name}: {json.dumps(value)}" for name, value in told.items()])
+
+
+async def _shutdown(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    sent = await seat.space.shutdown(chosen.member, reason=chosen.reason)
+    return OperationResult({"id": sent.id}, [f"{chosen.member} was told to shut down ({short(sent.id)})"])
+
+
+def _capabilities_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("member", nargs="?", metavar="MEMBER", help="whose; your own without a name")
+
+
+async def _capabilities(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    space, named = seat.space, chosen.member
+    if named is None or named in (space.me, space.name):
+        named, held = space.me, space.rights.capabilities
+    elif named in space.roster:
+        held = space.roster[named].capabilities
+    else:
+        raise UsageError(f"{named} is not here: /members lists who is")
+    shown = [each.original for each in held]
+    lines = [f"{named} may:", *(f"  {in_words(each)}" for each in shown)] if shown else []
+    return OperationResult(shown, lines or [f"{named} has no rights that are shown to you"])
+
+
+_ACTIONS = ("forget", "compact", "clear", "restart", "shutdown")
+
+
+def _control_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("action", choices=_ACTIONS, metavar="ACTION", help=", ".join(_ACTIONS))
+    add("member", metavar="MEMBER", help="who")
+    add("--reason", metavar="WORDS", help="compact, shutdown: why")
+    add("--newest", action="store_true", help="forget: the newest, not the oldest")
+    add("--entries", type=int, metavar="N", help="forget: so many")
+    add("--target-tokens", type=int, metavar="N", help="compact: down to so many tokens")
+
+
+async def _control(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    space, member, timeout = seat.space, chosen.member, seat.timeout
+    match chosen.action:
+        case "forget":
+            end: Direction = "newest" if chosen.newest else "oldest"
+            told = (await space.forget(member, end, chosen.entries, timeout=timeout)).payload
+        case "compact":
+            told = await space.compact(
+                member, reason=chosen.reason, target_tokens=chosen.target_tokens, timeout=timeout
+            )
+        case "clear":
+            told = (await space.clear(member, timeout=timeout)).payload
+        case "restart":
+            told = (await space.restart(member, timeout=timeout)).payload
+        case _:
+            sent = await space.shutdown(member, reason=chosen.reason)
+            return OperationResult({"id": sent.id}, [f"{member} was told to shut down ({short(sent.id)})"])
+    return OperationResult(dict(told), [f"{member}: {json.dumps(told, ensure_ascii=False)}"])
+
+
+OPERATIONS = (
+    UserOperation(name="members", help="who is here and what they may do", arguments=_nothing, run=_members),
+    UserOperation(
+        name="invite",
+        help="invite somebody new, and get their token",
+        about=f"Makes a new participant and gives you its token.\n\n{CAPABILITIES}",
+        examples="  moot invite bob chat mcp/proposal --token-out bob.token\n",
+        arguments=_invite_arguments,
+        run=_invite,
+    ),
+    UserOperation(
+        name="grant",
+        help="give a member rights that you hold",
+        about=f"Gives a member rights that you hold yourself.\n\n{CAPABILITIES}",
+        examples="  moot grant agent mcp/request:tools/call:read_file --reason 'proved reliable'\n",
+        arguments=_grant_arguments,
+        run=_grant,
+    ),
+    UserOperation(
+        name="revoke",
+        help="take granted rights back",
+        about=f"Takes back one grant, or everything granted that the capabilities cover.\n\n{CAPABILITIES}",
+        examples="  moot revoke agent --grant 5d1e…\n  moot revoke agent 'mcp/request'\n",
+        arguments=_revoke_arguments,
+        run=_revoke,
+    ),
+    UserOperation(name="kick", help="remove a member for good", arguments=_member_and_reason, run=_kick),
+    UserOperation(
+        name="pause",
+        help="make a member fall silent",
+        examples="  moot pause agent --reason 'let me look at this' --for 300\n",
+        arguments=_pause_arguments,
+        run=_pause,
+    ),
+    UserOperation(name="resume", help="let a paused member go on", arguments=_member_only, run=_resume),
+    UserOperation(
+        name="shutdown",
+        help="end a member, until somebody starts it again",
+        arguments=_member_and_reason,
+        run=_shutdown,
+        only_joined=True,
+    ),
+    UserOperation(
+        name="capabilities",
+        help="what a member may do, in words",
+        arguments=_capabilities_arguments,
+        run=_capabilities,
+        only_joined=True,
+    ),
+    UserOperation(
+        name="status", help="ask a member how it is doing", arguments=_status_arguments, run=_status
+    ),
+    UserOperation(
+        name="control",
+        help="forget, compact, clear, restart or shutdown a member",
+        about="Sends one of the other controls of MEW 3.9 and shows what the member says to it.",
+        examples="  moot control compact agent --target-tokens 2000\n  moot control shutdown agent\n",
+        arguments=_control_arguments,
+        run=_control,
+    ),
+)

@@ -1,0 +1,141 @@
+"""Saying something: chat, that one was seen or needs no attention, or any other envelope."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, json_argument, short
+
+
+def _send_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("text", nargs="*", metavar="TEXT", help="the words; - reads them from standard input")
+    add("--to", action="append", default=[], metavar="NAME", help="whom it is for; all hear it anyway")
+    add("--about", action="append", default=[], metavar="ID", help="what it refers to (correlation_id)")
+    add("--context", metavar="PATH", help="the sub-context that it belongs to")
+    add("--markdown", action="store_true", help="the words are Markdown")
+    add("--kind", metavar="KIND", help="an envelope of this kind, not chat; TEXT is its payload as JSON")
+
+
+async def _send(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    text = _words(chosen.text)
+    to = tuple(chosen.to) or seat.default_to
+    if chosen.kind is None:
+        if not text.strip():
+            raise UsageError("there is nothing to say: moot send TEXT")
+        sent = await seat.space.chat(
+            text,
+            to=to,
+            about=chosen.about,
+            context=chosen.context,
+            format="markdown" if chosen.markdown else None,
+        )
+    else:
+        payload: Json = json_argument(text, "the payload") if text.strip() else {}
+        if not isinstance(payload, dict):
+            raise UsageError("a payload is one JSON object")
+        sent = await seat.space.send(
+            chosen.kind, payload, to=chosen.to, about=chosen.about, context=chosen.context, confirm=True
+        )
+    here = {seat.space.me, seat.space.name, *seat.space.roster}
+    here |= {member.name for member in seat.space.roster.values()}
+    away = [name for name in to if name not in here]
+    lines = [f"note: {', '.join(away)} is not in the space now and has not heard it"] if away else []
+    return OperationResult({"id": sent.id, "kind": sent.kind, "ts": sent.ts, "absent": away}, lines)
+
+
+def _words(words: list[str]) -> str:
+    return sys.stdin.read() if words == ["-"] else " ".join(words)
+
+
+def _acknowledge_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("chat", metavar="ID", help="the chat")
+    parser.add_argument("--status", default="received", metavar="WORD", help="received (default), read, …")
+
+
+async def _acknowledge(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    chosen.chat = seat.chat(chosen.chat)
+    sent = await seat.space.acknowledge(chosen.chat, chosen.status)
+    return OperationResult({"id": sent.id}, [f"acknowledged {short(chosen.chat)}"])
+
+
+def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("chat", metavar="ID", help="the chat")
+    parser.add_argument("--reason", default="handled_elsewhere", metavar="WORDS", help="why")
+
+
+async def _cancel(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    chosen.chat = seat.chat(chosen.chat)
+    sent = await seat.space.cancel_chat(chosen.chat, chosen.reason)
+    return OperationResult({"id": sent.id}, [f"{short(chosen.chat)} needs no attention any more"])
+
+
+def _stop_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sequence", metavar="ID", help="the id of the reasoning/start")
+    parser.add_argument("--reason", default="superseded", metavar="WORDS", help="why")
+
+
+async def _stop(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    return await stop_thinking(seat, chosen.sequence, chosen.reason)
+
+
+async def stop_thinking(seat: ClientContext, named: str | None, reason: str) -> OperationResult:
+    """MEW 3.5.5: end a sequence of anybody; without a name the only one that is going on."""
+    if named is None:
+        active = [each.id for each in seat.space.contexts.active()]
+        if len(active) != 1:
+            going = ", ".join(short(id) for id in active) or "nobody is known to be thinking"
+            raise UsageError(f"say which: {going}")
+        named = active[0]
+    like = [each.id for each in seat.space.contexts if each.id.startswith(named)]
+    if not like:
+        going = ", ".join(short(each.id) for each in seat.space.contexts.active())
+        raise UsageError(
+            f"no reasoning {named} is known: {f'there is {going}' if going else 'nobody thinks'}"
+        )
+    sequence = like[0] if len(like) == 1 else named
+    sent = await seat.space.cancel_reasoning(sequence, reason)
+    return OperationResult({"id": sent.id}, [f"asked to stop thinking: {short(sequence)}"])
+
+
+SEND = UserOperation(
+    name="send",
+    help="say something, or send any envelope",
+    about="Says something to everybody in the space, or sends an envelope of any kind that you may send.",
+    examples="""\
+  moot send "the build is green"
+  moot send --to agent "look at notes.md, please"
+  git log -1 --format=%s | moot send -
+  moot send --kind participant/status '{"messages_in_context": 3}'
+""",
+    arguments=_send_arguments,
+    run=_send,
+)
+ACKNOWLEDGE = UserOperation(
+    name="ack",
+    help="confirm that a chat was seen",
+    arguments=_acknowledge_arguments,
+    run=_acknowledge,
+    recalls=True,
+)
+CANCEL = UserOperation(
+    name="cancel",
+    help="tell all that a chat needs no attention any more",
+    arguments=_cancel_arguments,
+    run=_cancel,
+    recalls=True,
+)
+STOP = UserOperation(
+    name="stop",
+    help="ask somebody to stop thinking about something",
+    arguments=_stop_arguments,
+    run=_stop,
+    recalls=True,
+)
+# The word that people look for first.
+CHAT = replace(SEND, name="chat", examples="", only_joined=True)
+OPERATIONS = (SEND, CHAT, ACKNOWLEDGE, CANCEL, STOP)

@@ -1,0 +1,106 @@
+"""Suggestions, rules and the share that is automatic, in lines of words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from moot.protocol.operation import Json
+from moot.tui.trust_log import RuleEntry, SuggestionEntry, TrustLog
+
+# Bars of the plot, by eighths.
+_BAR: Final = " ▏▎▍▌▋▊▉█"
+_BAR_CELLS: Final = 20
+_DAYS: Final = 14
+_NEAR: Final = 3
+
+
+def suggestion_head(suggested: SuggestionEntry) -> str:
+    state = suggested.answer or "open"
+    return f"{suggested.name[:24]}  {suggested.sender} ({state}): {suggested.words}"
+
+
+def suggestion_lines(suggested: SuggestionEntry) -> list[str]:
+    """What a person should know before they accept it."""
+    payload = suggested.payload
+    lines: list[str] = []
+    if isinstance(payload.get("evidence"), str):
+        lines.append(payload["evidence"])
+    test: Json = payload.get("back_test")
+    if isinstance(test, dict):
+        lines += _back_test(test)
+    grant: Json = payload.get("grant")
+    if isinstance(grant, dict):
+        loses = "; ".join(str(each) for each in grant.get("loses", []))
+        lines.append(f"could be granted: {grant.get('words')} (but {loses})")
+    elif isinstance(payload.get("no_grant"), str):
+        lines.append(f"cannot be granted: {payload['no_grant']}")
+    return lines
+
+
+def _back_test(test: Json) -> list[str]:
+    conflicts: Json = test.get("conflicts")
+    otherwise = len(conflicts) if isinstance(conflicts, list) else 0
+    lines = [
+        f"over the whole history: {test.get('covered')} of {test.get('history')} decided, "
+        f"{test.get('agreements')} as people did, {otherwise} otherwise"
+    ]
+    near: Json = test.get("near_misses")
+    for each in near[:_NEAR] if isinstance(near, list) else ():
+        if isinstance(each, dict):
+            word = "rejected" if each.get("decision") == "reject" else "approved"
+            lines.append(f"just outside: {str(each.get('proposal'))[:8]}, {word} ({each.get('part')})")
+    return lines
+
+
+def rule_head(ruled: RuleEntry) -> str:
+    left = "" if ruled.left is None else f", {ruled.left} left"
+    times = "once" if ruled.hits == 1 else f"{ruled.hits} times"
+    return f"{ruled.name}  {ruled.state}, decided {times}{left}"
+
+
+def rule_lines(ruled: RuleEntry) -> list[str]:
+    lines = [ruled.words] if ruled.words else []
+    return [*lines, f"suspended: {ruled.why}"] if ruled.why else lines
+
+
+def standing_lines(log: TrustLog) -> list[str]:
+    """What holds for all rules together."""
+    told = log.told
+    lines = [] if log.stopped is None else [f"ALL RULES ARE STOPPED {log.stopped}"]
+    if told is not None and told.fault:
+        lines.append(f"the rules cannot be read, so none holds: {told.fault}")
+    if told is not None and told.shadow:
+        lines.append("in the shadow: rules predict, and nothing is decided by them")
+    return lines
+
+
+def share_lines(days: Sequence[Json]) -> list[str]:
+    """The share that was automatic, a bar a day."""
+    lines: list[str] = []
+    for day in days[-_DAYS:]:
+        share, people, rules = (day.get(key) for key in ("share", "people", "rules"))
+        if isinstance(share, int | float) and isinstance(people, int) and isinstance(rules, int):
+            lines.append(f"{day.get('day')!s:10} {bar(share)} {share:4.0%} of {people + rules}")
+    return lines
+
+
+def bar(share: float, cells: int = _BAR_CELLS) -> str:
+    eighths = round(max(0.0, min(1.0, share)) * cells * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (_BAR[rest] if rest else "")).ljust(cells, "·")
+
+
+def yaml_like(rule: Json) -> list[str]:
+    """A rule as it would stand in rules.yaml."""
+    from moot.errors import UsageError
+    from moot.trust.rule_yaml import rule_of_json, write_rules
+
+    try:
+        return write_rules([rule_of_json(rule)]).splitlines()
+    except UsageError as fault:
+        return [f"this rule cannot be read: {fault}"]
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {each}" for each in lines]

@@ -1,0 +1,147 @@
+"""File-like changes as people read them: what goes, what comes.
+
+An argument pair such as `old` and `new` is compared with itself. A whole text for a path is compared with
+what was last read or written there in this space, if that was heard; that is what a member said, and shown as
+such. Nothing here decides anything: what is approved are the arguments.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.tui.envelope_view import clock
+from moot.tui.row_layout import Line
+
+# What common tools call the passage that goes and the one that takes its place.
+PAIRS: Final = (
+    ("old", "new"),
+    ("old_string", "new_string"),
+    ("old_str", "new_str"),
+    ("old_text", "new_text"),
+    ("oldText", "newText"),
+    ("before", "after"),
+)
+PATHS: Final = ("path", "file_path", "file", "filename", "uri")
+TEXTS: Final = ("text", "content", "contents", "file_text", "new_content")
+
+# Comparing takes time that grows with the square: beyond so many lines both sides are shown as they are.
+DIFF_LINES: Final = 2_000
+# Texts that are remembered for comparing, and requests whose answers are waited for.
+TEXTS_KEPT: Final = 200
+TEXTS_BYTES: Final = 8 << 20
+_WAITING: Final = 512
+
+
+def difference(old: str, new: str) -> Iterator[Line]:
+    """A unified comparison; the signs tell it without colour, too."""
+    before, after = old.split("\n"), new.split("\n")
+    if len(before) + len(after) > DIFF_LINES:
+        yield ((f"more than {DIFF_LINES} lines: not compared", "dim"),)
+        yield from ((("- ", "bad"), (each, "bad")) for each in before)
+        yield from ((("+ ", "good"), (each, "good")) for each in after)
+        return
+    if old == new:
+        yield (("no difference", "dim"),)
+    for each in list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]:
+        match each[:1]:
+            case "+":
+                yield (("+ ", "good"), (each[1:], "good"))
+            case "-":
+                yield (("- ", "bad"), (each[1:], "bad"))
+            case "@":
+                yield ((each, "note"),)
+            case _:
+                yield (("  ", "dim"), (each[1:], "dim"))
+
+
+def pair_in(arguments: Mapping[str, Json]) -> tuple[str, str] | None:
+    """The names of the passage that goes and of the one that comes, if these arguments have both."""
+    for old, new in PAIRS:
+        if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str):
+            return old, new
+    return None
+
+
+def whole_text_in(arguments: Mapping[str, Json]) -> tuple[str, str] | None:
+    """Path and the name of the argument that holds the whole text for it, if that is what they say."""
+    path = next((arguments[name] for name in PATHS if isinstance(arguments.get(name), str)), None)
+    text = next((name for name in TEXTS if isinstance(arguments.get(name), str)), None)
+    return None if path is None or text is None else (path, text)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownText:
+    """What a member said stands somewhere, and when."""
+
+    text: str
+    when: str
+
+
+class KnownTexts:
+    """The latest texts of paths, overheard: whole reads that were answered, writes that succeeded."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[tuple[str, str], KnownText] = OrderedDict()
+        self._bytes = 0
+        self._waiting: OrderedDict[str, tuple[str, str, str | None]] = OrderedDict()
+
+    def get(self, host: str, path: str) -> KnownText | None:
+        return self._texts.get((host, path))
+
+    def hear(self, envelope: Envelope) -> None:
+        if envelope.kind == "mcp/request":
+            self._asked(envelope)
+        elif envelope.kind == "mcp/response":
+            for id in envelope.correlation_id:
+                asked = self._waiting.pop(id, None)
+                if asked is not None and asked[0] == envelope.sender:
+                    self._answered(asked, envelope)
+
+    def _asked(self, envelope: Envelope) -> None:
+        params: Json = envelope.payload.get("params")
+        arguments = params.get("arguments") if isinstance(params, dict) else None
+        if len(envelope.to) != 1 or not isinstance(arguments, dict):
+            return
+        path = next((arguments[name] for name in PATHS if isinstance(arguments.get(name), str)), None)
+        whole = whole_text_in(arguments)
+        # A read of a part tells nothing of the rest.
+        if path is None or (whole is None and len(arguments) > 1):
+            return
+        self._waiting[envelope.id] = (envelope.to[0], path, None if whole is None else arguments[whole[1]])
+        while len(self._waiting) > _WAITING:
+            self._waiting.popitem(last=False)
+
+    def _answered(self, asked: tuple[str, str, str | None], envelope: Envelope) -> None:
+        host, path, written = asked
+        result: Json = envelope.payload.get("result")
+        if not isinstance(result, dict) or result.get("isError") is True:
+            return
+        text = written if written is not None else _only_text(result.get("content"))
+        if text is None:
+            return
+        before = self._texts.pop((host, path), None)
+        self._bytes += len(text) - (0 if before is None else len(before.text))
+        self._texts[host, path] = KnownText(text, clock(envelope.ts))
+        while len(self._texts) > TEXTS_KEPT or (self._bytes > TEXTS_BYTES and self._texts):
+            self._bytes -= len(self._texts.popitem(last=False)[1].text)
+
+
+def _only_text(content: Json) -> str | None:
+    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], dict):
+        return None
+    text = content[0].get("text")
+    return text if isinstance(text, str) else None
+
+
+def edits_in(arguments: Mapping[str, Json]) -> Iterable[Mapping[str, Json]]:
+    """A list of changes, as tools that make several at once take them."""
+    edits = arguments.get("edits")
+    if isinstance(edits, list) and all(isinstance(each, dict) and pair_in(each) for each in edits):
+        return [each for each in edits if isinstance(each, dict)]
+    return ()

@@ -1,0 +1,268 @@
+"""What the space learns from decisions: suggestions, rules and how often they decided (D-92).
+
+All of it is said aloud in ordinary envelopes; this keeps what was heard. What was before we came the approver
+tells when it is asked (`learn`), with its tools. Whoever else speaks of rules is shown under its own name;
+what the approver tells replaces nothing of theirs.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from moot.errors import MootError, UsageError
+from moot.participant import JoinedSpace
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+
+# Suggestions and rules that are kept; those that were said last win.
+TRUST_KEPT: Final = 512
+_RULE_CONTEXT: Final = "trust/rule/"
+_ASK_SECONDS: Final = 10.0
+# More than are decided while the approver answers.
+_ACTS_KEPT: Final = 50
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class SuggestionEntry:
+    """A rule that somebody suggested; `answer` is what a person said to it."""
+
+    name: str
+    payload: Json
+    sender: str
+    envelope: str
+    answer: str | None = None
+
+    @property
+    def words(self) -> str:
+        found = (self.payload.get(key) for key in ("words", "summary", "text"))
+        return next((text for text in found if isinstance(text, str)), "")
+
+
+@dataclass(slots=True)
+class RuleEntry:
+    """A rule and how it stands. `hits` counts what it decided, as far as it was told and heard."""
+
+    name: str
+    rule: Json
+    sender: str
+    state: str
+    words: str = ""
+    why: str = ""
+    hits: int = 0
+    left: int | None = None
+
+
+@dataclass(slots=True)
+class ApproverReport:
+    """What the approver told of all rules together."""
+
+    approver: str
+    stopped: str | None = None
+    fault: str | None = None
+    shadow: bool = False
+    days: list[Json] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
+
+
+class TrustLog:
+    """The suggestions and rules that are known."""
+
+    def __init__(self) -> None:
+        self._suggestions: OrderedDict[str, SuggestionEntry] = OrderedDict()
+        self._rules: OrderedDict[str, RuleEntry] = OrderedDict()
+        # Which suggestion each trust/accept was about: it may be refused.
+        self._accepts: OrderedDict[str, str] = OrderedDict()
+        self.told: ApproverReport | None = None
+        self.stopped: str | None = None
+        # What rules decided since the approver was asked: the rule, who decided, about what.
+        self._acts: deque[tuple[str, str, frozenset[str]]] = deque(maxlen=_ACTS_KEPT)
+        # Proposals that the told hits hold already.
+        self._included: set[str] = set()
+
+    # Hearing
+
+    def hear(self, envelope: Envelope) -> None:
+        payload = envelope.payload
+        match envelope.kind:
+            case "trust/suggestion":
+                name = _text(payload.get("suggestion")) or envelope.id
+                _keep(self._suggestions, name, SuggestionEntry(name, payload, envelope.sender, envelope.id))
+            case "trust/rule":
+                self._ruled(envelope)
+            case "trust/accept" | "trust/dismiss":
+                named = [_text(payload.get("suggestion")), *envelope.correlation_id]
+                word = "accepted" if envelope.kind == "trust/accept" else "dismissed"
+                for each in self._suggestions.values():
+                    if each.name in named or each.envelope in named:
+                        each.answer = f"{word} by {envelope.sender}"
+                        _keep(self._accepts, envelope.id, each.name)
+            case "chat":
+                for id in envelope.correlation_id:
+                    asked = self._suggestions.get(self._accepts.get(id, ""))
+                    if asked is not None and asked.sender == envelope.sender:
+                        # The approver answers in words what it does not do.
+                        asked.answer = None
+
+    def _ruled(self, envelope: Envelope) -> None:
+        payload, state = envelope.payload, _text(envelope.payload.get("state"))
+        why, by = _text(payload.get("why")), _text(payload.get("by"))
+        given: Json = payload.get("rule")
+        rule = given if isinstance(given, dict) else {}
+        name = _text(rule.get("name")) or _text(given)
+        if not name:
+            if state in ("stopped", "resumed"):
+                self.stopped = None if state == "resumed" else f"by {by}: {why}" if by else why
+            return
+        if state == "removed":
+            self._rules.pop(name, None)
+            return
+        known = self._rules.get(name)
+        _keep(self._rules, name, ruled := known or RuleEntry(name, rule, envelope.sender, state), move=False)
+        ruled.rule = rule or ruled.rule
+        ruled.words = _text(payload.get("words")) or _text(rule.get("words")) or ruled.words
+        ruled.state = "active" if state == "lifted" else state
+        ruled.why = why if state == "suspended" else ""
+
+    def count(self, envelope: Envelope) -> None:
+        """A rule decided something."""
+        context = envelope.context or ""
+        named: Json = envelope.payload.get("rule") if envelope.kind == "mcp/reject" else None
+        name = context[len(_RULE_CONTEXT) :] if context.startswith(_RULE_CONTEXT) else named
+        if isinstance(name, str):
+            self._acts.append((name, envelope.sender, frozenset(envelope.correlation_id)))
+            self._count(*self._acts[-1])
+
+    def _count(self, name: str, sender: str, about: frozenset[str]) -> None:
+        ruled = self._rules.get(name)
+        if ruled is not None and ruled.sender == sender and self._included.isdisjoint(about):
+            ruled.hits += 1
+
+    # Asking
+
+    def approver(self, space: JoinedSpace) -> str | None:
+        """Who decides by rules here, as far as it can be seen; None if nobody does."""
+        said = [self.told.approver] if self.told is not None else []
+        said += [ruled.sender for ruled in self._rules.values()]
+        said += [suggested.sender for suggested in self._suggestions.values()]
+        # Whoever may remove members is a person.
+        able = [
+            member.id
+            for member in space.roster.values()
+            if member.may("trust/rule") and not member.may("space/kick")
+        ]
+        return next((name for name in (*said, "approver", *able) if name in space.roster), None)
+
+    async def learn(self, space: JoinedSpace) -> str | None:
+        """Ask the approver how things stand; why that was not possible, in words."""
+        name = self.approver(space)
+        if name is None:
+            return "nobody here decides by rules: `moot approver` starts one"
+        self._acts.clear()
+        try:
+            rules = await ask(space, name, "trust_rules")
+            suggestions = await ask(space, name, "trust_suggestions")
+            report = await ask(space, name, "trust_report")
+        except MootError as fault:
+            return f"{name} could not be asked: {fault}"
+        self._take(name, rules, suggestions, report)
+        return None
+
+    def _take(self, approver: str, rules: Json, suggestions: Json, report: Json) -> None:
+        stopped = rules.get("stopped")
+        self.stopped = f"by {stopped.get('by')}: {stopped.get('why')}" if isinstance(stopped, dict) else None
+        self.told = ApproverReport(
+            approver,
+            self.stopped,
+            _text(rules.get("fault")) or None,
+            rules.get("shadow") is True,
+            _objects(report.get("days")),
+            [str(each) for each in _list(report.get("people"))],
+        )
+        self._rules = OrderedDict(
+            (name, each) for name, each in self._rules.items() if each.sender != approver
+        )
+        for each in _objects(rules.get("rules")):
+            rule = each.get("rule") if isinstance(each.get("rule"), dict) else {}
+            name, left = _text(rule.get("name")), each.get("left")
+            words, why, hits = _text(each.get("words")), _text(each.get("why")), each.get("hits")
+            self._rules[name] = RuleEntry(
+                name,
+                rule,
+                approver,
+                _text(each.get("state")),
+                words,
+                why,
+                hits if isinstance(hits, int) else 0,
+                left if isinstance(left, int) else None,
+            )
+        # Acts are counted before they are done, so that some are told of before they are heard.
+        self._included = {str(each) for each in _list(rules.get("counted"))}
+        for act in self._acts:
+            self._count(*act)
+        open_ones = {_text(each.get("suggestion")): each for each in _objects(suggestions.get("suggestions"))}
+        for old in self._suggestions.values():
+            if old.sender == approver and old.name not in open_ones and old.answer is None:
+                old.answer = "overtaken"
+        for name, payload in open_ones.items():
+            known = self._suggestions.get(name)
+            envelope = known.envelope if known is not None else ""
+            _keep(self._suggestions, name, SuggestionEntry(name, payload, approver, envelope), move=False)
+
+    # Looking
+
+    def suggestions(self) -> list[SuggestionEntry]:
+        return list(self._suggestions.values())
+
+    def open_suggestions(self) -> list[SuggestionEntry]:
+        return [each for each in self._suggestions.values() if each.answer is None]
+
+    def rules(self) -> list[RuleEntry]:
+        return list(self._rules.values())
+
+    def suggestion(self, named: str) -> SuggestionEntry:
+        """By its name, its envelope, or the beginning of either; raises UsageError."""
+        like = [each for each in self._suggestions.values() if any(id.startswith(named) for id in _ids(each))]
+        exact = [each for each in like if named in _ids(each)]
+        if len(exact or like) == 1:
+            return (exact or like)[0]
+        raise UsageError(f"no suggestion {named} is known: /suggestions lists them")
+
+
+async def ask(space: JoinedSpace, approver: str, tool: str, arguments: dict[str, Json] | None = None) -> Json:
+    """One of the approver's tools; raises MootError."""
+    given = arguments or {}
+    if not space.may_request(approver, "tools/call", {"name": tool, "arguments": given}):
+        raise UsageError(f"your rights do not let you ask it (mcp/request to {approver})")
+    answer = (await space.call(approver, tool, given, timeout=_ASK_SECONDS)).structured
+    if not isinstance(answer, dict):
+        raise UsageError(f"it is no approver: it answered {tool} with something else")
+    return answer
+
+
+def _ids(suggested: SuggestionEntry) -> Iterable[str]:
+    return (suggested.name, suggested.envelope) if suggested.envelope else (suggested.name,)
+
+
+def _keep(table: OrderedDict[str, T], id: str, value: T, *, move: bool = True) -> None:
+    table[id] = value
+    if move:
+        table.move_to_end(id)
+    while len(table) > TRUST_KEPT:
+        table.popitem(last=False)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _objects(value: Json) -> list[Json]:
+    return [each for each in _list(value) if isinstance(each, dict)]

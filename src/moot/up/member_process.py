@@ -1,0 +1,148 @@
+"""A member that is a process of ours: started, watched, started again with back-off, ended for certain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from moot.config import connect_settings
+from moot.config.configuration import MemberConfig
+from moot.errors import UsageError
+from moot.mcp.child_process import ChildExit
+from moot.up.member_log import MemberLog
+from moot.up.part_status import DEFAULT_PATIENCE, PartStatus, RestartDelay, RestartPolicy, State
+from moot.up.process_group import ProcessGroup, argument_list, member_environment, start
+from moot.up.template_vars import TemplateVars
+
+log = logging.getLogger(__name__)
+
+# Lines of a member's output that are shown when it fails.
+LAST_WORDS: Final = 5
+
+
+class MemberProcess:
+    """One member. `run` keeps it going until cancelled; `standing` tells how it does."""
+
+    kind: Final = "member"
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        words: TemplateVars,
+        logs: Path,
+        *,
+        on_change: Callable[[], None],
+        patience: RestartPolicy = DEFAULT_PATIENCE,
+    ) -> None:
+        self.config = config
+        self.name = words.name
+        self.space = words.space
+        self.restarts = 0
+        self.pid: int | None = None
+        self.book = MemberLog(logs, words.token)
+        self._words = words
+        self._on_change = on_change
+        self._back_off = RestartDelay(patience)
+        self._state: State = "starting"
+        self._since = asyncio.get_running_loop().time()
+        self._said = ""
+
+    def standing(self) -> PartStatus:
+        words = self._said or self.book.last_line if self._state == "running" else self._said
+        return PartStatus(
+            space=self.space,
+            name=self.name,
+            kind="member",
+            state=self._state,
+            pid=self.pid,
+            since=self._since,
+            restarts=self.restarts,
+            words=words,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled, or until it has ended and shall not be started again. Leaves no process behind."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                begun = loop.time()
+                ended, why = await self._live()
+                if not self._goes_on(ended):
+                    self._moved("ended", why)
+                    return
+                pause = self._back_off.after(loop.time() - begun)
+                self._moved("waiting", f"{why}; again in {pause:.1f} s")
+                await asyncio.sleep(pause)
+                self.restarts += 1
+        finally:
+            self.book.close()
+
+    def _goes_on(self, ended: ChildExit | None) -> bool:
+        match self.config.restart:
+            case "always":
+                return True
+            case "never":
+                return False
+            case "on-failure":
+                return ended is None or ended.code != 0
+
+    async def _live(self) -> tuple[ChildExit | None, str]:
+        """One life; how it ended, and that in words."""
+        self._moved("starting", "")
+        try:
+            running = await self._start()
+        except UsageError as fault:
+            self.book.note(f"cannot be started: {fault}")
+            return None, str(fault)
+        self.pid = running.pid
+        self._moved("running", self._said)
+        log.info("member started", extra={"space": self.space, "participant": self.name, "pid": self.pid})
+        try:
+            # Not awaited itself: cancelling this task would cancel it for everybody.
+            await asyncio.wait([running.ended])
+        except asyncio.CancelledError:
+            self._moved("stopping", "")
+            await running.stop()
+            raise
+        finally:
+            running.kill()
+            self.book.flush()
+            self.pid = None
+        ended = running.ended.result()
+        self.book.note(str(ended))
+        log.info("member ended", extra={"space": self.space, "participant": self.name, "how": str(ended)})
+        return ended, str(ended)
+
+    async def _start(self) -> ProcessGroup:
+        words, config = self._words, self.config
+        assert config.command is not None  # noqa: S101  # who has none is not made a Member
+        listed, left_out = words.variables(config.env)
+        environment = member_environment(own_variables(words) | listed, words.environ)
+        cwd = words.folder / (words.filled(config.cwd) if config.cwd is not None else "")
+        args = tuple(words.filled(arg) for arg in config.args)
+        argv = argument_list(words.filled(config.command), args, environment, cwd)
+        self._said = f"without {', '.join(left_out)}: not set" if left_out else ""
+        return await start(argv, environment=environment, cwd=cwd, on_output=self.book.feed)
+
+    def _moved(self, state: State, words: str) -> None:
+        self._state, self._said = state, words
+        self._since = asyncio.get_running_loop().time()
+        self._on_change()
+
+
+def own_variables(words: TemplateVars) -> dict[str, str]:
+    """What a member finds in its environment unless the configuration lists something else."""
+    variables = {
+        connect_settings.URL: words.gateway,
+        connect_settings.SPACE: words.space,
+        connect_settings.PARTICIPANT: words.name,
+        connect_settings.TOKEN: words.token.reveal(),
+        # What a member prints is read as it comes.
+        "PYTHONUNBUFFERED": "1",
+    }
+    if words.token_file is not None:
+        variables[connect_settings.TOKEN_FILE] = str(words.token_file)
+    return variables

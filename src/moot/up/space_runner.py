@@ -1,0 +1,304 @@
+"""A whole space at work: the gateway, the members that it starts and the MCP servers that it bridges.
+
+    running = Up(configuration, secrets, folder=…, environ=…)
+    await running.run(stop)      # until `stop` is set; then members, servers and gateway end in this order
+
+Each part has a task of its own and fails by itself: whatever one member or server does, the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from moot.config.configuration import Configuration, MemberConfig
+from moot.config.connect_settings import token_of
+from moot.config.gateway_config import Secret, bracketed, is_wildcard
+from moot.errors import UsageError
+from moot.gateway.app import Gateway
+from moot.up.bridged_server import BridgedServer
+from moot.up.member_process import MemberProcess
+from moot.up.orphan_cleanup import RunFile, end_leftovers, only_one
+from moot.up.part_status import DEFAULT_PATIENCE, PartStatus, RestartPolicy
+from moot.up.template_vars import TemplateVars
+
+log = logging.getLogger(__name__)
+
+Part = MemberProcess | BridgedServer
+# Space, name, and whether it is a process of ours or a server that is bridged.
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSelection:
+    """Whom to start besides those that start by themselves, and whom not to."""
+
+    also: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+
+    def start(self, name: str, member: MemberConfig) -> bool:
+        return name not in self.without and (member.auto_start or name in self.also)
+
+
+class SpaceRunner:
+    """Everything that one configuration describes, running."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        secrets: Mapping[str, Secret],
+        *,
+        folder: Path,
+        environ: Mapping[str, str],
+        wishes: StartSelection,
+        patience: RestartPolicy = DEFAULT_PATIENCE,
+    ) -> None:
+        check_selection(configuration, wishes)
+        self.configuration = configuration
+        self.gateway = Gateway(configuration)
+        # Set whenever the status of a part changed; whoever watches clears it.
+        self.changed = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.is_stopping = False
+        # What was noticed on the way up that a person should know.
+        self.notes: list[str] = []
+        self._secrets = secrets
+        self._folder = folder
+        self._environ = environ
+        self._wishes = wishes
+        self._patience = patience
+        self._parts: dict[Key, Part] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._idle: dict[Key, str] = {}
+        self._broken: set[Key] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self._run_file: RunFile | None = None
+        self._began = 0.0
+
+    @property
+    def data(self) -> Path:
+        return self.configuration.gateway.data
+
+    @property
+    def url(self) -> str:
+        """How members on this machine reach the gateway."""
+        host = self.configuration.gateway.host
+        reached = "127.0.0.1" if is_wildcard(host) else host
+        return f"http://{bracketed(reached)}:{self.gateway.port}"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """From start to stop; raises UsageError when the gateway cannot start. Leaves no process behind."""
+        with only_one(self.data):
+            for name in await end_leftovers(self.data):
+                self.notes.append(f"{name}: ended, an earlier `moot up` had left it behind")
+            await self.gateway.start()
+            self._began = asyncio.get_running_loop().time()
+            self._run_file = RunFile(self.data, {"url": self.url, "spaces": list(self.configuration.spaces)})
+            try:
+                self._note_hosts()
+                async with asyncio.TaskGroup() as group:
+                    self._group = group
+                    self._begin(self._wanted(self.configuration))
+                    self._moved()
+                    self.ready.set()
+                    await stop.wait()
+                    self.is_stopping = True
+                    self.end_now()
+            finally:
+                self._group = None
+                await self.gateway.stop()
+                self._run_file.remove()
+
+    def end_now(self) -> None:
+        """Cancel every part: the first time they end gently, the second time at once."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def reload(self, configuration: Configuration, secrets: Mapping[str, Secret]) -> list[str]:
+        """Take a changed configuration over: who is new starts, who is gone or other ends; notes."""
+        check_selection(configuration, self._wishes)
+        notes = self.gateway.reload(configuration)
+        self._secrets = secrets
+        # Spaces that are new need a restart, which a note says; until then nobody can join them.
+        spaces = {
+            name: settings
+            for name, settings in configuration.spaces.items()
+            if name in self.configuration.spaces
+        }
+        self.configuration = Configuration(
+            gateway=self.configuration.gateway, spaces=spaces, notes=configuration.notes
+        )
+        before = dict(self._parts)
+        self._idle.clear()
+        wanted = self._wanted(self.configuration)
+        gone = [key for key, part in before.items() if key not in wanted or wanted[key] != part.config]
+        for key in gone:
+            self._tasks[key].cancel()
+        if gone:
+            await asyncio.wait([self._tasks[key] for key in gone])
+        for key in gone:
+            del self._parts[key], self._tasks[key]
+        self._begin({key: config for key, config in wanted.items() if key not in self._parts})
+        self._moved()
+        return notes
+
+    def standings(self) -> list[PartStatus]:
+        """How everything is doing: the gateway first, then each space's servers, members and people."""
+        found = [
+            PartStatus(
+                space="",
+                name="gateway",
+                kind="gateway",
+                state="stopping" if self.is_stopping else "running",
+                since=self._began,
+                joined=True,
+                words=self.gateway.url,
+            )
+        ]
+        for space in self.configuration.spaces:
+            found += self._standings_of(space)
+        return found
+
+    def open_proposals(self) -> int:
+        """How many proposals wait for a decision, in all spaces."""
+        hosts = self.gateway.doors.hosts.values()
+        return sum(len(host.space.state.ledger.all_open()) for host in hosts)
+
+    # Inside
+
+    def _wanted(self, configuration: Configuration) -> dict[Key, MemberConfig]:
+        wanted: dict[Key, MemberConfig] = {}
+        for space, settings in configuration.spaces.items():
+            for name, member in settings.members.items():
+                for kind in _kinds(member):
+                    if self._wishes.start(name, member):
+                        wanted[space, name, kind] = member
+                    else:
+                        words = f"not started; `moot up --start {name}` does"
+                        self._idle[space, name, kind] = words
+        return dict(sorted(wanted.items(), key=lambda item: item[0][2] != "server"))
+
+    def _begin(self, wanted: Mapping[Key, MemberConfig]) -> None:
+        assert self._group is not None  # noqa: S101  # only while running
+        for key, config in wanted.items():
+            space, name, kind = key
+            token = token_of(self.configuration.spaces[space], name, self._secrets)
+            if token is None:
+                self._idle[key] = "has no token with all its rights, so it cannot be started"
+                continue
+            part = self._part(key, config, self._words(space, name, token))
+            self._parts[key] = part
+            self._tasks[key] = self._group.create_task(self._guarded(key, part), name=f"{kind} {name}")
+
+    def _part(self, key: Key, config: MemberConfig, words: TemplateVars) -> Part:
+        space, name, kind = key
+        several = len(self.configuration.spaces) > 1
+        within = Path(space) if several else Path()
+        both = len(list(_kinds(config))) > 1
+        log_name = f"{name}-mcp.log" if both and kind == "server" else f"{name}.log"
+        logs = self.data / "logs" / within / log_name
+        if kind == "server":
+            pins = self.data / "pins" / within / f"{name}.json"
+            return BridgedServer(
+                config, words, logs, pins=pins, on_change=self._moved, patience=self._patience
+            )
+        return MemberProcess(config, words, logs, on_change=self._moved, patience=self._patience)
+
+    def _words(self, space: str, name: str, token: Secret) -> TemplateVars:
+        settings = self.configuration.spaces[space]
+        return TemplateVars(
+            gateway=self.url,
+            port=self.gateway.port,
+            space=space,
+            name=name,
+            folder=self._folder,
+            token=token,
+            token_file=settings.token_files.get(name),
+            environ=self._environ,
+        )
+
+    async def _guarded(self, key: Key, part: Part) -> None:
+        try:
+            await part.run()
+        except Exception:
+            # A part's task: a fault of ours in one of them is not the others' end.
+            log.exception("a part of the space broke", extra={"space": part.space, "participant": part.name})
+            self._broken.add(key)
+            self._moved()
+
+    def _moved(self) -> None:
+        self.changed.set()
+        if self._run_file is not None and not self.is_stopping:
+            pids = {f"{space}/{name}": part.pid for (space, name, _), part in self._parts.items()}
+            self._run_file.write({name: pid for name, pid in pids.items() if pid is not None})
+
+    def _note_hosts(self) -> None:
+        gateway = self.configuration.gateway
+        if self.url.removeprefix("http://") not in gateway.hosts(self.gateway.port):
+            self.notes.append(
+                "gateway.allowed_hosts: does not name this machine, so members that are started here cannot"
+                f" reach the gateway; add {self.url.removeprefix('http://').rpartition(':')[0]}"
+            )
+
+    def _standings_of(self, space: str) -> Iterator[PartStatus]:
+        present = self._present(space)
+        started = set()
+        for key, part in self._parts.items():
+            if key[0] == space:
+                started.add(part.name)
+                yield self._seen(key, part.standing(), part.name in present)
+        for (where, name, kind), words in self._idle.items():
+            if where == space:
+                started.add(name)
+                yield PartStatus(
+                    space=space,
+                    name=name,
+                    kind="server" if kind == "server" else "member",
+                    state="idle",
+                    joined=name in present,
+                    words=words,
+                )
+        for name in sorted(present - started):
+            yield PartStatus(space=space, name=name, kind="person", state="running", joined=True)
+
+    def _seen(self, key: Key, standing: PartStatus, joined: bool) -> PartStatus:
+        broken = key in self._broken
+        return PartStatus(
+            space=standing.space,
+            name=standing.name,
+            kind=standing.kind,
+            state="ended" if broken else standing.state,
+            pid=standing.pid,
+            since=standing.since,
+            restarts=standing.restarts,
+            joined=joined,
+            words="broke by a fault of ours; logs/gateway.log says more" if broken else standing.words,
+        )
+
+    def _present(self, space: str) -> set[str]:
+        host = self.gateway.doors.hosts.get(space)
+        return set() if host is None else {str(one.name) for one in host.space.state.roster.present()}
+
+
+def check_selection(configuration: Configuration, wishes: StartSelection) -> None:
+    """Raises UsageError for a name that nothing stands behind."""
+    startable = {
+        name
+        for settings in configuration.spaces.values()
+        for name, member in settings.members.items()
+        if any(_kinds(member))
+    }
+    unknown = sorted((wishes.also | wishes.without) - startable)
+    if unknown:
+        those = f"there is {', '.join(sorted(startable))}" if startable else "the configuration starts nobody"
+        raise UsageError(f"nothing to start is called {', '.join(unknown)}: {those}")
+
+
+def _kinds(member: MemberConfig) -> Iterator[str]:
+    if member.mcp_server is not None:
+        yield "server"
+    if member.command is not None:
+        yield "member"

@@ -1,0 +1,92 @@
+"""`${NAME}` in what a configuration says of a member: its arguments, variables, headers and folder.
+
+    ${PORT} ${SPACE} ${TOKEN}     as in the reference implementation
+    ${GATEWAY}                    the gateway's address, http://…
+    ${NAME}                       the participant's name
+    ${TOKEN_FILE}                 the file that holds its token, when there is one
+    ${FOLDER}                     the folder of the configuration
+    ${ANYTHING_ELSE}              the variable of that name in the environment of `moot up`
+
+`$${` is a plain `${`. Nothing is ever handed to a shell, so nothing else is special.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moot.config.gateway_config import Secret
+from moot.errors import UsageError
+
+_PLACEHOLDER = re.compile(r"\$?\$\{([^{}]*)\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+class VariableNotSet(UsageError):
+    """A placeholder for a variable that the environment of `moot up` does not have."""
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(f"the environment variable {variable} is not set: set it before `moot up`")
+        self.variable = variable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateVars:
+    """What placeholders of one member stand for."""
+
+    gateway: str
+    port: int
+    space: str
+    name: str
+    folder: Path
+    token: Secret
+    token_file: Path | None
+    # May hold anything: not shown.
+    environ: Mapping[str, str] = field(repr=False)
+
+    def filled(self, text: str) -> str:
+        """The text with every placeholder replaced; raises NotSet or another UsageError."""
+        return _PLACEHOLDER.sub(self._replacement, text)
+
+    def variables(self, env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """Variables with their placeholders replaced, and the names of those left out as they are not set.
+
+        A variable may well be optional to the member: it says itself what it misses.
+        """
+        given: dict[str, str] = {}
+        left_out: list[str] = []
+        for name, value in env.items():
+            try:
+                given[name] = self.filled(value)
+            except VariableNotSet:
+                left_out.append(name)
+        return given, left_out
+
+    def _replacement(self, found: re.Match[str]) -> str:
+        if found[0].startswith("$$"):
+            return found[0][1:]
+        word = found[1]
+        match word:
+            case "PORT":
+                return str(self.port)
+            case "SPACE":
+                return self.space
+            case "NAME":
+                return self.name
+            case "GATEWAY":
+                return self.gateway
+            case "FOLDER":
+                return str(self.folder)
+            case "TOKEN":
+                return self.token.reveal()
+            case "TOKEN_FILE":
+                if self.token_file is None:
+                    raise UsageError(f"{self.name} has its token from elsewhere than a file: use ${{TOKEN}}")
+                return str(self.token_file)
+        if _VARIABLE.fullmatch(word) is None:
+            raise UsageError("a placeholder holds one word, as in ${PORT}; write $${ for a plain ${")
+        if word not in self.environ:
+            raise VariableNotSet(word)
+        return self.environ[word]

@@ -1,0 +1,141 @@
+"""From expressions to GBNF text, in the subset that llama.cpp, llguidance and xgrammar read alike.
+
+The traps of that subset: rule names without underscores; no `.`, no empty alternative, no `\\u`; one rule a
+line; and `\\x` is two digits to llama.cpp but any number of them to xgrammar, so that no character that
+could be a hex digit may follow one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+from moot.xprotocol.grammar.charsets import LAST, CharSet
+from moot.xprotocol.grammar.grammar_limits import TEXT_CHARACTERS
+from moot.xprotocol.grammar.notes import GrammarRefused
+from moot.xprotocol.grammar.rule_book import Alt, Chars, Expr, Lit, Ref, Rep, Seq
+
+
+def write(rules: Mapping[str, Expr]) -> str:
+    """The grammar's text, `root` first, then the others as they were made."""
+    lines = [f"root ::= {_choice(rules['root'])}\n"]
+    lines += [f"{name} ::= {_choice(body)}\n" for name, body in rules.items() if name != "root"]
+    text = "".join(lines)
+    if len(text) > TEXT_CHARACTERS:
+        raise GrammarRefused(
+            f"the grammar would be longer than {TEXT_CHARACTERS} characters; make the schema smaller"
+        )
+    return text
+
+
+def _choice(expr: Expr) -> str:
+    if isinstance(expr, Alt):
+        return " | ".join(_sequence(item) for item in expr.items)
+    return _sequence(expr)
+
+
+def _sequence(expr: Expr) -> str:
+    if isinstance(expr, Seq):
+        return " ".join(_symbol(item) for item in expr.items)
+    return _symbol(expr)
+
+
+def _symbol(expr: Expr) -> str:
+    match expr:
+        case Lit(text):
+            return _literal(text)
+        case Chars(members):
+            return _characters(members)
+        case Ref(name):
+            return name
+        case Seq() | Alt():
+            return f"({_choice(expr)})"
+        case Rep(item, low, high):
+            return _repeated(item) + _times(low, high)
+        case _:
+            assert_never(expr)
+
+
+def _repeated(item: Expr) -> str:
+    # Two repetitions in a row ("a*?") are none of the portable things.
+    alone = isinstance(item, Ref | Chars) or (isinstance(item, Lit) and len(item.text) == 1)
+    return _symbol(item) if alone else f"({_choice(item)})"
+
+
+def _times(low: int, high: int | None) -> str:
+    match low, high:
+        case 0, None:
+            return "*"
+        case 1, None:
+            return "+"
+        case 0, 1:
+            return "?"
+        case _, None:
+            return f"{{{low},}}"
+    return f"{{{low}}}" if low == high else f"{{{low},{high}}}"
+
+
+_LITERAL_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _literal(text: str) -> str:
+    return '"' + "".join(_LITERAL_ESCAPES.get(c, c) for c in text) + '"'
+
+
+def _characters(members: CharSet) -> str:
+    only = members.single()
+    if only is not None and chr(only) in "^-":
+        return _literal(chr(only))
+    if members.ranges[-1][1] == LAST:
+        return f"[^{_items(members.complement().ranges)}]"
+    return f"[{_items(members.ranges)}]"
+
+
+# Brackets and the backslash have escapes everywhere. The dash has none in llama.cpp: it goes last.
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CLASS_ESCAPES = {"[": "\\[", "]": "\\]", "\\": "\\\\"}
+
+
+def _items(ranges: Iterable[tuple[int, int]]) -> str:
+    plain: list[str] = []
+    hexadecimal: list[str] = []
+    caret = dash = ""
+    for low, high in _cut(ranges):
+        first, last = chr(low), chr(high)
+        if low < 0x20 or low == 0x7F:
+            short = _SHORT.get(first) if low == high else None
+            hexadecimal.append(short or _range(f"\\x{low:02X}", f"\\x{high:02X}"))
+        elif first == "-":
+            dash = "-"
+        elif first == "^":
+            caret = "^"
+        else:
+            plain.append(_CLASS_ESCAPES.get(first) or _range(first, last))
+    # A caret is only itself when it is not the first.
+    if caret and not plain:
+        caret = "\\x5E"
+    return "".join([*plain, caret, *hexadecimal, dash])
+
+
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first}-{last}"
+
+
+# What cannot be the end of a plain range: each of these stands alone.
+_ALONE = tuple(ord(c) for c in "-[\\]^\x7f")
+
+
+def _cut(ranges: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    for low, high in ranges:
+        start = low
+        cuts = [code for code in _ALONE if low <= code <= high]
+        if low < 0x20 <= high:
+            yield low, 0x1F
+            start = 0x20
+        for code in sorted(cuts):
+            if start < code:
+                yield start, code - 1
+            yield code, code
+            start = code + 1
+        if start <= high:
+            yield start, high
