@@ -18,10 +18,10 @@ Speaks the Multi-Entity Workspace Protocol (mew/v0.4), MCPx (mcpx/v0.1) and the 
 All three are experimental: nothing is promised to stay compatible before their v1.0, so pin a version.
 """
 
-# One module each, in the order of the help. All but `talking` are called as their one command.
+# One module each, in the order of the help. All but `client` are called as their one command.
 _GROUPS: Final = (
     "serve", "demo", "conformance", "journal", "bridge", "init", "up",
-    "talking", "agent", "mcp", "approver", "trust", "decisions", "explain", "relay", "store",
+    "client", "agent", "mcp", "approver", "trust", "decisions", "explain", "relay", "store",
 )  # fmt: skip
 
 
@@ -44,8 +44,8 @@ def _groups(words: Sequence[str]) -> list[Any]:
     called = next((word for word in words if not word.startswith("-")), "")
     if called in _GROUPS:
         return [_loaded(called)]
-    talking = _loaded("talking")
-    return [talking] if called in talking.COMMANDS else [_loaded(name) for name in _GROUPS]
+    client = _loaded("client")
+    return [client] if called in client.COMMANDS else [_loaded(name) for name in _GROUPS]
 
 
 def _loaded(name: str) -> Any:

@@ -27,9 +27,9 @@ import orjson
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.store.event_query import EventQuery, EventReader, StoredEvent, last_seq, next_page
+from moot.store.event_seen_ids import StoredSeenIds
 from moot.store.event_tables import FILE_NAME, connect_reading, connect_writing, lock
 from moot.store.event_writer import Added, EventRow, EventWriter, Settled, Work, WriteOutcome
-from moot.store.seen_ids import StoredSeenIds
 from moot.xprotocol.events import DELEGATE, REVOKE, SKEW_SECONDS, Signed
 from moot.xprotocol.replay import MAX_LIVE_IDS
 

@@ -66,8 +66,8 @@ def tool_of(
     """A tool that calls this function; raises UsageError for a function that cannot be one.
 
     Plain functions run on the loop and must be quick, or in a thread with `thread=True`. A parameter
-    annotated `Request` is given the request itself and is not part of the schema. With `input_schema` the
-    function gets all arguments as one dictionary, held against nothing but that it is one.
+    annotated `IncomingRequest` is given the request itself and is not part of the schema. With
+    `input_schema` the function gets all arguments as one dictionary, held against nothing but that it is one.
     """
     called: str = name or str(getattr(function, "__name__", ""))
     if _TOOL_NAME.fullmatch(called) is None:
