@@ -52,7 +52,7 @@ def _config() -> dict[str, Any]:
     people = {name: {"tokens": [f"t-{name}-bench"], "capabilities": [{"kind": "*"}]} for name in names}
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     return {
-        "gateway": {"port": 0, "data": "data", "connections_per_address": 0},
+        "gateway": {"port": 0, "data": "data", "max_connections_per_address": 0},
         "spaces": {"bench": {"participants": people, "limits": limits}},
     }
 

@@ -23,7 +23,7 @@ from moot.space.space import Space
 ROUNDS = 25
 BATCH = 2_000
 # Rates off: the bench is a flood, and what is measured is the decision.
-_LIMITS = SpaceLimits(messages_per_second=0, bytes_per_second=0, open_requests=10**9)
+_LIMITS = SpaceLimits(messages_per_second=0, bytes_per_second=0, max_open_requests=10**9)
 
 
 def measure(batch: Callable[[], None]) -> float:

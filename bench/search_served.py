@@ -173,7 +173,7 @@ async def space(folder: Path, each: SearchSet, mode: str) -> AsyncIterator[tuple
     }
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     config = {
-        "gateway": {"port": 0, "data": "data", "connections_per_address": 0},
+        "gateway": {"port": 0, "data": "data", "max_connections_per_address": 0},
         "spaces": {"bench": {"participants": people, "limits": limits}},
     }
     (folder / "moot.yaml").write_text(json.dumps(config))

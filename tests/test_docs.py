@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from tools.make_docs import PAGES
+from tools.make_docs import page as generated
 
 from moot.cli import main as moot_command
 from moot.config.loader import _AROUND_KEYS
@@ -40,7 +41,7 @@ def names_of_pages() -> list[str]:
 def text_of(page: str) -> str:
     """A page as it stands; a generated one that is not there yet, as `make docs` would write it."""
     path = ROOT / page
-    return PAGES[page]() if page in PAGES and not path.exists() else path.read_text("utf-8")
+    return generated(page) if page in PAGES and not path.exists() else path.read_text("utf-8")
 
 
 PAGE_NAMES = names_of_pages()

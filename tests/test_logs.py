@@ -194,7 +194,7 @@ def test_the_level_decides_what_is_told(tmp_path: Path) -> None:
 
 def test_files_rotate_by_size_and_old_ones_go(tmp_path: Path) -> None:
     file = tmp_path / "moot.log"
-    set_up("info", "text", file, file_bytes=300, files_kept=2)
+    set_up("info", "text", file, file_bytes=300, max_old_files=2)
     for number in range(40):
         log.info("line", extra={"number": number})
     names = sorted(path.name for path in tmp_path.iterdir())
@@ -214,4 +214,4 @@ def test_setting_up_again_replaces_the_place_and_stderr_is_the_default(
 
 
 def test_the_configuration_has_the_same_numbers() -> None:
-    assert (LogConfig().file_bytes, LogConfig().files_kept) == (logs.FILE_BYTES, logs.FILES_KEPT)
+    assert (LogConfig().file_bytes, LogConfig().max_old_files) == (logs.FILE_BYTES, logs.FILES_KEPT)

@@ -43,6 +43,7 @@ from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import Operation
 from moot.space.config import SpaceLimits
 from moot.xprotocol.source_overrides import SourceSettings
+from tools.rulings import link_rulings
 from tools.sdk_reference import sdk_page
 from tools.settings_comments import comments_of
 from tools.shown import ROOT, shown
@@ -305,11 +306,17 @@ PAGES: Mapping[str, Callable[[], str]] = {
 }
 
 
+def page(name: str) -> str:
+    """The page as it stands in the repository."""
+    text = PAGES[name]()
+    return link_rulings(text) if name.startswith("docs/reference/") else text
+
+
 def main() -> None:
-    for name, write in PAGES.items():
+    for name in PAGES:
         path = Path(ROOT / name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(write(), "utf-8")
+        path.write_text(page(name), "utf-8")
         print(name)
 
 

@@ -6,10 +6,8 @@ Plain Markdown, so that it reads the same on the site, on a code host and in an 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
 from typing import NamedTuple, get_args
 
 import msgspec
@@ -22,7 +20,6 @@ from moot.participant.conversation.chat import Chatting
 from moot.participant.membership import Membership
 from moot.participant.serving.offer_methods import Offers
 from tools.settings_comments import comments_of
-from tools.shown import ROOT
 
 # One line where it fits, else one parameter a line.
 _WIDTH = 96
@@ -68,7 +65,7 @@ def sdk_page(note: str) -> str:
     for name in core:
         parts += _member(name, getattr(moot, name))
     parts += ["## Exceptions", _exceptions()]
-    return _link_rulings("\n\n".join(part for part in parts if part)) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _member(name: str, thing: object) -> Iterator[str]:
@@ -234,19 +231,3 @@ def _exceptions() -> str:
             about = " ".join((inspect.getdoc(error) or "").partition("\n\n")[0].split())
             lines.append(f"| `{name}` | `{error.__base__.__name__}` | {about} |")  # type: ignore[union-attr]
     return "\n".join(lines)
-
-
-@cache
-def _rulings() -> frozenset[str]:
-    page = ROOT / "docs" / "decisions" / "rulings.md"
-    return frozenset(re.findall(r'<a id="(d-\d+)">', page.read_text("utf-8")))
-
-
-def _link_rulings(text: str) -> str:
-    """`D-19` becomes a link to the row that says what was decided."""
-
-    def link(found: re.Match[str]) -> str:
-        anchor = found[0].lower()
-        return f"[{found[0]}](../decisions/rulings.md#{anchor})" if anchor in _rulings() else found[0]
-
-    return re.sub(r"(?<![\w`\[])D-\d{2,3}\b", link, text)

@@ -57,7 +57,7 @@ def set_up(
     file: Path | None = None,
     *,
     file_bytes: int = FILE_BYTES,
-    files_kept: int = FILES_KEPT,
+    max_old_files: int = FILES_KEPT,
 ) -> logging.Handler:
     """Send every logger's lines to one place; called again, to another one instead of it."""
     global _installed
@@ -66,7 +66,7 @@ def set_up(
         handler = logging.StreamHandler(sys.stderr)
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(file, maxBytes=file_bytes, backupCount=files_kept, encoding="utf-8")
+        handler = RotatingFileHandler(file, maxBytes=file_bytes, backupCount=max_old_files, encoding="utf-8")
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     root = logging.getLogger()
     root.addHandler(handler)

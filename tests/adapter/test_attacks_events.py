@@ -286,7 +286,7 @@ async def test_clocks_that_differ_by_minutes_work_and_a_replay_in_that_window_do
             here.adapter.inbound.receive(each.raw)
             assert (await here.alice.answer(each)).payload["content"] == "first words"
         until = behind.event.expires_at + 600
-        assert here.adapter.store.event_seen_ids.seen(behind.event.id, until)
+        assert here.adapter.store.seen_ids.seen(behind.event.id, until)
         for each in (ahead, behind):
             here.adapter.inbound.receive(each.raw)
         await still_works(here, notes, 2)

@@ -128,7 +128,7 @@ async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_oth
         for _ in range(30):
             await eve.send(eve.event(KIND, ONE))
         await until(lambda: here.adapter.measures.events["ENDPOINT_UNAVAILABLE"] > 0)
-        assert len(here.adapter.store.event_seen_ids) == 20
+        assert len(here.adapter.store.seen_ids) == 20
         assert (await eve.ask(KIND, ONE)).payload["retry_after"] == 60
         assert (await carol.ask(KIND, proven)).code is None
         codes = [(await here.alice.ask(KIND, ONE)).code for _ in range(22)]

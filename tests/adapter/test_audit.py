@@ -94,7 +94,7 @@ async def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Pat
 
 async def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    audit = AuditLog(file, AuditSettings(file_bytes=200, files_kept=2))
+    audit = AuditLog(file, AuditSettings(file_bytes=200, max_old_files=2))
     for number in range(12):
         audit.note({"number": number, "nothing": None, "words": "x" * 60})
         await audit.written()

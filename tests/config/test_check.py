@@ -73,9 +73,9 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
     ("text", "note"),
     [
         (
-            "gateway: {ping_seconds: 5, ping_timeout: 9}\n"
+            "gateway: {ping_seconds: 5, ping_timeout_seconds: 9}\n"
             "spaces: {lab: {participants: {a: {tokens: [t], capabilities: [chat]}}}}",
-            "gateway.ping_timeout: longer than ping_seconds, so an answer is awaited for ping_seconds only",
+            "gateway.ping_timeout_seconds: longer than ping_seconds, so answers get ping_seconds only",
         ),
         (
             "spaces: {lab: {participants: {a: {tokens: [t]}}}}",
@@ -104,8 +104,8 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
             "gateway.allow_query_token: tokens in URLs end up in logs and histories",
         ),
         (
-            "{gateway: {body_bytes: 9}, spaces: {lab: {" + ALICE + "}}}",
-            "gateway.body_bytes: smaller than max_bytes of a space (1048576), so HTTP takes less",
+            "{gateway: {max_body_bytes: 9}, spaces: {lab: {" + ALICE + "}}}",
+            "gateway.max_body_bytes: smaller than max_bytes of a space (1048576), so HTTP takes less",
         ),
         (
             "{gateway: {admin_tokens: {r: {token: t}}}, spaces: {lab: {" + ALICE + "}}}",

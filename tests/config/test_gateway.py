@@ -35,26 +35,26 @@ EVERYTHING = """
       allowed_origins: ["https://moot.example/"]
       allow_query_token: true
       join_seconds: 1
-      connections_per_address: 0
+      max_connections_per_address: 0
       max_connections: 2
-      header_bytes: 3
+      max_header_bytes: 3
       header_seconds: 4
       ping_seconds: 5
-      ping_timeout: 6
+      ping_timeout_seconds: 6
       outbox_bytes: 7
       outbox_messages: 8
       outbox_seconds: 9
       close_seconds: 10
-      poll_window: 11
+      poll_messages: 11
       poll_bytes: 12
-      body_bytes: 13
+      max_body_bytes: 13
       errors_per_second: 0.5
       auto_create_spaces: true
-      auto_spaces: 14
+      max_auto_spaces: 14
       snapshot_records: 15
-      journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain: 18}
+      journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain_segments: 18}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
-      log: {level: debug, format: json, file: moot.log, file_bytes: 19, files_kept: 20}
+      log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
       http: {inject: false, poll: false, admin: false, metrics: false, console: false}
 """
 
@@ -218,12 +218,12 @@ def test_every_setting_has_a_variable(tmp_path: Path) -> None:
 
 
 def test_a_variable_changes_one_value_of_a_section(tmp_path: Path) -> None:
-    text = "gateway: {journal: {mode: off, retain: 3}}\n" + ONE_SPACE
+    text = "gateway: {journal: {mode: off, retain_segments: 3}}\n" + ONE_SPACE
     journal = loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL__MODE="strict").gateway.journal
-    assert (journal.mode, journal.retain) == ("strict", 3)
+    assert (journal.mode, journal.retain_segments) == ("strict", 3)
     text = "gateway: {journal: off}\n" + ONE_SPACE
     journal = loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL__RETAIN="3").gateway.journal
-    assert (journal.mode, journal.retain) == ("off", 3)
+    assert (journal.mode, journal.retain_segments) == ("off", 3)
     assert loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL="on").gateway.journal.mode == "on"
 
 

@@ -55,7 +55,7 @@ def test_every_key_of_a_space_is_read(tmp_path: Path) -> None:
         access: restricted
         admit: [guest-1]
         journal: off
-        separation: true
+        separation_of_duties: true
         defaults: {profile: initial}
         participants:
           alice:
@@ -78,7 +78,7 @@ def test_every_key_of_a_space_is_read(tmp_path: Path) -> None:
     assert (space.title, space.description) == ("The lab", "Where things are tried")
     assert (space.default_participant, space.access, space.journal) == ("alice", "restricted", "off")
     assert space.admit == {"guest-1"}
-    assert space.config.separation
+    assert space.config.separation_of_duties
     assert space.config.participants["alice"].exclusive
     assert space.config.participants["bob"].capabilities == read_capabilities(
         [{"kind": "mcp/proposal"}, {"kind": "chat"}]

@@ -29,10 +29,10 @@ def test_every_setting_is_read() -> None:
             "ack_delivery": "author",
             "status_delivery": "requester",
             "violation_notice": True,
-            "separation": True,
+            "separation_of_duties": True,
             "quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 2}],
             "connection_url": "ws://localhost/participants/{id}/ws",
-            "limits": {"open_proposals": 3, "max_bytes": 100, "messages_per_second": 0.5},
+            "limits": {"max_open_proposals": 3, "max_bytes": 100, "messages_per_second": 0.5},
         },
     )
     assert config.participants["alice"].exclusive
@@ -42,12 +42,12 @@ def test_every_setting_is_read() -> None:
     assert config.accept_protocols == {"mew/v0.3"}
     assert config.quorum[0].approvals_needed == 2
     assert config.quorum[0].pattern.matches("mcp/request", {"method": "tools/call"})
-    assert (config.limits.open_proposals, config.limits.envelope.max_bytes) == (3, 100)
+    assert (config.limits.max_open_proposals, config.limits.envelope.max_bytes) == (3, 100)
     assert (config.delegation, config.kind_validation, config.unmapped) == ("unrestricted", "lazy", "drop")
     assert (config.ack_delivery, config.status_delivery) == ("author", "requester")
     assert config.reference_compat
     assert config.violation_notice
-    assert config.separation
+    assert config.separation_of_duties
     assert not config.enforce_pause
     assert config.connection_url == "ws://localhost/participants/{id}/ws"
 
@@ -65,17 +65,17 @@ def test_every_setting_is_read() -> None:
         ({"dialects": []}, "space.dialects"),
         ({"dialects": ["klingon"]}, "space.dialects"),
         ({"delegation": "free"}, "space.delegation: must be one of covered, unrestricted"),
-        ({"separation": 1}, "space.separation"),
+        ({"separation_of_duties": 1}, "space.separation_of_duties"),
         ({"accept_protocols": [1]}, "space.accept_protocols"),
         ({"quorum": [{"approvals_needed": True}]}, r"space.quorum\[0\].approvals_needed"),
         ({"quorum": [{"approvals_needed": 1, "wat": 2}]}, r"space.quorum\[0\]"),
         ({"quorum": [{"approvals_needed": 0}]}, r"space.quorum\[0\].approvals_needed"),
         ({"quorum": [{"approvals_needed": 1, "kind": "chat"}]}, r"space.quorum\[0\].kind"),
-        ({"limits": {"recent_ids": 1.5}}, "space.limits"),
+        ({"limits": {"max_recent_ids": 1.5}}, "space.limits"),
         ({"limits": {"envelope": {}}}, "space.limits.envelope: unknown limit"),
         ({"limits": {"open_doors": 1}}, "space.limits.open_doors: unknown limit"),
-        ({"limits": {"open_proposals": -1}}, "space.limits.open_proposals"),
-        ({"limits": {"open_proposals": True}}, "space.limits.open_proposals"),
+        ({"limits": {"max_open_proposals": -1}}, "space.limits.max_open_proposals"),
+        ({"limits": {"max_open_proposals": True}}, "space.limits.max_open_proposals"),
         ({"connection_url": 3}, "space.connection_url"),
     ],
 )

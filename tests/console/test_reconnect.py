@@ -115,7 +115,7 @@ def test_it_comes_back_after_the_gateway_restarts(gateway: Running, page_as: Pag
 @pytest.fixture
 def forgetful(tmp_path: Path, loop: Loop) -> Iterator[Running]:
     """A gateway that remembers five messages."""
-    running = Running(tmp_path, loop, spaces(), poll_window=5)
+    running = Running(tmp_path, loop, spaces(), poll_messages=5)
     yield running
     running.stop()
 

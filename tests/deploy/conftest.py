@@ -36,7 +36,7 @@ def behind(request: pytest.FixtureRequest, tmp_path: Path, loop: Loop) -> Iterat
         spaces(),
         allowed_hosts=[f"{host}:{port}"],
         allowed_origins=[f"https://{host}:{port}"],
-        connections_per_address=0,
+        max_connections_per_address=0,
     )
     try:
         with proxied(proxy, tmp_path, host=host, port=port, gateway_port=gateway.port) as authority:

@@ -89,13 +89,13 @@ async def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on
         """An endpoint that starts, takes one event through all checks, and stops."""
         store = EventStore.open(tmp_path / "bob")
         office = Office()
-        office.seen_ids = store.event_seen_ids  # type: ignore[assignment]
+        office.seen_ids = store.seen_ids  # type: ignore[assignment]
         async with RelayClient([url], BOB) as bob:
             subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
             async with bounded():
                 raw = await anext(subscription)
         outcome = office.receiver.receive(raw, time.time())
-        await store.event_seen_ids.settled()
+        await store.seen_ids.settled()
         await store.close()
         return outcome
 

@@ -35,7 +35,7 @@ from tests.waiting import until
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"])
 NO_PACE: dict[str, Json] = {"messages_per_second": 0, "bytes_per_second": 0}
 # Every id of a run is known to its end, so that none can be accepted twice.
-LIMITS = NO_PACE | {"recent_ids": 200_000}
+LIMITS = NO_PACE | {"max_recent_ids": 200_000}
 POSTERS = 4
 # So many in each round before the plug is pulled.
 PROMISES = 8

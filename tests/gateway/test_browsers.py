@@ -17,7 +17,7 @@ CHAT = b'{"kind":"chat"}'
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     stage = Stage(
-        tmp_path_factory.mktemp("browsers"), {"lab": space_settings(PEOPLE)}, connections_per_address=0
+        tmp_path_factory.mktemp("browsers"), {"lab": space_settings(PEOPLE)}, max_connections_per_address=0
     )
     yield stage
     stage.close()

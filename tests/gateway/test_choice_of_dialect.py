@@ -18,7 +18,7 @@ PROTOCOLS = {"mew": "mew/v0.4", "mcpx": "mcpx/v0.1", "m3p": "mcpx/v0.1"}
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     spaces = {"lab": space_settings(PEOPLE)}
-    stage = Stage(tmp_path_factory.mktemp("dialects"), spaces, connections_per_address=0)
+    stage = Stage(tmp_path_factory.mktemp("dialects"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 

@@ -67,7 +67,7 @@ class Running:
 
     def _read(self, name: str, space: Json) -> Configuration:
         file = self._folder / f"{name}.yaml"
-        gateway = {"port": 0, "data": "data", "connections_per_address": 0}
+        gateway = {"port": 0, "data": "data", "max_connections_per_address": 0}
         file.write_text(json.dumps({"gateway": gateway, "spaces": {name: space}}), "utf-8")
         file.chmod(0o600)
         return load(file, environ={})

@@ -72,7 +72,7 @@ async def test_who_is_not_of_the_model_creates_nothing(tmp_path: Path) -> None:
 
 
 async def test_only_so_many_are_created(tmp_path: Path) -> None:
-    file = configured(tmp_path, auto_create_spaces="lab", auto_spaces=2)
+    file = configured(tmp_path, auto_create_spaces="lab", max_auto_spaces=2)
     async with lab(tmp_path, file=file) as room:
         await room.join("alice", space="one")
         await room.join("alice", space="two")

@@ -21,7 +21,9 @@ SPACES = {"lab": space_settings(participants(alice=["*"], bob=["chat"]))}
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A gateway that waits for headers longer than any machine needs."""
     folder = tmp_path_factory.mktemp("door")
-    stage = Stage(folder, SPACES, header_bytes=HEADER_BYTES, header_seconds=600, connections_per_address=0)
+    stage = Stage(
+        folder, SPACES, max_header_bytes=HEADER_BYTES, header_seconds=600, max_connections_per_address=0
+    )
     yield stage
     stage.close()
 
@@ -30,7 +32,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """One that does not."""
     folder = tmp_path_factory.mktemp("hasty")
-    stage = Stage(folder, SPACES, header_seconds=0.5, connections_per_address=0)
+    stage = Stage(folder, SPACES, header_seconds=0.5, max_connections_per_address=0)
     yield stage
     stage.close()
 
@@ -192,7 +194,7 @@ async def is_served(room: Lab, client: RawClient) -> bool:
     return status == 200
 
 
-@pytest.mark.parametrize("limit", ["connections_per_address", "max_connections"])
+@pytest.mark.parametrize("limit", ["max_connections_per_address", "max_connections"])
 async def test_connections_beyond_the_limit_are_hung_up_on_until_one_leaves(
     tmp_path: Path, limit: str
 ) -> None:
@@ -236,7 +238,7 @@ async def test_a_half_open_peer_is_noticed_and_its_leave_told(tmp_path: Path) ->
 async def only_the_silent_one_goes(folder: Path, seconds: float) -> bool:
     people = participants(alice=["*"], bob=["chat"], carol=["chat"])
     async with (
-        lab(folder, people, ping_seconds=seconds, ping_timeout=seconds) as room,
+        lab(folder, people, ping_seconds=seconds, ping_timeout_seconds=seconds) as room,
         raw_client(room.port) as silent,
         raw_client(room.port) as polite,
     ):

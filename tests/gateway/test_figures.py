@@ -167,7 +167,7 @@ async def test_a_journal_that_cannot_be_written_is_zero(tmp_path: Path) -> None:
 
 
 async def test_refusals_are_counted_by_code_and_connections_by_what_became_of_them(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE, connections_per_address=3) as room:
+    async with lab(tmp_path, PEOPLE, max_connections_per_address=3) as room:
         agent = await room.join("agent")
         # What `join` asked to be sure that it is in was refused, too.
         before = await value(room, "moot_refusals_total", code="capability_violation", space="lab")

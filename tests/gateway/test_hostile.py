@@ -41,7 +41,7 @@ MESSAGES: Final = 60
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     spaces = {"lab": space_settings(PEOPLE, limits=limits)}
-    stage = Stage(tmp_path_factory.mktemp("hostile"), spaces, connections_per_address=0)
+    stage = Stage(tmp_path_factory.mktemp("hostile"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 

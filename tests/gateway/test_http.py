@@ -17,7 +17,9 @@ PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat", "space/invite"])
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    stage = Stage(tmp_path_factory.mktemp("http"), {"lab": space_settings(PEOPLE)}, connections_per_address=0)
+    stage = Stage(
+        tmp_path_factory.mktemp("http"), {"lab": space_settings(PEOPLE)}, max_connections_per_address=0
+    )
     yield stage
     stage.close()
 
@@ -104,7 +106,7 @@ async def test_json_with_a_charset_is_json(stage: Stage) -> None:
 
 
 async def test_a_body_that_is_too_large_is_413_with_and_without_a_length(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE, body_bytes=10_000) as room:
+    async with lab(tmp_path, PEOPLE, max_body_bytes=10_000) as room:
         body = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"x" * 20_000)
 
         async def chunks() -> Any:
@@ -270,7 +272,7 @@ async def test_nobody_polls_for_what_was_said_before_or_without_them(tmp_path: P
 
 
 async def test_the_past_is_bounded_in_messages_and_bytes(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE, poll_window=20, poll_bytes=5_000) as room:
+    async with lab(tmp_path, PEOPLE, poll_messages=20, poll_bytes=5_000) as room:
         alice = await room.join("alice")
         for number in range(50):
             await alice.ask("chat", {"text": str(number)})

@@ -39,7 +39,7 @@ FRAMES: dict[str, Json] = {
 }
 
 
-LIMITS: Json = {"sessions_per_member": 8}
+LIMITS: Json = {"max_sessions_per_member": 8}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "other": space_settings(participants(zoe=["chat"])),
     }
     # Longer than any machine needs: whoever is late is a test of its own.
-    stage = Stage(tmp_path_factory.mktemp("joining"), spaces, connections_per_address=0, join_seconds=600)
+    stage = Stage(tmp_path_factory.mktemp("joining"), spaces, max_connections_per_address=0, join_seconds=600)
     yield stage
     stage.close()
 
@@ -282,7 +282,7 @@ async def test_who_is_shut_down_is_closed_4002_after_its_last_words_and_may_rejo
 ) -> None:
     """D-26; its last words take as long as they take, then the grace is over."""
     people = participants(alice=["*"], bob=["chat"])
-    async with lab(tmp_path, people, rules={"limits": {"shutdown_grace": 600}}) as room:
+    async with lab(tmp_path, people, rules={"limits": {"shutdown_grace_seconds": 600}}) as room:
         alice, bob = await room.join("alice"), await room.join("bob")
         await alice.ask("participant/shutdown", {"reason": "night"}, id="down", to=["bob"])
         assert await bob.refused("chat") == "participant_shutdown"

@@ -221,7 +221,7 @@ CASES: Final = [
         sender="bob",
     ),
     # 13 limits
-    case("too many proposals", PROPOSAL, "resource_limit", 429, rules={"limits": {"open_proposals": 0}}),
+    case("too many proposals", PROPOSAL, "resource_limit", 429, rules={"limits": {"max_open_proposals": 0}}),
     # 14 accepted
     case("a chat", CHAT),
     case("a chat without an id", {"kind": "chat", "payload": {"text": "hi"}}),
@@ -246,7 +246,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         for number, one in enumerate(CASES)
         for way in ("socket", "http")
     }
-    stage = Stage(tmp_path_factory.mktemp("ladder"), spaces, connections_per_address=0)
+    stage = Stage(tmp_path_factory.mktemp("ladder"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 

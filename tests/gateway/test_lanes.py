@@ -178,7 +178,7 @@ async def test_a_token_with_fewer_rights_has_a_lane_of_its_own(tmp_path: Path) -
 async def test_an_open_lane_refuses_nothing_and_lets_nothing_odd_through(
     tmp_path: Path, said: bytes, code: str
 ) -> None:
-    async with house(tmp_path, settings({"recent_ids": 4, "max_bytes": 1_000})) as one:
+    async with house(tmp_path, settings({"max_recent_ids": 4, "max_bytes": 1_000})) as one:
         alice, bob = one.join("alice"), one.join("bob")
         await one.rest()
         # Open ones: their ids stay taken although many others came since.
@@ -220,7 +220,7 @@ async def _never_takes_the_lane(one: House, seat: Seat) -> None:
     assert one.seats[0].ids()[-4:] == ids
 
 
-@pytest.mark.parametrize("limit", [{"max_recipients": 31}, {"max_correlations": 31}, {"id_chars": 255}])
+@pytest.mark.parametrize("limit", [{"max_recipients": 31}, {"max_correlations": 31}, {"max_id_chars": 255}])
 async def test_narrower_limits_than_a_lane_knows_keep_it_shut(tmp_path: Path, limit: Json) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         one.reload(settings(limit))
@@ -290,7 +290,7 @@ async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: 
 
 async def test_the_past_keeps_to_its_bounds(tmp_path: Path) -> None:
     """However many the lane takes in one tick, and whoever else speaks in it."""
-    async with talking(tmp_path, poll_window=5, poll_bytes=2_000) as (one, alice, bob):
+    async with talking(tmp_path, poll_messages=5, poll_bytes=2_000) as (one, alice, bob):
         past = one.host.delivery.past
         for tick in range(20):
             alice.say(chat("alice", f"a-{tick}", context="goes the long way"))

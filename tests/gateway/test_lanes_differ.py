@@ -45,7 +45,11 @@ PEOPLE: Final = {
     "dora": [{"kind": "chat", "to": ["alice"]}, "reasoning/thought", "mcp/proposal"],
 }
 # Rates that nobody comes near.
-FREELY: Final[dict[str, Json]] = {"messages_per_second": 1e6, "bytes_per_second": 1e12, "shutdown_grace": 0.2}
+FREELY: Final[dict[str, Json]] = {
+    "messages_per_second": 1e6,
+    "bytes_per_second": 1e12,
+    "shutdown_grace_seconds": 0.2,
+}
 
 
 def settings(
@@ -64,8 +68,8 @@ RULES: Final[tuple[dict[str, Any], ...]] = (
     {"rights": {"bob": ["mcp/*"], "carol": ["chat", "reasoning/*"]}},
     {"limits": {"max_bytes": 300}},
     {"limits": {"max_recipients": 2}},
-    {"limits": {"id_chars": 16}},
-    {"limits": {"recent_ids": 7}},
+    {"limits": {"max_id_chars": 16}},
+    {"limits": {"max_recent_ids": 7}},
     {"limits": {"messages_per_second": 0, "bytes_per_second": 0}},
     {"rules": {"unmapped": "drop", "ack_delivery": "author"}},
     {"rules": {"reference_compat": True, "violation_notice": True}},
@@ -366,7 +370,7 @@ async def test_so_it_does_where_no_journal_is_kept(tmp_path: Path) -> None:
 
 async def test_so_it_does_where_little_of_the_past_is_kept(tmp_path: Path) -> None:
     """A tick brings more than the past holds, by count and by bytes."""
-    small = partial(settings, poll_window=5, poll_bytes=1_500)
+    small = partial(settings, poll_messages=5, poll_bytes=1_500)
     steps, heard = await lived(tmp_path, Author(100, small, QUERIES))
     assert heard > steps / 20
 

@@ -18,14 +18,14 @@ from tests.gateway.raw import TEXT, RawClient, frame, raw_client
 from tests.gateway.served import served
 
 PEOPLE = participants(alice=["*"], idle=["chat"])
-LIMITS: Json = {"messages_per_second": 0, "bytes_per_second": 0, "sessions_per_member": 2_000}
+LIMITS: Json = {"messages_per_second": 0, "bytes_per_second": 0, "max_sessions_per_member": 2_000}
 SOCKETS = 1_000
 BATCH = 500
 
 
 def settings(**rules: Json) -> Json:
     spaces = {"lab": space_settings(PEOPLE, limits=LIMITS, **rules)}
-    return gateway_settings(spaces, connections_per_address=0)
+    return gateway_settings(spaces, max_connections_per_address=0)
 
 
 def batches(count: int, tag: str) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "default": space_settings(PEOPLE),
         "other": space_settings(participants(bob=["chat"], zoe=["*"])),
     }
-    stage = Stage(tmp_path_factory.mktemp("operators"), spaces, connections_per_address=0)
+    stage = Stage(tmp_path_factory.mktemp("operators"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 

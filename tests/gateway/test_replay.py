@@ -35,10 +35,10 @@ RULES: Json = {
     "limits": {
         "proposal_seconds": 0.4,
         "request_seconds": 0.4,
-        "stream_owner_grace": 0.1,
-        "shutdown_grace": 0.1,
-        "open_proposals": 6,
-        "recent_ids": 40,
+        "stream_owner_grace_seconds": 0.1,
+        "shutdown_grace_seconds": 0.1,
+        "max_open_proposals": 6,
+        "max_recent_ids": 40,
         "messages_per_second": 400,
     },
 }
@@ -189,7 +189,7 @@ async def states(room: Lab) -> list[Any]:
 async def test_replaying_the_journal_gives_the_state_that_the_gateway_is_in(
     tmp_path: Path, seed: int
 ) -> None:
-    async with lab(tmp_path, PEOPLE, rules=RULES, connections_per_address=0, snapshot_records=40) as room:
+    async with lab(tmp_path, PEOPLE, rules=RULES, max_connections_per_address=0, snapshot_records=40) as room:
         traffic = Traffic(room, seed)
         for number in range(400):
             await traffic.act()

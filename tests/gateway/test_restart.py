@@ -180,7 +180,7 @@ async def test_restarting_many_times_changes_nothing_and_grows_nothing(tmp_path:
 
 async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgotten(tmp_path: Path) -> None:
     """Rotation and retention: rights come from the snapshot, the chain still holds."""
-    journal: Json = {"segment_bytes": 4_000, "retain": 2}
+    journal: Json = {"segment_bytes": 4_000, "retain_segments": 2}
     file = write_config(
         tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=journal, snapshot_records=20)
     )

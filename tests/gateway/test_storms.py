@@ -18,11 +18,19 @@ from tests.gateway.served import Served, served
 from tests.waiting import until, until_told
 
 PEOPLE = participants(alice=["*"], bob=["*"], storm=["*"])
-RULES: Json = {"limits": {"sessions_per_member": 500, "streams_per_member": 500, "stream_owner_grace": 0.2}}
+RULES: Json = {
+    "limits": {
+        "max_sessions_per_member": 500,
+        "max_streams_per_member": 500,
+        "stream_owner_grace_seconds": 0.2,
+    }
+}
 
 
 def settings(**gateway: Json) -> Json:
-    return gateway_settings({"lab": space_settings(PEOPLE, **RULES)}, connections_per_address=0, **gateway)
+    return gateway_settings(
+        {"lab": space_settings(PEOPLE, **RULES)}, max_connections_per_address=0, **gateway
+    )
 
 
 async def figure(room: Room, name: str) -> float:
@@ -103,7 +111,7 @@ async def test_what_follows_a_join_in_the_same_packet_is_heard(tmp_path: Path, j
 
 async def test_callers_that_hang_up_before_the_answer_are_no_news(tmp_path: Path) -> None:
     """What they posted whole counts, once; the log stays clean (looked at after every test here)."""
-    async with lab(tmp_path, PEOPLE, connections_per_address=0) as room:
+    async with lab(tmp_path, PEOPLE, max_connections_per_address=0) as room:
         alice = await room.join("alice")
         body = [
             orjson.dumps(fields("chat", {"text": "x" * 200}, id=f"gone-{number}")) for number in range(40)

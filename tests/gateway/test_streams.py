@@ -19,9 +19,9 @@ SPACES = ["bytes", "order", "target", "writers", "shape", "limits", "posted"]
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    rules: Json = {"limits": {"streams_per_member": 3, "stream_owner_grace": 0.3}}
+    rules: Json = {"limits": {"max_streams_per_member": 3, "stream_owner_grace_seconds": 0.3}}
     spaces = {name: space_settings(PEOPLE, **rules) for name in SPACES}
-    stage = Stage(tmp_path_factory.mktemp("streams"), spaces, connections_per_address=0)
+    stage = Stage(tmp_path_factory.mktemp("streams"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 

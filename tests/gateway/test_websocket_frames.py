@@ -35,9 +35,9 @@ FRAME_BYTES = 1 << 20
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     space = space_settings(
         participants(echo=["stream/*", "chat"]),
-        limits={"sessions_per_member": 1_000, "streams_per_member": 1_000},
+        limits={"max_sessions_per_member": 1_000, "max_streams_per_member": 1_000},
     )
-    stage = Stage(tmp_path_factory.mktemp("frames"), {"lab": space}, connections_per_address=0)
+    stage = Stage(tmp_path_factory.mktemp("frames"), {"lab": space}, max_connections_per_address=0)
     yield stage
     stage.close()
 

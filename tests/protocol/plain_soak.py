@@ -182,8 +182,8 @@ def _caller_would_take(id: str, ts: str, sender: str, kind: str) -> bool:
     try:
         check_timestamp(ts[:SECOND] + "Z")
         check_sender(sender, DEFAULT_LIMITS)
-        check_kind(kind, DEFAULT_LIMITS.kind_chars)
+        check_kind(kind, DEFAULT_LIMITS.max_kind_chars)
         check_canonical_kind(kind)
     except InvalidEnvelope:
         return False
-    return len(id) <= DEFAULT_LIMITS.id_chars
+    return len(id) <= DEFAULT_LIMITS.max_id_chars

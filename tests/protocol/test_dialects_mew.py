@@ -151,7 +151,7 @@ def test_unreadable_json_is_about_nothing() -> None:
 
 
 def test_limits_hold_on_the_quick_way_too() -> None:
-    limits = EnvelopeLimits(id_chars=5, max_recipients=1, max_correlations=1, context_chars=2)
+    limits = EnvelopeLimits(max_id_chars=5, max_recipients=1, max_correlations=1, max_context_chars=2)
     MEW.decode(text("mew", "chat", id="12345", to=["bob"], correlation_id=["a"], context="ab"), limits)
     wrong: tuple[dict[str, object], ...] = (
         {"id": "123456"},

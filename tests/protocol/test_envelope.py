@@ -60,8 +60,8 @@ def test_a_day_that_does_not_exist_is_named(ts: str) -> None:
 
 
 def test_limits_are_named_when_they_are_hit() -> None:
-    small = EnvelopeLimits(max_bytes=100, id_chars=4, context_chars=3, max_recipients=1)
-    with pytest.raises(InvalidEnvelope, match="id_chars 4"):
+    small = EnvelopeLimits(max_bytes=100, max_id_chars=4, max_context_chars=3, max_recipients=1)
+    with pytest.raises(InvalidEnvelope, match="max_id_chars 4"):
         check_id("12345", small)
     with pytest.raises(InvalidEnvelope, match="more than 1 entries"):
         check_names(["a", "b"], "to", small.max_recipients, small)

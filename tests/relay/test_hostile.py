@@ -322,7 +322,7 @@ async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tm
 
 
 async def test_more_connections_from_one_address_than_allowed_are_not_answered(tmp_path: Path) -> None:
-    async with relay_in(tmp_path, door=ConnectionLimits(connections_per_address=2)) as relay:
+    async with relay_in(tmp_path, door=ConnectionLimits(max_connections_per_address=2)) as relay:
         async with talking(relay.url), talking(relay.url) as two:
             with pytest.raises((OSError, InvalidHandshake, ConnectionClosed, EOFError)):
                 async with bounded(), talking(relay.url):

@@ -25,7 +25,7 @@ SETTINGS: Mapping[str, Json] = {
     },
     "anonymous": ["chat", "mcp/proposal", "mcp/reject", "stream/*"],
     "dialects": ["mew", "mcpx", "m3p"],
-    "separation": True,
+    "separation_of_duties": True,
     "quorum": [
         {"payload": {"method": "tools/call", "params": {"name": "delete_file"}}, "approvals_needed": 2}
     ],
@@ -33,18 +33,18 @@ SETTINGS: Mapping[str, Json] = {
     "limits": {
         "messages_per_second": 0,
         "bytes_per_second": 0,
-        "recent_ids": 40,
+        "max_recent_ids": 40,
         "request_seconds": 30,
         "proposal_seconds": 60,
-        "settled_proposals": 12,
-        "open_requests": 6,
-        "open_proposals": 4,
-        "sessions_per_member": 3,
-        "streams_per_member": 3,
-        "grants_per_member": 5,
-        "invited_participants": 3,
-        "stream_owner_grace": 20,
-        "shutdown_grace": 5,
+        "max_settled_proposals": 12,
+        "max_open_requests": 6,
+        "max_open_proposals": 4,
+        "max_sessions_per_member": 3,
+        "max_streams_per_member": 3,
+        "max_grants_per_member": 5,
+        "max_invited_participants": 3,
+        "stream_owner_grace_seconds": 20,
+        "shutdown_grace_seconds": 5,
     },
 }
 CONFIG = read_space("lab", SETTINGS)

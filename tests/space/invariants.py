@@ -51,7 +51,7 @@ OWED: Final = frozenset(
         "mcp/request",
     }
 )
-# What counts against open_requests: questions, not orders.
+# What counts against max_open_requests: questions, not orders.
 QUESTIONS: Final = frozenset(
     {
         "mcp/request",
@@ -289,7 +289,7 @@ def no_id_is_taken_twice(world: World) -> None:
     state = world.space.state
     for id in world.open_ids():
         assert id in state.window, f"{id} is open and was forgotten"
-    for id in world.accepted[-state.limits.recent_ids :]:
+    for id in world.accepted[-state.limits.max_recent_ids :]:
         assert id in state.window, f"{id} is recent and was forgotten"
 
 
@@ -359,7 +359,7 @@ def tables_agree(world: World) -> None:
         assert len(set(stream.writers)) == len(stream.writers)
         assert stream.owner in roster.members
     for name, count in Counter(stream.owner for stream in state.streams.open.values()).items():
-        assert count <= state.limits.streams_per_member, f"{name} owns {count} streams"
+        assert count <= state.limits.max_streams_per_member, f"{name} owns {count} streams"
     open_ones = {p.id for p in state.ledger.proposals.values() if p.state == "open"}
     assert {id for ids in state.ledger._open.values() for id in ids} == open_ones
 

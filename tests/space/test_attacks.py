@@ -40,7 +40,7 @@ def body(argument: str) -> str:
 @pytest.mark.requirement("MEW-3-3")
 def test_a_reviewed_proposal_cannot_be_swapped_after_flooding_the_window() -> None:
     """D-07: ids of open objects never leave the window."""
-    lab = reviewed(limits={"recent_ids": 20})
+    lab = reviewed(limits={"max_recent_ids": 20})
     assert lab.says("agent", "mcp/proposal", CALL, id="p1") is None
     lab.flood("other", 50)
     assert lab.says("agent", "mcp/proposal", {"method": "tools/call", "params": {"name": "rm"}}, id="p1") == (
@@ -51,7 +51,7 @@ def test_a_reviewed_proposal_cannot_be_swapped_after_flooding_the_window() -> No
 
 def test_the_id_of_a_settled_proposal_cannot_be_taken_again_while_the_ledger_knows_it() -> None:
     """D-07, D-28: what the ledger says about an id is about one proposal only."""
-    lab = reviewed(limits={"recent_ids": 5})
+    lab = reviewed(limits={"max_recent_ids": 5})
     lab.says("agent", "mcp/proposal", CALL, id="p1")
     lab.says("agent", "mcp/withdraw", {}, about=["p1"])
     lab.flood("other", 20)
@@ -60,7 +60,7 @@ def test_the_id_of_a_settled_proposal_cannot_be_taken_again_while_the_ledger_kno
 
 def test_flooding_the_ledger_loses_no_open_proposal_and_breaks_nothing() -> None:
     """D-28: the fulfilment of an open proposal is always checked."""
-    lab = reviewed(limits={"recent_ids": 4, "settled_proposals": 2})
+    lab = reviewed(limits={"max_recent_ids": 4, "max_settled_proposals": 2})
     for round in ("a", "b", "c", "a", "b", "c"):
         lab.says("agent", "mcp/proposal", CALL, id=round)
         lab.says("agent", "mcp/withdraw", {}, about=[round])
@@ -198,7 +198,7 @@ def test_a_rival_cannot_withdraw_a_proposal_in_any_dialect() -> None:
 @pytest.mark.parametrize("way", ["human/2", "human/http"])
 def test_with_separation_no_second_session_fulfils_ones_own_proposal(way: str) -> None:
     """D-28: a proposer never fulfils its own, whichever way it speaks."""
-    lab = reviewed(separation=True)
+    lab = reviewed(separation_of_duties=True)
     lab.says("human", "mcp/proposal", CALL, id="p1")
     lab.join(way, {"as": "human", "injected": way.endswith("http")})
     assert lab.says(way, "mcp/request", CALL, about=["p1"]) == "unauthorized"

@@ -42,7 +42,7 @@ def largest_table(lab: Lab) -> int:
 
 def test_fifty_thousand_made_up_kinds_and_ids_leave_every_table_bounded() -> None:
     """D-09: a bounded window; who makes words up only empties their own memos."""
-    lab = room(limits={"messages_per_second": 0, "bytes_per_second": 0, "recent_ids": 2_000})
+    lab = room(limits={"messages_per_second": 0, "bytes_per_second": 0, "max_recent_ids": 2_000})
     for number in range(50_000):
         text = f'{{"kind":"made/up-{number}","id":"id-{number}","payload":{{"k{number}":{number}}}}}'
         lab.space.receive(SessionId("pal"), MEW.decode(text.encode()), lab.now, lab.mint)
@@ -61,7 +61,12 @@ def test_fifty_thousand_made_up_kinds_and_ids_leave_every_table_bounded() -> Non
 )
 def test_opening_and_closing_for_ever_leaves_nothing_behind(steps: list[tuple[str, str, Json]]) -> None:
     """D-09: what is over takes no memory, deadlines included."""
-    limits = {"messages_per_second": 0, "bytes_per_second": 0, "recent_ids": 500, "settled_proposals": 500}
+    limits = {
+        "messages_per_second": 0,
+        "bytes_per_second": 0,
+        "max_recent_ids": 500,
+        "max_settled_proposals": 500,
+    }
     lab = room(limits=limits)
     for number in range(3_000):
         lab.now += 0.001
@@ -73,7 +78,7 @@ def test_opening_and_closing_for_ever_leaves_nothing_behind(steps: list[tuple[st
 
 def test_guests_who_come_and_go_under_ever_new_names_are_forgotten() -> None:
     """D-17: nothing of a guest outlives its connection but what the window keeps of its words."""
-    lab = room(anonymous=["*"], limits={"recent_ids": 100, "settled_proposals": 100})
+    lab = room(anonymous=["*"], limits={"max_recent_ids": 100, "max_settled_proposals": 100})
     lab.says("human", "mcp/proposal", CALL, id="open")
     lab.says("human", "mcp/proposal", CALL, id="over")
     lab.says("human", "mcp/withdraw", {}, about=["over"])
@@ -117,7 +122,7 @@ def test_a_list_of_rights_is_counted_before_it_is_read(kind: str) -> None:
 def test_naming_many_proposals_costs_no_more_than_naming_one() -> None:
     """D-28: the body is read once, however many proposals it is compared with."""
     body = {"method": "tools/call", "params": {"numbers": list(range(20_000))}}
-    lab = room(limits={"open_proposals": 200, "messages_per_second": 0, "bytes_per_second": 0})
+    lab = room(limits={"max_open_proposals": 200, "messages_per_second": 0, "bytes_per_second": 0})
     for number in range(200):
         assert lab.says("pal", "mcp/proposal", body, id=f"p{number}") is None
     before = process_time()

@@ -243,7 +243,7 @@ def test_whoever_gave_a_stream_away_has_nothing_left_of_it() -> None:
 
 def test_streams_cannot_be_piled_on_somebody_else() -> None:
     """Ladder step 13: the limit of streams counts for the heir too."""
-    lab = room(limits={"streams_per_member": 2})
+    lab = room(limits={"max_streams_per_member": 2})
     for _ in range(2):
         stream = lab.opens_stream("agent")
         lab.says("agent", "stream/transfer-ownership", {"stream_id": stream, "new_owner": "pal"})

@@ -51,39 +51,39 @@ PROPOSED: Json = {"method": "tools/call", "params": {"name": "x"}}
 
 # How to come to a limit of one or two, and how to go past it.
 RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[PureDriver], list[Json]]]] = {
-    "open_requests": (
+    "max_open_requests": (
         1,
         lambda d: say(d, "mcp/request", PROPOSED, to=["bob"]),
         lambda d: say(d, "mcp/request", PROPOSED, to=["bob"]),
     ),
-    "open_proposals": (
+    "max_open_proposals": (
         1,
         lambda d: say(d, "mcp/proposal", PROPOSED),
         lambda d: say(d, "mcp/proposal", PROPOSED),
     ),
-    "streams_per_member": (1, stream, stream),
-    "stream_targets": (
+    "max_streams_per_member": (1, stream, stream),
+    "max_stream_targets": (
         1,
         lambda d: stream(d, target=["bob"]),
         lambda d: stream(d, target=["bob", "alice"]),
     ),
-    "stream_request_bytes": (
+    "max_stream_request_bytes": (
         100,
         lambda d: stream(d, description="short"),
         lambda d: stream(d, description="long " * 50),
     ),
-    "grants_per_member": (1, lambda d: grant(d, "mcp/proposal"), lambda d: grant(d, "mcp/withdraw")),
-    "capabilities_per_grant": (
+    "max_grants_per_member": (1, lambda d: grant(d, "mcp/proposal"), lambda d: grant(d, "mcp/withdraw")),
+    "max_capabilities_per_grant": (
         1,
         lambda d: grant(d, "mcp/proposal"),
         lambda d: grant(d, "mcp/proposal", "mcp/withdraw"),
     ),
-    "granted_capabilities": (
+    "max_granted_capabilities": (
         1,
         lambda d: grant(d, "mcp/proposal"),
         lambda d: grant(d, "mcp/withdraw"),
     ),
-    "invited_participants": (1, lambda d: invite(d, "dora"), lambda d: invite(d, "emil")),
+    "max_invited_participants": (1, lambda d: invite(d, "dora"), lambda d: invite(d, "emil")),
 }
 
 
@@ -97,16 +97,16 @@ def test_a_resource_limit_names_itself_and_refuses_only_what_exceeds_it(limit: s
 
 
 def test_controls_count_as_open_requests() -> None:
-    driver = space(open_requests=1)
+    driver = space(max_open_requests=1)
     assert say(driver, "participant/request-status", {}, to=["bob"]) == []
     (refusal,) = say(driver, "participant/clear", {}, to=["bob"])
-    assert refusal["limit"] == "open_requests"
+    assert refusal["limit"] == "max_open_requests"
     for kind in ("participant/pause", "participant/shutdown"):
         assert say(driver, kind, {}, to=["bob"]) == [], "stopping somebody is never refused for a limit"
 
 
 def test_sessions_per_member_refuses_one_more_connection() -> None:
-    driver = space(sessions_per_member=1)
+    driver = space(max_sessions_per_member=1)
     (refused,) = driver.join("alice/2", {"as": "alice"})["alice/2"]
     assert refused["refused"] == "resource_limit"
 
@@ -143,13 +143,13 @@ def test_frames_count_against_the_rate_too() -> None:
 
 
 def test_frame_bytes_refuses_a_larger_frame() -> None:
-    driver = space(frame_bytes=20)
+    driver = space(max_frame_bytes=20)
     (refusal,) = errors(driver.frame("alice", "#stream-x#" + "y" * 20))
-    assert "frame_bytes" in refusal["message"] or "20" in refusal["message"]
+    assert "max_frame_bytes" in refusal["message"] or "20" in refusal["message"]
 
 
 def test_recent_ids_are_refused_until_they_leave_the_window() -> None:
-    driver = space(recent_ids=3)
+    driver = space(max_recent_ids=3)
     chat(driver, id="one")
     assert chat(driver, id="one")[0]["error"] == "duplicate_id"
     for number in range(3):
@@ -174,7 +174,7 @@ def test_proposal_seconds_expires_a_proposal() -> None:
 
 
 def test_settled_proposals_are_forgotten_oldest_first() -> None:
-    driver = space(settled_proposals=1)
+    driver = space(max_settled_proposals=1)
     for id in ("p1", "p2"):
         say(driver, "mcp/proposal", PROPOSED, id=id)
         assert say(driver, "mcp/withdraw", {}, correlation_id=[id]) == []
@@ -182,7 +182,7 @@ def test_settled_proposals_are_forgotten_oldest_first() -> None:
 
 
 def test_stream_owner_grace_closes_an_orphan() -> None:
-    driver = space(stream_owner_grace=7)
+    driver = space(stream_owner_grace_seconds=7)
     stream(driver)
     driver.leave("alice")
     assert driver.wait(6.9)["bob"] == []
@@ -191,7 +191,7 @@ def test_stream_owner_grace_closes_an_orphan() -> None:
 
 
 def test_shutdown_grace_leaves_time_for_last_words() -> None:
-    driver = space(shutdown_grace=2)
+    driver = space(shutdown_grace_seconds=2)
     driver.send("bob", {"kind": "participant/shutdown", "to": ["alice"], "payload": {}})
     assert say(driver, "participant/status", {"messages_in_context": 0}) == []
     assert {"closed": 4002, "reason": "shut down on request"} in driver.wait(2)["alice"]
@@ -199,9 +199,9 @@ def test_shutdown_grace_leaves_time_for_last_words() -> None:
 
 ENVELOPES: dict[str, tuple[float, Json, Json]] = {
     "max_bytes": (300, {"payload": {"text": "x"}}, {"payload": {"text": "x" * 300}}),
-    "id_chars": (10, {"id": "x" * 10}, {"id": "x" * 11}),
-    "kind_chars": (20, {"kind": "v" * 20}, {"kind": "v" * 21}),
-    "context_chars": (5, {"context": "a/b/c"}, {"context": "a/b/cd"}),
+    "max_id_chars": (10, {"id": "x" * 10}, {"id": "x" * 11}),
+    "max_kind_chars": (20, {"kind": "v" * 20}, {"kind": "v" * 21}),
+    "max_context_chars": (5, {"context": "a/b/c"}, {"context": "a/b/cd"}),
     "max_recipients": (1, {"to": ["bob"]}, {"to": ["bob", "alice"]}),
     "max_correlations": (1, {"correlation_id": ["a"]}, {"correlation_id": ["a", "b"]}),
 }
@@ -222,7 +222,7 @@ def test_a_long_extended_kind_is_refused() -> None:
     settings: Json = {
         "participants": {"old": ["*"]},
         "dialects": ["mcpx"],
-        "limits": {"extended_kind_chars": 40},
+        "limits": {"max_extended_kind_chars": 40},
     }
     driver = PureDriver(settings)
     driver.join("old", {"dialect": "mcpx"})

@@ -197,7 +197,7 @@ class World:
             return
         step.envelope = message
         step.to = tuple(self.name(id) for id in message.to)
-        recent = self.accepted[-self.space.state.limits.recent_ids :]
+        recent = self.accepted[-self.space.state.limits.max_recent_ids :]
         step.seen = message.id in recent or message.id in self.open_ids()
         for id in message.correlation_id:
             if id in self.proposals:
@@ -280,7 +280,7 @@ class World:
         self.proposals[id] = replace(self.proposals[id], state=state)
         self.settled.append(id)
         # Half of what the ledger has to remember: of several that end in one step we do not know the order.
-        remembered = self.space.state.limits.settled_proposals // 2
+        remembered = self.space.state.limits.max_settled_proposals // 2
         for old in self.settled[:-remembered]:
             del self.proposals[old]
         del self.settled[:-remembered]
@@ -325,7 +325,7 @@ class World:
                 for name in meant - {me}:
                     self.pauses.pop(name, None)
             case "participant/shutdown":
-                at = self.now + self.space.state.limits.shutdown_grace
+                at = self.now + self.space.state.limits.shutdown_grace_seconds
                 for name in meant - self.shut_down.keys():
                     self.shut_down[name] = at
                     for session in [ear.session for ear in step.ears.values() if ear.member == name]:

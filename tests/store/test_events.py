@@ -215,12 +215,12 @@ async def test_a_disk_that_is_full_refuses_and_the_store_recovers(tmp_path: Path
         await store._work(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
         large = [call(payload={"text": "x" * 100_000}) for _ in range(3)]
         assert await asyncio.gather(*(store.put(one, now=NOW) for one in large)) == ["failed"] * 3
-        store.event_seen_ids.remember("ab" * 32, NOW + 100, NOW)
+        store.seen_ids.remember("ab" * 32, NOW + 100, NOW)
         await store._work(lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchone())
         assert await store.put(event, now=NOW) == "stored"
         assert await found(store) == [event.raw]
         assert store.stats().events == 1
-        await store.event_seen_ids.settled()
+        await store.seen_ids.settled()
 
 
 async def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> None:
@@ -228,24 +228,24 @@ async def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> N
 
     async with store_in(tmp_path) as store:
         for number, id in enumerate(ids):
-            assert not store.event_seen_ids.seen(id, NOW + 1_000)
-            store.event_seen_ids.remember(id, NOW + 1_000 + number, NOW)
-            assert store.event_seen_ids.seen(id, NOW + 1_000)
-        await store.event_seen_ids.settled()
+            assert not store.seen_ids.seen(id, NOW + 1_000)
+            store.seen_ids.remember(id, NOW + 1_000 + number, NOW)
+            assert store.seen_ids.seen(id, NOW + 1_000)
+        await store.seen_ids.settled()
         # On disk now, not at the end.
         with_reading = connect_reading(tmp_path / "events.sqlite")
         assert with_reading.execute("SELECT count(*) FROM seen").fetchone() == (5,)
         with_reading.close()
     async with store_in(tmp_path) as store:
-        assert all(store.event_seen_ids.seen(id, NOW + 1_000) for id in ids)
-        assert not store.event_seen_ids.seen("f" * 64, NOW + 1_000)
+        assert all(store.seen_ids.seen(id, NOW + 1_000) for id in ids)
+        assert not store.seen_ids.seen("f" * 64, NOW + 1_000)
         # Later: what has expired goes from the table, and stays seen even when the clock is set back.
-        store.event_seen_ids.remember("e" * 64, NOW + 5_000, NOW + 2_000)
-        await store.event_seen_ids.settled()
+        store.seen_ids.remember("e" * 64, NOW + 5_000, NOW + 2_000)
+        await store.seen_ids.settled()
     async with store_in(tmp_path) as store:
-        assert store.event_seen_ids.seen(ids[0], NOW + 1_000)
-        assert store.event_seen_ids.seen("e" * 64, NOW + 5_000)
-        assert not store.event_seen_ids.seen("d" * 64, NOW + 5_000)
+        assert store.seen_ids.seen(ids[0], NOW + 1_000)
+        assert store.seen_ids.seen("e" * 64, NOW + 5_000)
+        assert not store.seen_ids.seen("d" * 64, NOW + 5_000)
 
 
 async def test_when_the_memory_of_ids_is_full_new_ones_are_refused_and_none_is_forgotten(
@@ -254,12 +254,12 @@ async def test_when_the_memory_of_ids_is_full_new_ones_are_refused_and_none_is_f
     """xp1, Replay: when the table is full, refuse; never forget a live id."""
     async with store_in(tmp_path, StoreLimits(seen_ids=3)) as store:
         for number in range(3):
-            store.event_seen_ids.remember(f"{number:064x}", NOW + 100, NOW)
+            store.seen_ids.remember(f"{number:064x}", NOW + 100, NOW)
         with pytest.raises(EndpointUnavailable) as refusal:
-            store.event_seen_ids.remember("f" * 64, NOW + 100, NOW)
+            store.seen_ids.remember("f" * 64, NOW + 100, NOW)
         assert refusal.value.retry_after is not None
-        assert all(store.event_seen_ids.seen(f"{number:064x}", NOW + 100) for number in range(3))
-        store.event_seen_ids.remember("f" * 64, NOW + 900, NOW + 200)
+        assert all(store.seen_ids.seen(f"{number:064x}", NOW + 100) for number in range(3))
+        store.seen_ids.remember("f" * 64, NOW + 900, NOW + 200)
 
 
 async def test_whatever_an_event_says_it_is_stored_as_text_and_nothing_else(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ class Adapter:
             registry=self.registry,
             performer=self.performing,
             answering=self.answering,
-            seen_ids=self.store.event_seen_ids,
+            seen_ids=self.store.seen_ids,
             limits=limits,
             audit=self.audit,
             measures=self.measures,

@@ -49,7 +49,7 @@ async def serve(chosen: argparse.Namespace) -> int:
     """Run until cancelled."""
     configuration = _read(chosen)
     log = configuration.gateway.log
-    logs.set_up(log.level, log.format, log.file, file_bytes=log.file_bytes, files_kept=log.files_kept)
+    logs.set_up(log.level, log.format, log.file, file_bytes=log.file_bytes, max_old_files=log.max_old_files)
     # uvicorn tells of its own starting and stopping; ours say it better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     for note in configuration.notes:

@@ -145,7 +145,7 @@ def _log_to_file(configuration: Configuration) -> None:
 
     log = configuration.gateway.log
     file = log.file or configuration.gateway.data / "logs" / "gateway.log"
-    logs.set_up(log.level, log.format, file, file_bytes=log.file_bytes, files_kept=log.files_kept)
+    logs.set_up(log.level, log.format, file, file_bytes=log.file_bytes, max_old_files=log.max_old_files)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 

@@ -28,13 +28,13 @@ def warnings_of(
         )
     if gateway.allow_query_token:
         yield "gateway.allow_query_token: tokens in URLs end up in logs and histories"
-    if gateway.ping_timeout > gateway.ping_seconds > 0:
-        yield "gateway.ping_timeout: longer than ping_seconds, so an answer is awaited for ping_seconds only"
+    if gateway.ping_timeout_seconds > gateway.ping_seconds > 0:
+        yield "gateway.ping_timeout_seconds: longer than ping_seconds, so answers get ping_seconds only"
     for name, space in spaces.items():
         yield from _about_space(name, space)
     largest = max((space.config.limits.envelope.max_bytes for space in spaces.values()), default=0)
-    if gateway.body_bytes < largest:
-        yield f"gateway.body_bytes: smaller than max_bytes of a space ({largest}), so HTTP takes less"
+    if gateway.max_body_bytes < largest:
+        yield f"gateway.max_body_bytes: smaller than max_bytes of a space ({largest}), so HTTP takes less"
     everyone = {hash for space in spaces.values() for hash in space.tokens}
     for admin, hash in gateway.admin_tokens.items():
         if hash in everyone:

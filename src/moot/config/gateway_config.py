@@ -65,7 +65,7 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Or when so many records wait, as after a busy tick; but no more often than every `sync_seconds`.
     sync_records: Positive = 64
     # Closed segments kept for each space; 0 keeps all: what an audit may forget is the operator's decision.
-    retain: Count = 0
+    retain_segments: Count = 0
 
 
 class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     # 16 MiB: an editor still opens it.
     file_bytes: Positive = 16 << 20
     # Older files kept beside the current one: 96 MiB in all.
-    files_kept: Count = 5
+    max_old_files: Count = 5
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,17 +140,17 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # D-20: a connection that has not joined by then is closed.
     join_seconds: Seconds = 10
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.
-    connections_per_address: Count = 64
+    max_connections_per_address: Count = 64
     # Twice what the benchmark holds; at 32 KiB each, 640 MiB.
     max_connections: Positive = 20_000
     # What Node.js takes, so what reference clients can have sent.
-    header_bytes: Positive = 16_384
+    max_header_bytes: Positive = 16_384
     # As long as a join: whoever is slower with its headers does not join in time either.
     header_seconds: Seconds = 10
     # What the websockets library does: proxies drop a silent connection after 30 s or more.
     ping_seconds: Seconds = 20
     # One more interval; after it the other side is gone.
-    ping_timeout: Seconds = 20
+    ping_timeout_seconds: Seconds = 20
 
     # 1 MiB, what centrifuge allows one connection before calling it slow.
     outbox_bytes: Positive = 1 << 20
@@ -162,18 +162,18 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     close_seconds: Seconds = 3
 
     # D-40: messages of a space kept for HTTP polling, for who comes by every few minutes.
-    poll_window: Count = 1_000
+    poll_messages: Count = 1_000
     # 8 MiB: the same window, when the messages are large.
     poll_bytes: Count = 8 << 20
     # Twice the largest envelope, so that one a bit too large is told by the ladder and not by the parser.
-    body_bytes: Positive = 2 << 20
+    max_body_bytes: Positive = 2 << 20
     # Answers to malformed input of one connection; a client in a loop is not answered for ever.
     errors_per_second: Rate = 10
 
     # D-22: the space after which others are made when one of its members joins them; `true`: the default one.
     auto_create_spaces: bool | str = False
     # So many at most: each has a journal of its own, open files and a snapshot.
-    auto_spaces: Count = 100
+    max_auto_spaces: Count = 100
 
     # Records between two snapshots: so many are replayed in half a second, and one costs milliseconds.
     snapshot_records: Positive = 20_000

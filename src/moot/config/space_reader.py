@@ -28,7 +28,9 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = {
     "ack_delivery": frozenset({"all", "author"}),
     "status_delivery": frozenset({"all", "requester"}),
 }
-_SWITCHES: Final = frozenset({"enforce_pause", "reference_compat", "violation_notice", "separation"})
+_SWITCHES: Final = frozenset(
+    {"enforce_pause", "reference_compat", "violation_notice", "separation_of_duties"}
+)
 _DIALECTS: Final = frozenset({"mew", "mcpx", "m3p"})
 
 

@@ -90,7 +90,7 @@ class PureDriver:
         if not is_frame(raw):
             return self.raw_bytes(name, raw)
         try:
-            frame = read_frame(raw, binary=False, max_bytes=self.space.state.limits.frame_bytes)
+            frame = read_frame(raw, binary=False, max_bytes=self.space.state.limits.max_frame_bytes)
         except MalformedEnvelope as refusal:
             return self._carry_out(self.space.refuse(session, refusal, self.now, self.mint))
         return self._carry_out(self.space.frame(session, frame, self.now, self.mint))

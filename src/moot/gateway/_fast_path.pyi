@@ -32,6 +32,6 @@ class Lane:
         audience: list[Outbox],
         before: int,
         most_bytes: int,
-        id_chars: int,
+        max_id_chars: int,
     ) -> None: ...
     def hear(self, data: bytes) -> bool: ...

@@ -240,7 +240,7 @@ cdef class Lane:
         list audience not None,
         long long before,
         Py_ssize_t most_bytes,
-        Py_ssize_t id_chars,
+        Py_ssize_t max_id_chars,
     ):
         """From now on envelopes of this kind, sent within this second, may take the lane."""
         cdef bytes second = ts[:SECOND].encode()
@@ -251,7 +251,7 @@ cdef class Lane:
         self._kinds.append((kind, kind.encode(), record, common))
         self._second = second
         self._longest = min(most_bytes, MOST_BYTES)
-        self._longest_id = id_chars - len(self._sender)
+        self._longest_id = max_id_chars - len(self._sender)
         self._before = before
         self._recent = window.recent
         self._pinned = window.pinned

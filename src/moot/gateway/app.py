@@ -189,21 +189,21 @@ def _socket_settings(config: GatewayConfig) -> SocketSettings:
 def _socket_limits(configuration: Configuration) -> SocketLimits:
     """Above the largest message of any space, whose own limits answer first."""
     limits = [space.config.limits for space in configuration.spaces.values()]
-    largest = max([max(each.envelope.max_bytes, each.frame_bytes) for each in limits], default=1 << 20)
+    largest = max([max(each.envelope.max_bytes, each.max_frame_bytes) for each in limits], default=1 << 20)
     config = configuration.gateway
     return SocketLimits(
         message_bytes=largest + (64 << 10),
         ping_seconds=config.ping_seconds,
-        ping_timeout=config.ping_timeout,
+        ping_timeout_seconds=config.ping_timeout_seconds,
         close_seconds=config.close_seconds,
     )
 
 
 def _door_limits(config: GatewayConfig) -> ConnectionLimits:
     return ConnectionLimits(
-        header_bytes=config.header_bytes,
+        max_header_bytes=config.max_header_bytes,
         header_seconds=config.header_seconds,
-        connections_per_address=config.connections_per_address,
+        max_connections_per_address=config.max_connections_per_address,
         max_connections=config.max_connections,
     )
 
@@ -216,7 +216,7 @@ def _http_settings(config: GatewayConfig) -> HttpSettings:
         admin=http.admin and bool(config.admin_tokens),
         metrics=http.metrics,
         console=http.console,
-        body_bytes=config.body_bytes,
+        max_body_bytes=config.max_body_bytes,
     )
 
 

@@ -107,7 +107,7 @@ class FastPaths:
             # The compiled part reads the clock itself, and lists of names up to its own bounds.
             or clock is not time.time
             or min(limits.max_recipients, limits.max_correlations) < MOST_NAMES
-            or limits.id_chars < MOST_NAME_BYTES
+            or limits.max_id_chars < MOST_NAME_BYTES
         ):
             lane.pass_by(kind)
             return
@@ -122,5 +122,5 @@ class FastPaths:
             audience=audience.outboxes,
             before=before,
             most_bytes=limits.max_bytes,
-            id_chars=limits.id_chars,
+            max_id_chars=limits.max_id_chars,
         )

@@ -27,7 +27,7 @@ CONNECTIONS: Final = Description("moot_connections", "gauge", "Open TCP connecti
 CONNECTIONS_REFUSED: Final = Description(
     "moot_connections_refused_total",
     "counter",
-    "Connections cut because of connections_per_address or max_connections.",
+    "Connections cut because of max_connections_per_address or max_connections.",
 )
 SESSIONS: Final = Description("moot_sessions", "gauge", "Sessions that have joined.", ("space",))
 RECEIVED: Final = Description(

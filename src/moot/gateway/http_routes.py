@@ -58,7 +58,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     admin: bool = True
     metrics: bool = True
     console: bool = True
-    body_bytes: int = 2 << 20
+    max_body_bytes: int = 2 << 20
 
 
 class Endpoints:
@@ -224,9 +224,9 @@ class Endpoints:
         if not self.settings.inject:
             return denied(AccessDenied(404, "posting is turned off here: connect a WebSocket"))
         check_json(request)
-        body = await body_of(request, self.settings.body_bytes)
+        body = await body_of(request, self.settings.max_body_bytes)
         if body is None:
-            return denied(AccessDenied(413, f"a body has at most {self.settings.body_bytes} bytes"))
+            return denied(AccessDenied(413, f"a body has at most {self.settings.max_body_bytes} bytes"))
         options = Options(injected=True, limited_to=identity.limited_to)
         outcome = await identity.host.post(identity.name, _dialect(request, body), body, options)
         if isinstance(outcome, Reply):
@@ -259,7 +259,7 @@ class Endpoints:
     async def capabilities(self, request: Request) -> Response:
         host, admin = self._administered(request)
         check_json(request)
-        body = await object_of(request, self.settings.body_bytes)
+        body = await object_of(request, self.settings.max_body_bytes)
         unknown = set(body) - {"add", "remove"}
         if unknown:
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; give add and remove")
@@ -280,7 +280,7 @@ class Endpoints:
         """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
         host, admin = self._administered(request)
         check_json(request)
-        body = await object_of(request, self.settings.body_bytes)
+        body = await object_of(request, self.settings.max_body_bytes)
         if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
             raise InvalidRequest('the body is {} or {"keep": true}')
         token = FreshMint().token()

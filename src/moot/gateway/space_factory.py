@@ -90,9 +90,9 @@ class SpaceFactory:
         model = self._model()
         if model is None or not is_space_name(name):
             return AccessDenied(404, f"no space {name[:64]!r} on this gateway")
-        if len(self._doors.hosts) - len(self._configuration.spaces) >= self._config.auto_spaces:
+        if len(self._doors.hosts) - len(self._configuration.spaces) >= self._config.max_auto_spaces:
             return AccessDenied(
-                503, "this gateway holds as many spaces as gateway.auto_spaces allows: join one of them"
+                503, "this gateway holds as many spaces as gateway.max_auto_spaces allows: join one of them"
             )
         folder = self._folder(name)
         if folder.exists():
@@ -161,7 +161,7 @@ class SpaceFactory:
         host = SpaceHost(name, config, folder, _journal_settings(self._config, settings), self._database)
         host.snapshot_records = self._config.snapshot_records
         host.patience = ErrorReplyLimiter(self._config.errors_per_second)
-        past = self.pasts[name] = MessageHistory(self._config.poll_window, self._config.poll_bytes)
+        past = self.pasts[name] = MessageHistory(self._config.poll_messages, self._config.poll_bytes)
         host.delivery = Delivery(
             Outgoing(asyncio.get_running_loop()),
             past,
@@ -218,5 +218,5 @@ def _journal_settings(config: GatewayConfig, space: SpaceSettings) -> JournalSet
         segment_bytes=journal.segment_bytes,
         sync_seconds=journal.sync_seconds,
         sync_records=journal.sync_records,
-        retain_segments=journal.retain,
+        retain_segments=journal.retain_segments,
     )

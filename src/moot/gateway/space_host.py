@@ -248,7 +248,7 @@ class SpaceHost(JournaledSpace):
     def _frame(self, session: SessionId, data: bytes, binary: bool, now: float) -> None:
         """Frames are not journaled: they read the state and never change it (D-89)."""
         try:
-            frame = read_frame(data, binary=binary, max_bytes=self.space.state.limits.frame_bytes)
+            frame = read_frame(data, binary=binary, max_bytes=self.space.state.limits.max_frame_bytes)
         except MalformedEnvelope as refusal:
             self.refuse(session, refusal, len(data))
             return

@@ -19,9 +19,9 @@ BODY_TIMES: Final = 3
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one connection may take before it has asked for anything."""
 
-    header_bytes: int = 16_384
+    max_header_bytes: int = 16_384
     header_seconds: float = 10.0
-    connections_per_address: int = 64  # 0: any number
+    max_connections_per_address: int = 64  # 0: any number
     max_connections: int = 20_000
 
 
@@ -36,7 +36,7 @@ class ConnectionLimiter:
 
     def enter(self, address: str) -> bool:
         """Whether one more may come in; each that did has to `leave`."""
-        most = self.limits.connections_per_address
+        most = self.limits.max_connections_per_address
         here = self._by_address.get(address, 0)
         if self.connections >= self.limits.max_connections or (most and here >= most):
             self.refused += 1
@@ -80,7 +80,7 @@ def http_protocol(door: ConnectionLimiter) -> type[HttpToolsProtocol]:
             if self._timer is not None and self._reads_headers:
                 end = data.find(b"\r\n\r\n")
                 self._unread += len(data) if end < 0 else end
-                if self._unread > door.limits.header_bytes:
+                if self._unread > door.limits.max_header_bytes:
                     self._stop_watching()
                     self.send_400_response("headers too large")
                     return
@@ -99,7 +99,7 @@ def http_protocol(door: ConnectionLimiter) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self._stop_watching()
-            if self._header_bytes > door.limits.header_bytes:
+            if self._header_bytes > door.limits.max_header_bytes:
                 # All in one packet: counted only now.
                 self.send_400_response("headers too large")
                 return

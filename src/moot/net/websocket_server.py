@@ -61,7 +61,7 @@ class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
     # 4 KiB hold nearly every envelope; the buffer grows when a larger one comes.
     read_buffer_bytes: int = 4 << 10
     ping_seconds: float = 20.0
-    ping_timeout: float = 20.0
+    ping_timeout_seconds: float = 20.0
     # How long a peer may take to answer our close, for which a slow one has to read up first. Then it is
     # dropped, and what it has not read, the close and its reason too, may be lost.
     close_seconds: float = 3.0
@@ -315,7 +315,7 @@ def server_protocol(
                 None,
                 limits.ping_seconds > 0,
                 limits.ping_seconds,
-                min(limits.ping_timeout, limits.ping_seconds),
+                min(limits.ping_timeout_seconds, limits.ping_seconds),
                 WSAutoPingStrategy.PING_WHEN_IDLE,
                 False,
                 limits.message_bytes,

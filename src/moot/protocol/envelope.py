@@ -31,13 +31,13 @@ class EnvelopeLimits(msgspec.Struct, frozen=True, kw_only=True):
     # 1 MiB: what common WebSocket servers allow one message; bulk data belongs into streams.
     max_bytes: int = 1 << 20
     # An id or a name: a UUID has 36 characters, a URN some more.
-    id_chars: int = 256
+    max_id_chars: int = 256
     # D-08: a MEW kind.
-    kind_chars: int = 256
+    max_kind_chars: int = 256
     # MCPx and m3p kinds carry method and context, which may be a URI of 1 KiB (D002) and more.
-    extended_kind_chars: int = 2048
+    max_extended_kind_chars: int = 2048
     # The path of a sub-context.
-    context_chars: int = 1024
+    max_context_chars: int = 1024
     # Entries of `to`.
     max_recipients: int = 1024
     # Entries of `correlation_id`: a summary of many analyses names them all.
@@ -89,8 +89,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 def check_id(value: Json, limits: EnvelopeLimits) -> None:
     if value.__class__ is not str or not value:
         raise InvalidEnvelope("id must be a non-empty string")
-    if len(value) > limits.id_chars:
-        raise InvalidEnvelope(f"id is longer than id_chars {limits.id_chars}")
+    if len(value) > limits.max_id_chars:
+        raise InvalidEnvelope(f"id is longer than max_id_chars {limits.max_id_chars}")
     if not value.isprintable() and _CONTROL.search(value):
         raise InvalidEnvelope("id holds control characters")
 
@@ -123,9 +123,9 @@ def check_names(value: Json, field: str, most: int, limits: EnvelopeLimits) -> N
     if len(value) > most:
         raise InvalidEnvelope(f"{field} has more than {most} entries")
     for name in value:
-        if name.__class__ is not str or not name or len(name) > limits.id_chars:
+        if name.__class__ is not str or not name or len(name) > limits.max_id_chars:
             raise InvalidEnvelope(
-                f"{field} must hold non-empty strings of at most {limits.id_chars} characters"
+                f"{field} must hold non-empty strings of at most {limits.max_id_chars} characters"
             )
 
 
@@ -135,8 +135,8 @@ def check_payload(value: Json) -> None:
 
 
 def check_context(value: Json, limits: EnvelopeLimits) -> None:
-    if value.__class__ is not str or len(value) > limits.context_chars:
-        raise InvalidEnvelope(f"context must be a string of at most {limits.context_chars} characters")
+    if value.__class__ is not str or len(value) > limits.max_context_chars:
+        raise InvalidEnvelope(f"context must be a string of at most {limits.max_context_chars} characters")
 
 
 # Writing: the fewest bytes changed.

@@ -23,39 +23,39 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     # 8 MiB: eight of the largest envelopes.
     bytes_per_second: float = 8 << 20
     # D-22: a browser tab, a terminal, a few more.
-    sessions_per_member: int = 8
+    max_sessions_per_member: int = 8
     # D-07: how far back a repeated id is noticed.
-    recent_ids: int = 10_000
+    max_recent_ids: int = 10_000
     # How long an answer may be owed (D-15): long tools run for minutes, not hours.
     request_seconds: float = 3_600
     # Requests and controls of one member that wait for an answer.
-    open_requests: int = 1_024
+    max_open_requests: int = 1_024
     # D-28: a day, so that a proposal made in the evening can be decided in the morning.
     proposal_seconds: float = 86_400
     # Open proposals of one member: nobody reviews more than that.
-    open_proposals: int = 256
+    max_open_proposals: int = 256
     # How many settled proposals a late approval is still told about.
-    settled_proposals: int = 10_000
+    max_settled_proposals: int = 10_000
     # Open streams of one member.
-    streams_per_member: int = 64
+    max_streams_per_member: int = 64
     # Members that one stream may be aimed at.
-    stream_targets: int = 256
+    max_stream_targets: int = 256
     # What late joiners are told of a stream stays in memory and in every welcome.
-    stream_request_bytes: int = 16_384
+    max_stream_request_bytes: int = 16_384
     # D-39: how long a stream waits for its owner to come back.
-    stream_owner_grace: float = 60
+    stream_owner_grace_seconds: float = 60
     # One stream frame, its `#id#` included.
-    frame_bytes: int = 1 << 20
+    max_frame_bytes: int = 1 << 20
     # Living grants to one member.
-    grants_per_member: int = 256
+    max_grants_per_member: int = 256
     # Capabilities in one grant or invitation.
-    capabilities_per_grant: int = 64
+    max_capabilities_per_grant: int = 64
     # Granted capabilities of one member in all: each is held against others whenever rights change.
-    granted_capabilities: int = 512
+    max_granted_capabilities: int = 512
     # Participants that were invited, not configured.
-    invited_participants: int = 1_000
+    max_invited_participants: int = 1_000
     # D-26: time for last words after a shutdown.
-    shutdown_grace: float = 5
+    shutdown_grace_seconds: float = 5
     envelope: EnvelopeLimits = EnvelopeLimits()
 
 
@@ -108,7 +108,7 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     ack_delivery: Literal["all", "author"] = "all"  # D-32
     status_delivery: Literal["all", "requester"] = "all"  # D-32
     violation_notice: bool = False  # D-32
-    separation: bool = False  # D-28: a proposer never fulfils its own
+    separation_of_duties: bool = False  # D-28: a proposer never fulfils its own
     quorum: tuple[Quorum, ...] = ()
     # Where an invitee connects, `{id}` standing for its name (MEW 3.6.6); None leaves it out.
     connection_url: str | None = None

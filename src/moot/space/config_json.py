@@ -10,6 +10,29 @@ from moot.protocol.operation import Json
 from moot.space.config import Quorum, SpaceConfig, SpaceLimits
 from moot.space.roster import load_capabilities, load_participant, save_capability, save_participant
 
+# Limits as version 0.1 named them in its journals and snapshots.
+_LIMITS_OF_0_1: Final = {
+    "sessions_per_member": "max_sessions_per_member",
+    "recent_ids": "max_recent_ids",
+    "open_requests": "max_open_requests",
+    "open_proposals": "max_open_proposals",
+    "settled_proposals": "max_settled_proposals",
+    "streams_per_member": "max_streams_per_member",
+    "stream_targets": "max_stream_targets",
+    "stream_request_bytes": "max_stream_request_bytes",
+    "stream_owner_grace": "stream_owner_grace_seconds",
+    "frame_bytes": "max_frame_bytes",
+    "grants_per_member": "max_grants_per_member",
+    "capabilities_per_grant": "max_capabilities_per_grant",
+    "granted_capabilities": "max_granted_capabilities",
+    "invited_participants": "max_invited_participants",
+    "shutdown_grace": "shutdown_grace_seconds",
+    "id_chars": "max_id_chars",
+    "kind_chars": "max_kind_chars",
+    "extended_kind_chars": "max_extended_kind_chars",
+    "context_chars": "max_context_chars",
+}
+
 # Plain words, switches and names; the rest holds capabilities or numbers.
 _PLAIN: Final = (
     "name",
@@ -21,7 +44,7 @@ _PLAIN: Final = (
     "ack_delivery",
     "status_delivery",
     "violation_notice",
-    "separation",
+    "separation_of_duties",
     "connection_url",
 )
 
@@ -41,6 +64,8 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
 
 def load_config(saved: dict[str, Any]) -> SpaceConfig:
     anonymous = saved["anonymous"]
+    if "separation" in saved:
+        saved = saved | {"separation_of_duties": saved["separation"]}
     return SpaceConfig(
         **{name: saved[name] for name in _PLAIN},
         participants={name: load_participant(one) for name, one in saved["participants"].items()},
@@ -52,5 +77,10 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
             Quorum(pattern=load_capabilities([pattern])[0], approvals_needed=needed)
             for pattern, needed in saved["quorum"]
         ),
-        limits=msgspec.convert(saved["limits"], SpaceLimits),
+        limits=msgspec.convert(_with_todays_names(saved["limits"]), SpaceLimits),
     )
+
+
+def _with_todays_names(limits: dict[str, Any]) -> dict[str, Any]:
+    renamed = {_LIMITS_OF_0_1.get(name, name): value for name, value in limits.items()}
+    return renamed | {"envelope": _with_todays_names(limits["envelope"])} if "envelope" in limits else renamed

@@ -35,7 +35,7 @@ def join(
     was_present = member.present
     older = list(member.sessions.values()) if member.exclusive and not options.injected else []
     session = Session(session_id, member, dialect, options)
-    state.roster.enter(session, most=state.limits.sessions_per_member)
+    state.roster.enter(session, most=state.limits.max_sessions_per_member)
     if options.anonymous:
         state.roster.add(member)
         state.refresh(member)

@@ -130,8 +130,8 @@ class Operator:
         state.config = config
         state.limits = config.limits
         state.pace = SendRate.of(config.limits)
-        state.window.resize(config.limits.recent_ids)
-        state.ledger.most_settled = config.limits.settled_proposals
+        state.window.resize(config.limits.max_recent_ids)
+        state.ledger.most_settled = config.limits.max_settled_proposals
         for name, participant in config.participants.items():
             effects += self._configure(Name(name), participant)
         state.membership_changed()

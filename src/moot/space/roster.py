@@ -232,7 +232,8 @@ class SpaceRoster:
         listening = sum(not other.options.injected for other in member.sessions.values())
         if listening >= most and not member.exclusive and not session.options.injected:
             raise ResourceLimit(
-                f"{member.name} has {most} connections already: close one first", limit="sessions_per_member"
+                f"{member.name} has {most} connections already: close one first",
+                limit="max_sessions_per_member",
             )
         if wanted is not None and wanted != member.id:
             self._check_runtime_id(member, wanted)

@@ -23,7 +23,7 @@ from moot.space.stream_table import StreamRecord, StreamTable
 
 Deadline = Literal["request", "proposal", "pause", "shutdown", "stream"]
 
-# What counts against open_requests. Not what stops or frees a member: that is never refused for a limit.
+# What counts against max_open_requests. Not what stops or frees a member: that is never refused for a limit.
 COUNTED: Final = frozenset({"mcp/request", *UNSUPPORTED_BY_LEGACY})
 
 # D-14: existing clients look for this very entry among a tool's capabilities.
@@ -40,8 +40,8 @@ class State:
         self.roster = SpaceRoster()
         self.grants = GrantTable()
         self.streams = StreamTable()
-        self.ledger = ProposalLedger(config.limits.settled_proposals)
-        self.window = IdWindow(config.limits.recent_ids)
+        self.ledger = ProposalLedger(config.limits.max_settled_proposals)
+        self.window = IdWindow(config.limits.max_recent_ids)
         self.journal_able = True
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
         self.scheduled = 0
@@ -355,8 +355,8 @@ class State:
             state.roster.sessions[session.id] = session
         state.grants = GrantTable.load(saved["grants"])
         state.streams = StreamTable.load(saved["streams"])
-        state.ledger = ProposalLedger.load(saved["ledger"], config.limits.settled_proposals)
-        state.window = IdWindow.load(saved["window"], config.limits.recent_ids)
+        state.ledger = ProposalLedger.load(saved["ledger"], config.limits.max_settled_proposals)
+        state.window = IdWindow.load(saved["window"], config.limits.max_recent_ids)
         state.journal_able = saved["journal_able"]
         for when, what, key in saved["deadlines"]:
             state.schedule(when, what, key)

@@ -128,7 +128,7 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
     # 16 MiB: an editor still opens it.
     file_bytes: Positive = 16 << 20
     # Older files kept beside the current one: 336 MiB in all.
-    files_kept: Count = 20
+    max_old_files: Count = 20
 
 
 class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -133,7 +133,7 @@ def measure(adapter: Adapter) -> None:
     adapter_metrics.RELAY_CONNECTED.gauge(registry).read = lambda: adapter.relays.url is not None
     adapter_metrics.SOURCES.gauge(registry).read = lambda: len(adapter.sources)
     adapter_metrics.SOURCES_UP.gauge(registry).read = lambda: adapter.wrapping.up
-    adapter_metrics.SEEN_EVENTS.gauge(registry).read = lambda: len(adapter.store.event_seen_ids)
+    adapter_metrics.SEEN_EVENTS.gauge(registry).read = lambda: len(adapter.store.seen_ids)
     adapter_metrics.AUDIT_WRITABLE.gauge(registry).read = lambda: adapter.audit.able
 
 

@@ -128,7 +128,7 @@ class AuditLog:
         except FileNotFoundError:
             size = 0
         if size and size + len(data) > settings.file_bytes:
-            _rotate(file, settings.files_kept)
+            _rotate(file, settings.max_old_files)
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             before = os.fstat(descriptor).st_size

@@ -251,7 +251,7 @@ class EnvelopeSender:
         limits = self.limits.envelope
         try:
             if kind.__class__ is not str or kind not in _MEMBERS_KINDS:
-                check_kind(kind, limits.kind_chars)
+                check_kind(kind, limits.max_kind_chars)
                 if is_reserved(kind):
                     raise PayloadShapeError(f"{kind} is sent by the gateway alone")
             if to:

@@ -68,10 +68,10 @@ class Legacy:
         fields = read_object(raw, limits)
         try:
             members = read_members(fields, MCPX_PROTOCOL, accept_protocols=accept_protocols, limits=limits)
-            wire_kind = read_kind_member(fields, limits.extended_kind_chars)
+            wire_kind = read_kind_member(fields, limits.max_extended_kind_chars)
             kind, claim = self.read_kind(wire_kind)
             # D-08 for the canonical kind too, or a copy for MEW would not be MEW.
-            check_kind(kind, limits.kind_chars)
+            check_kind(kind, limits.max_kind_chars)
             correlation_id = _read_correlation(fields, kind, limits)
         except MalformedEnvelope as fault:
             note_origin(fault, fields, limits)
@@ -127,7 +127,7 @@ class Legacy:
         """The first spelling that this dialect itself reads as this kind and no other operation."""
         for wire_kind in self.spellings(kind, operation):
             try:
-                check_kind(wire_kind, DEFAULT_LIMITS.extended_kind_chars)
+                check_kind(wire_kind, DEFAULT_LIMITS.max_extended_kind_chars)
                 reading = self.read_kind(wire_kind)
             except InvalidEnvelope:
                 continue

@@ -75,7 +75,7 @@ class Mew:
                 and sender.__class__ is str
                 and id
                 and sender
-                and len(id) + len(sender) <= limits.id_chars
+                and len(id) + len(sender) <= limits.max_id_chars
                 # A second that the careful way has seen; all of a busy moment share one.
                 and ts[:19] in _seconds
                 and ts[19:] in _ENDS_OF_SECONDS
@@ -138,7 +138,7 @@ def _decode_carefully(
     check_depth(raw, fields)
     try:
         members = read_members(fields, MEW_PROTOCOL, accept_protocols=accept_protocols, limits=limits)
-        kind = read_kind_member(fields, limits.kind_chars)
+        kind = read_kind_member(fields, limits.max_kind_chars)
         check_canonical_kind(kind)
         correlation_id: Json = fields.get("correlation_id", ())
         if correlation_id.__class__ is str:
@@ -178,15 +178,15 @@ def _plain_optional(
     to: Json = fields.get("to")
     if to is None:
         to = ()
-    elif _are_names(to, limits.max_recipients, limits.id_chars):
+    elif _are_names(to, limits.max_recipients, limits.max_id_chars):
         members = 7
     correlation_id: Json = fields.get("correlation_id")
     if correlation_id is None:
         correlation_id = ()
-    elif _are_names(correlation_id, limits.max_correlations, limits.id_chars):
+    elif _are_names(correlation_id, limits.max_correlations, limits.max_id_chars):
         members += 1
     context: Json = fields.get("context")
-    if context.__class__ is str and len(context) <= limits.context_chars:
+    if context.__class__ is str and len(context) <= limits.max_context_chars:
         members += 1
     # One more is unknown, a null or not as it should be.
     return (to, correlation_id, context) if len(fields) == members else None

@@ -107,8 +107,8 @@ def check_protocol(value: Json, protocol: str, accept_protocols: frozenset[str])
 
 
 def check_sender(value: Json, limits: EnvelopeLimits) -> None:
-    if value.__class__ is not str or not value or len(value) > limits.id_chars:
-        raise InvalidEnvelope(f"from must be a non-empty string of at most {limits.id_chars} characters")
+    if value.__class__ is not str or not value or len(value) > limits.max_id_chars:
+        raise InvalidEnvelope(f"from must be a non-empty string of at most {limits.max_id_chars} characters")
 
 
 def read_kind_member(fields: Mapping[str, Json], longest: int) -> str:
@@ -125,7 +125,7 @@ def note_origin(fault: MalformedEnvelope, fields: Mapping[str, Json], limits: En
         check_id(fields.get("id"), limits)
         fault.about = fields["id"]
     with suppress(InvalidEnvelope):
-        fault.kind = read_kind_member(fields, limits.extended_kind_chars)
+        fault.kind = read_kind_member(fields, limits.max_extended_kind_chars)
 
 
 # Writing.

@@ -101,7 +101,7 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
     members = _addressed(state, session, envelope)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        closing_at = now + state.limits.shutdown_grace
+        closing_at = now + state.limits.shutdown_grace_seconds
         # Asked twice, the first time counts: nobody gains time by it.
         ending = [member for member in members if member.shut_down is None]
         for member in ending:

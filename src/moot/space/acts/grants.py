@@ -27,13 +27,14 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
     def check_limits() -> None:
         limits = state.limits
         held = len(state.grants.held(recipient.name))
-        if held + len(capabilities) > limits.granted_capabilities:
+        if held + len(capabilities) > limits.max_granted_capabilities:
             raise ResourceLimit(
-                f"{recipient.name} was granted {held} capabilities already", limit="granted_capabilities"
+                f"{recipient.name} was granted {held} capabilities already", limit="max_granted_capabilities"
             )
-        if len(state.grants.to(recipient.name)) >= limits.grants_per_member:
+        if len(state.grants.to(recipient.name)) >= limits.max_grants_per_member:
             raise ResourceLimit(
-                f"{recipient.name} holds {limits.grants_per_member} grants already", limit="grants_per_member"
+                f"{recipient.name} holds {limits.max_grants_per_member} grants already",
+                limit="max_grants_per_member",
             )
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
@@ -161,8 +162,8 @@ def _capabilities(state: State, payload: Payload, session: Session) -> tuple[Cap
     values = payload.get("capabilities")
     if not isinstance(values, list) or not values:
         raise InvalidRequest("payload.capabilities must be a non-empty list of capabilities")
-    most = state.limits.capabilities_per_grant
+    most = state.limits.max_capabilities_per_grant
     if len(values) > most:
         # Before they are read: a megabyte of patterns takes seconds.
-        raise ResourceLimit(f"more than {most} capabilities at once", limit="capabilities_per_grant")
+        raise ResourceLimit(f"more than {most} capabilities at once", limit="max_capabilities_per_grant")
     return read_capabilities(values, place=session.dialect)

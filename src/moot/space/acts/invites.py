@@ -38,10 +38,10 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
 
     def check_limits() -> None:
         invited = sum(1 for member in state.roster if member.invited_by is not None)
-        if invited >= state.limits.invited_participants:
-            raise ResourceLimit("this space has invited as many as it may", limit="invited_participants")
-        if len(values) > state.limits.capabilities_per_grant:
-            raise ResourceLimit("too many initial capabilities", limit="capabilities_per_grant")
+        if invited >= state.limits.max_invited_participants:
+            raise ResourceLimit("this space has invited as many as it may", limit="max_invited_participants")
+        if len(values) > state.limits.max_capabilities_per_grant:
+            raise ResourceLimit("too many initial capabilities", limit="max_capabilities_per_grant")
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         known = state.roster.members.get(invitee)

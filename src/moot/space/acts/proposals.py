@@ -55,7 +55,7 @@ def _check_fulfilment(
     state: State, session: Session, envelope: Envelope, proposal: ProposalRecord, body: str, now: float
 ) -> None:
     _check_open(proposal, now)
-    if state.config.separation and proposal.proposer == session.member.name:
+    if state.config.separation_of_duties and proposal.proposer == session.member.name:
         raise Unauthorized("in this space nobody fulfils their own proposal", proposal_id=proposal.id)
     if body != proposal.fingerprint:
         raise ProposalMismatch(
@@ -81,10 +81,10 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
     proposer = session.member
 
     def check_limits() -> None:
-        most = state.limits.open_proposals
+        most = state.limits.max_open_proposals
         if len(state.ledger.open_of(proposer.name)) >= most:
             raise ResourceLimit(
-                f"{most} of your proposals are open: withdraw one first", limit="open_proposals"
+                f"{most} of your proposals are open: withdraw one first", limit="max_open_proposals"
             )
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:

@@ -47,9 +47,9 @@ def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
 
 
 def check_open_requests(state: State, session: Session) -> None:
-    most = state.limits.open_requests
+    most = state.limits.max_open_requests
     if session.member.open_requests >= most:
-        raise ResourceLimit(f"{most} of your requests wait for an answer already", limit="open_requests")
+        raise ResourceLimit(f"{most} of your requests wait for an answer already", limit="max_open_requests")
 
 
 def check_may_answer(state: State, session: Session, envelope: Envelope) -> None:

@@ -33,16 +33,17 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
 
     def check_limits() -> None:
         limits = state.limits
-        if len(state.streams.owned_by(session.member.name)) >= limits.streams_per_member:
+        if len(state.streams.owned_by(session.member.name)) >= limits.max_streams_per_member:
             raise ResourceLimit(
-                f"{limits.streams_per_member} streams are open: close one first", limit="streams_per_member"
+                f"{limits.max_streams_per_member} streams are open: close one first",
+                limit="max_streams_per_member",
             )
-        if target is not None and len(target) > limits.stream_targets:
-            raise ResourceLimit(f"more than {limits.stream_targets} targets", limit="stream_targets")
-        if len(strict_json.encode(dict(payload))) > limits.stream_request_bytes:
+        if target is not None and len(target) > limits.max_stream_targets:
+            raise ResourceLimit(f"more than {limits.max_stream_targets} targets", limit="max_stream_targets")
+        if len(strict_json.encode(dict(payload))) > limits.max_stream_request_bytes:
             raise ResourceLimit(
-                f"the description of a stream is larger than {limits.stream_request_bytes} bytes",
-                limit="stream_request_bytes",
+                f"the description of a stream is larger than {limits.max_stream_request_bytes} bytes",
+                limit="max_stream_request_bytes",
             )
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
@@ -156,9 +157,9 @@ def prepare_transfer(state: State, session: Session, envelope: Envelope) -> Act:
         raise InvalidOperation("you own this stream already", stream_id=stream.id)
 
     def check_limits() -> None:
-        most = state.limits.streams_per_member
+        most = state.limits.max_streams_per_member
         if len(state.streams.owned_by(heir.name)) >= most:
-            raise ResourceLimit(f"{heir.id} owns {most} streams already", limit="streams_per_member")
+            raise ResourceLimit(f"{heir.id} owns {most} streams already", limit="max_streams_per_member")
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         previous = stream.owner
@@ -230,7 +231,7 @@ def owner_returned(state: State, owner: Name) -> None:
 
 
 def _orphan(state: State, stream: StreamRecord, now: float) -> None:
-    stream.closes_at = now + state.limits.stream_owner_grace
+    stream.closes_at = now + state.limits.stream_owner_grace_seconds
     state.schedule(stream.closes_at, "stream", stream.id)
 
 

@@ -1,0 +1,74 @@
+"""The configuration that a journal keeps: what was saved is what is loaded, also from version 0.1."""
+
+from __future__ import annotations
+
+import json
+
+from moot.protocol.envelope import EnvelopeLimits
+from moot.space.config import SpaceConfig, SpaceLimits
+from moot.space.config_json import load_config, save_config
+
+# Every limit has another value than its default.
+UNUSUAL = SpaceConfig(
+    name="lab",
+    separation_of_duties=True,
+    limits=SpaceLimits(
+        **{
+            name: number
+            for number, name in enumerate(SpaceLimits.__struct_fields__, 100)
+            if name != "envelope"
+        },
+        envelope=EnvelopeLimits(
+            **{name: number for number, name in enumerate(EnvelopeLimits.__struct_fields__, 50)}
+        ),
+    ),
+)
+
+# The names that 0.1 gave to limits, in its order; the others are named as they were.
+LIMITS_OF_0_1 = [
+    "messages_per_second",
+    "bytes_per_second",
+    "sessions_per_member",
+    "recent_ids",
+    "request_seconds",
+    "open_requests",
+    "proposal_seconds",
+    "open_proposals",
+    "settled_proposals",
+    "streams_per_member",
+    "stream_targets",
+    "stream_request_bytes",
+    "stream_owner_grace",
+    "frame_bytes",
+    "grants_per_member",
+    "capabilities_per_grant",
+    "granted_capabilities",
+    "invited_participants",
+    "shutdown_grace",
+]
+ENVELOPE_OF_0_1 = [
+    "max_bytes",
+    "id_chars",
+    "kind_chars",
+    "extended_kind_chars",
+    "context_chars",
+    "max_recipients",
+    "max_correlations",
+]
+
+
+def test_a_saved_configuration_is_loaded_as_it_was() -> None:
+    assert load_config(json.loads(json.dumps(save_config(UNUSUAL)))) == UNUSUAL
+
+
+def test_no_limit_of_0_1_falls_back_to_its_default() -> None:
+    saved = json.loads(json.dumps(save_config(UNUSUAL)))
+    saved["separation"] = saved.pop("separation_of_duties")
+    limits = dict(
+        zip(
+            LIMITS_OF_0_1, [saved["limits"][name] for name in SpaceLimits.__struct_fields__[:-1]], strict=True
+        )
+    )
+    envelope = saved["limits"]["envelope"].values()
+    saved["limits"] = limits | {"envelope": dict(zip(ENVELOPE_OF_0_1, envelope, strict=True))}
+    assert load_config(saved) == UNUSUAL
