@@ -222,7 +222,7 @@ def test_a_variable_changes_one_value_of_a_section(tmp_path: Path) -> None:
     journal = loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL__MODE="strict").gateway.journal
     assert (journal.mode, journal.retain_segments) == ("strict", 3)
     text = "gateway: {journal: off}\n" + ONE_SPACE
-    journal = loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL__RETAIN="3").gateway.journal
+    journal = loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL__RETAIN_SEGMENTS="3").gateway.journal
     assert (journal.mode, journal.retain_segments) == ("off", 3)
     assert loaded(tmp_path, text, MOOT_GATEWAY__JOURNAL="on").gateway.journal.mode == "on"
 
