@@ -20,7 +20,7 @@ from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypai
 from moot.identity import base64url
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import Access, CallerStanding
+from moot.xprotocol.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.canonical import canonical_header
 from moot.xprotocol.event_composer import compose
 from moot.xprotocol.event_receiver import Accepted, EventReceiver, Hooks, KindTerms
@@ -143,10 +143,10 @@ class Post:
         )
         terms = {KIND: KindTerms(CAPABILITY, lambda _payload: None)}
 
-        def standing(
+        def authorize(
             event: DirectedEvent, capability: str | None, proofs: Sequence[Json], now: float
-        ) -> CallerStanding:
-            return access.standing_of(
+        ) -> AuthorizedCaller:
+            return access.authorize(
                 event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
             )
 
@@ -155,7 +155,7 @@ class Post:
             seen_ids=ReplayCache(),
             too_fast=lambda _sender, _size, _now: None,
             terms=terms.get,
-            standing=standing,
+            authorize=authorize,
             is_expected=lambda _event: False,
         )
         return EventReceiver(self.bob, hooks)

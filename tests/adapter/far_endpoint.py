@@ -20,7 +20,7 @@ from moot.errors import EventFault, KindNotFound
 from moot.identity.keys import Identity
 from moot.net.websocket_client import DialLimits
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import Access, CallerStanding
+from moot.xprotocol.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.announcement import schemas_digest
 from moot.xprotocol.call_translation import terms_of
 from moot.xprotocol.contracts import (
@@ -135,7 +135,7 @@ class FarEndpoint:
                 seen_ids=self.seen,
                 too_fast=lambda _key, _size, _now: None,
                 terms=self._terms,
-                standing=self._standing,
+                authorize=self._authorize,
                 is_expected=lambda _event: False,
             ),
         )
@@ -240,13 +240,11 @@ class FarEndpoint:
             return KindTerms(None) if self.lists else None
         return next((terms_of(each) for each in self.contracts if each.kind == kind), None)
 
-    def _standing(
+    def _authorize(
         self, event: DirectedEvent, capability: str | None, proofs: Sequence[Json], now: float
-    ) -> CallerStanding:
+    ) -> AuthorizedCaller:
         access = Access(own_key=self.key, access=self.access, trust=self.trust)
-        return access.standing_of(
-            event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
-        )
+        return access.authorize(event.sender, capability, delegation=event.delegation, proofs=proofs, now=now)
 
 
 @asynccontextmanager

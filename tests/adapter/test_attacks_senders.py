@@ -84,7 +84,7 @@ async def test_a_describe_says_what_proofs_open_and_reads_them_once(tmp_path: Pa
     for n in range(100):
         begun = time.process_time()
         with pytest.raises(AuthorizationInsufficient):
-            access.standing_of(EVE.key.text, f"com.acme.right{n}", proofs=proofs, now=time.time())
+            access.authorize(EVE.key.text, f"com.acme.right{n}", proofs=proofs, now=time.time())
         spent.append(time.process_time() - begun)
     assert sum(spent[1:]) < 10 * spent[0]
 

@@ -295,7 +295,7 @@ async def test_an_adapter_acts_for_a_user_by_a_delegation_and_with_grants_from_f
         await out.call("weather_current_get", location="Bern")
         served = out.far.served[-1]
         assert (served.event.sender, served.event.delegation) == (ALICE.key.text, chain.event.id)
-        assert served.standing.principal == CAROL.key.text
+        assert served.caller.principal == CAROL.key.text
         assert served.payload == {"location": "Bern"}
 
 

@@ -13,7 +13,7 @@ from moot.errors import SchemaViolation
 from moot.identity import base64url
 from moot.identity.keys import Identity, OpeningKey, SigningKey
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import Access, CallerStanding
+from moot.xprotocol.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.canonical import canonical_json
 from moot.xprotocol.event_composer import answers, compose
 from moot.xprotocol.event_receiver import EventReceiver, Hooks, KindTerms
@@ -89,7 +89,7 @@ class Office:
             seen_ids=self.seen_ids,
             too_fast=self._too_fast,
             terms=self.kinds.get,
-            standing=self._standing,
+            authorize=self._authorize,
             is_expected=lambda event: any(answers(event, request) for request in self.waiting),
         )
         return EventReceiver(self.identity, hooks)
@@ -98,9 +98,9 @@ class Office:
         self.counted.append(key)
         return self.waits.get(key)
 
-    def _standing(
+    def _authorize(
         self, event: DirectedEvent, capability: str | None, proofs: Sequence[Json], now: float
-    ) -> CallerStanding:
-        return self.access.standing_of(
+    ) -> AuthorizedCaller:
+        return self.access.authorize(
             event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
         )

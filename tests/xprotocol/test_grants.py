@@ -11,7 +11,7 @@ import pytest
 from moot.errors import AuthorizationInsufficient, InvalidKey, UsageError
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import MAX_PROOFS, Access, CallerStanding, grant
+from moot.xprotocol.access_rights import MAX_PROOFS, Access, AuthorizedCaller, grant
 from moot.xprotocol.capability_names import any_covers
 from moot.xprotocol.delegation import DelegationChain, assemble, delegate
 from moot.xprotocol.event_composer import publish
@@ -51,10 +51,10 @@ def allowed(
     proofs: Sequence[SignedPublic | Json] = (),
     delegation: str | None = None,
     now: float = NOW,
-) -> CallerStanding | None:
+) -> AuthorizedCaller | None:
     sent = [orjson.loads(each.raw) if isinstance(each, SignedPublic) else each for each in proofs]
     try:
-        return access.standing_of(sender.key.text, capability, delegation=delegation, proofs=sent, now=now)
+        return access.authorize(sender.key.text, capability, delegation=delegation, proofs=sent, now=now)
     except AuthorizationInsufficient:
         return None
 
@@ -63,15 +63,15 @@ def test_nobody_may_do_anything_unless_something_says_so() -> None:
     assert allowed(rules(), ALICE) is None
     assert allowed(rules(trust=frozenset({ALICE.key.text})), ALICE) is None
     assert allowed(rules(own_chain=placed(), trust=frozenset({ROOT.key.text})), ROOT) is None
-    assert allowed(rules(), ALICE, None) == CallerStanding(ALICE.key.text)
+    assert allowed(rules(), ALICE, None) == AuthorizedCaller(ALICE.key.text)
 
 
 def test_the_configuration_gives_a_key_what_it_lists() -> None:
     access = rules(access={ALICE.key.text: frozenset({READ}), CAROL.key.text: frozenset({"com.acme.*"})})
-    assert allowed(access, ALICE) == CallerStanding(ALICE.key.text)
+    assert allowed(access, ALICE) == AuthorizedCaller(ALICE.key.text)
     assert allowed(access, ALICE, WRITE) is None
     assert allowed(access, ALICE, READ + "er") is None
-    assert allowed(access, CAROL, WRITE) == CallerStanding(CAROL.key.text)
+    assert allowed(access, CAROL, WRITE) == AuthorizedCaller(CAROL.key.text)
     assert allowed(access, CAROL, "com.acmecorp.read") is None
     assert allowed(access, EVE) is None
 
@@ -79,7 +79,7 @@ def test_the_configuration_gives_a_key_what_it_lists() -> None:
 def test_a_grant_by_the_endpoint_itself_counts_for_whom_it_names() -> None:
     given = grant(BOB, ALICE.key.text, [READ, "com.acme.crm.*"], ends=ENDS, now=NOW)
     assert (given.event.kind, given.event.payload["grantee"]) == (GRANT, ALICE.key.text)
-    assert allowed(rules(), ALICE, proofs=[given]) == CallerStanding(ALICE.key.text)
+    assert allowed(rules(), ALICE, proofs=[given]) == AuthorizedCaller(ALICE.key.text)
     assert allowed(rules(), ALICE, "com.acme.crm.write", proofs=[given]) is not None
     assert allowed(rules(), ALICE, WRITE, proofs=[given]) is None
     # Somebody else's grant is of no use, and without sending it there is none.
@@ -156,9 +156,9 @@ def test_proofs_that_do_not_verify_or_are_something_else_are_refused_with_a_reas
         (nameless, "grantee is missing"),
     ):
         with pytest.raises(AuthorizationInsufficient, match=words):
-            rules().standing_of(ALICE.key.text, READ, proofs=[proof], now=NOW)
+            rules().authorize(ALICE.key.text, READ, proofs=[proof], now=NOW)
     with pytest.raises(AuthorizationInsufficient, match="are the most"):
-        rules().standing_of(ALICE.key.text, READ, proofs=[good] * (MAX_PROOFS + 1), now=NOW)
+        rules().authorize(ALICE.key.text, READ, proofs=[good] * (MAX_PROOFS + 1), now=NOW)
     assert allowed(rules(), ALICE, proofs=[good] * MAX_PROOFS) is not None
 
 
@@ -324,7 +324,7 @@ def test_short_names_are_written_out_in_grants_too() -> None:
     # Two namespaces that end alike: nobody can tell which is meant.
     twice = rules(expand=expand_for(["com.acme.filesystem", "org.acme.filesystem"]))
     with pytest.raises(AuthorizationInsufficient, match="in full"):
-        twice.standing_of(ALICE.key.text, READ, proofs=[orjson.loads(given.raw)], now=NOW)
+        twice.authorize(ALICE.key.text, READ, proofs=[orjson.loads(given.raw)], now=NOW)
 
 
 @pytest.mark.requirement("XP-6.4-3", "XP-6.4-4")
@@ -336,7 +336,7 @@ def test_an_event_for_a_user_names_its_delegation_beside_the_senders_key() -> No
     assert (sent.event.sender, sent.event.delegation) == (SERVICE.key.text, event.event.id)
     outcome = Office(access=access).receiver.receive(sent.raw, NOW)
     assert isinstance(outcome, Accepted)
-    assert outcome.standing.principal == ALICE.key.text
+    assert outcome.caller.principal == ALICE.key.text
     assert outcome.payload == PAYLOAD
     without = call(SERVICE, payload=PAYLOAD | {"proofs": [proof]})
     refused = Office(access=access).receiver.receive(without.raw, NOW)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moot.errors import EventFault
 from moot.identity import base64url
 from moot.identity.keys import Identity
-from moot.xprotocol.access_rights import Access, CallerStanding, grant
+from moot.xprotocol.access_rights import Access, AuthorizedCaller, grant
 from moot.xprotocol.canonical import canonical_header
 from moot.xprotocol.delegation import delegate
 from moot.xprotocol.event_composer import publish, reply, reply_fault
@@ -65,7 +65,7 @@ def test_arguments_and_results_are_the_same_at_both_ends() -> None:
     taken = bob.receiver.receive(request.raw, NOW)
     assert isinstance(taken, Accepted)
     assert taken.payload == PAYLOAD | {"odd": [1, 2.5, None, True, "\u2028", {"deep": [[]]}, 2**60]}
-    assert (taken.event, taken.standing) == (request.event, CallerStanding(ALICE.key.text))
+    assert (taken.event, taken.caller) == (request.event, AuthorizedCaller(ALICE.key.text))
     result = {"content": "# Read me", "encoding": "utf-8", "mimeType": "text/markdown"}
     answer = reply(BOB, taken.event, KIND + ".result", result, now=NOW)
     outcome = alice.receiver.receive(answer.raw, NOW)
@@ -376,7 +376,7 @@ def test_kinds_that_ask_for_no_capability_are_for_everybody() -> None:
     office.kinds["xp.schema.describe"] = KindTerms(None)
     outcome = office.receiver.receive(call(EVE, kind="xp.schema.describe", payload={"intent": "x"}).raw, NOW)
     assert isinstance(outcome, Accepted)
-    assert outcome.standing == CallerStanding(EVE.key.text)
+    assert outcome.caller == AuthorizedCaller(EVE.key.text)
 
 
 def test_public_events_are_heard_as_often_as_they_come_and_never_answered() -> None:

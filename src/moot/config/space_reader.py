@@ -1,7 +1,7 @@
 """One space's rules, read strictly into a `SpaceConfig`.
 
-What a configuration file adds to them (tokens, profiles, access, members) is read in `participants` and
-`loading`; here stands what the pure space itself knows.
+What a configuration file adds to them (tokens, profiles, access, members) is read in `participant_reader` and
+`loader`; here stands what the pure space itself knows.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from moot.errors import (
 )
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import CallerStanding
+from moot.xprotocol.access_rights import AuthorizedCaller
 from moot.xprotocol.contracts import ERROR_KIND, ContractRefused
 from moot.xprotocol.event_composer import answers, compose
 from moot.xprotocol.event_receiver import PROOFS, Accepted, Dropped, EventReceiver, Hooks, KindTerms, Outcome
@@ -175,7 +175,7 @@ class EndpointCaller:
             # Only ever asked about what nobody waits for. That is neither remembered nor opened.
             too_fast=lambda _key, _size, _now: 1.0,
             terms=_no_terms,
-            standing=_no_standing,
+            authorize=_authorize_nobody,
             is_expected=self.expects,
         )
         self._receiver = EventReceiver(identity, hooks)
@@ -398,7 +398,7 @@ def _no_terms(_kind: str) -> KindTerms | None:
     return None
 
 
-def _no_standing(
+def _authorize_nobody(
     _event: DirectedEvent, _capability: str | None, _proofs: Sequence[Json], _now: float
-) -> CallerStanding:
+) -> AuthorizedCaller:
     raise EventFault("nothing is served here")

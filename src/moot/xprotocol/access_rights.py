@@ -7,7 +7,8 @@
   itself. The root must be an anchor: configured under `trust:`, the endpoint itself, or above it. Whoever
   names a delegation acts for somebody else and never with rights of its own.
 
-Names are compared in full, or by a last `.*` (see `scopes`). Everything is looked at anew for every event.
+Names are compared in full, or by a last `.*` (see `capability_names`). Everything is checked
+anew for every event.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ MAX_PROOFS: Final = 2 * MAX_LINKS
 
 
 @dataclass(frozen=True, slots=True)
-class CallerStanding:
-    """On whose account an event is booked, and by which chain if not the sender's own."""
+class AuthorizedCaller:
+    """For whom a sender acts: `principal` is its own key, or the root of the chain by which it acts."""
 
     principal: str
     chain: DelegationChain | None = None
@@ -101,7 +102,7 @@ class Access:
             return False
         return self.revocations.is_revoked(key, self.authorities(now) | self.trust)
 
-    def standing_of(
+    def authorize(
         self,
         sender: str,
         capability: str | None,
@@ -109,7 +110,7 @@ class Access:
         delegation: str | None = None,
         proofs: Sequence[Json] = (),
         now: float,
-    ) -> CallerStanding:
+    ) -> AuthorizedCaller:
         """On whose account `sender` may use a capability; raises AuthorizationInsufficient when on nobody's.
 
         None as capability: anybody may, but a delegation that is named must hold all the same.
@@ -117,7 +118,7 @@ class Access:
         if delegation is None:
             if capability is not None and not self._holds(sender, capability, proofs, now):
                 raise AuthorizationInsufficient(f"this needs the capability {capability}")
-            return CallerStanding(sender)
+            return AuthorizedCaller(sender)
         chain = self._chain(delegation, proofs)
         authorities = self.authorities(now)
         chain.check_usable(
@@ -137,7 +138,7 @@ class Access:
                 raise AuthorizationInsufficient(
                     f"the key at the delegation's root lacks the capability {capability} itself"
                 )
-        return CallerStanding(chain.root, chain)
+        return AuthorizedCaller(chain.root, chain)
 
     def _holds(self, key: str, capability: str, proofs: Sequence[Json], now: float) -> bool:
         if any_covers(self.access.get(key, ()), capability):

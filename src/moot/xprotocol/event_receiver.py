@@ -34,7 +34,7 @@ from moot.errors import (
 )
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import CallerStanding
+from moot.xprotocol.access_rights import AuthorizedCaller
 from moot.xprotocol.contracts import ERROR_KIND
 from moot.xprotocol.events import (
     PUBLIC_KINDS,
@@ -73,7 +73,7 @@ class Accepted:
     event: DirectedEvent
     # Without the proofs.
     payload: Json
-    standing: CallerStanding
+    caller: AuthorizedCaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class EventRejected:
-    """The sender is known and to be told (`composing.reply_fault`)."""
+    """The sender is known and to be told (`event_composer.reply_fault`)."""
 
     event: DirectedEvent
     fault: EventFault
@@ -115,8 +115,8 @@ class Hooks:
     terms: Callable[[str], KindTerms | None]
     # On whose account the sender has a capability; raises AuthorizationInsufficient: event, capability,
     # proofs, now.
-    standing: Callable[[DirectedEvent, str | None, Sequence[Json], float], CallerStanding]
-    # Whether somebody waits for this answer (`composing.answers`).
+    authorize: Callable[[DirectedEvent, str | None, Sequence[Json], float], AuthorizedCaller]
+    # Whether somebody waits for this answer (`event_composer.answers`).
     is_expected: Callable[[DirectedEvent], bool]
 
 
@@ -133,7 +133,7 @@ class EventReceiver:
         try:
             signed = decode(raw)
             if isinstance(signed, SignedPublic):
-                return self._hear(signed, now)
+                return self._receive_public(signed, now)
             if signed.event.recipient != self._key:
                 return Dropped("recipient", "for somebody else")
             expired = _expired(signed.event, now)
@@ -144,7 +144,7 @@ class EventReceiver:
             return Dropped("expired", fault.message)
         return self._decide(signed, expired, now)
 
-    def _hear(self, signed: SignedPublic, now: float) -> Outcome:
+    def _receive_public(self, signed: SignedPublic, now: float) -> Outcome:
         check_times(signed.event, now)
         verify_event(signed)
         # What a void key states is void, too. That it is void was heard before.
@@ -179,7 +179,7 @@ class EventReceiver:
             if is_answer:
                 if not expected:
                     return Dropped("unexpected", "an answer that nobody waits for")
-                return Accepted(event, payload, CallerStanding(event.sender))
+                return Accepted(event, payload, AuthorizedCaller(event.sender))
             return self._admit(event, payload, now)
         except EventFault as fault:
             if is_answer:
@@ -192,11 +192,11 @@ class EventReceiver:
             raise KindNotFound("nothing here answers to this kind")
         if payload.__class__ is not dict:
             raise SchemaViolation("the payload of a request is a JSON object")
-        proofs = [] if terms.own_proofs else _taken_proofs(payload)
-        standing = self._hooks.standing(event, terms.capability, proofs, now)
+        proofs = [] if terms.own_proofs else _take_proofs(payload)
+        caller = self._hooks.authorize(event, terms.capability, proofs, now)
         if terms.check_payload is not None:
             terms.check_payload(payload)
-        return Accepted(event, payload, standing)
+        return Accepted(event, payload, caller)
 
 
 def _expired(event: DirectedEvent, now: float) -> EventExpired | None:
@@ -210,7 +210,7 @@ def _expired(event: DirectedEvent, now: float) -> EventExpired | None:
     return None
 
 
-def _taken_proofs(payload: dict[str, Json]) -> list[Json]:
+def _take_proofs(payload: dict[str, Json]) -> list[Json]:
     """Take `proofs` out of a payload, so that the tool gets the arguments and nothing else."""
     proofs = payload.get(PROOFS)
     if not isinstance(proofs, list) or not proofs or not all(_is_proof(each) for each in proofs):

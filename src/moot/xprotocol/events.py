@@ -2,8 +2,8 @@
 
 The profile is ours (D-58): the document that this one builds on is not published. An event is one flat JSON
 object. Its canonical bytes without `id` and `signature` give both: `id` is their SHA-256, `signature` is made
-over a label and them. A *directed* event has a `recipient` and is always sealed (see `sealing`); a *public*
-one has none, is of a few fixed kinds, and everybody reads its payload (D-70).
+over a label and them. A *directed* event has a `recipient` and is always sealed (see `payload_seal`); a
+*public* one has none, is of a few fixed kinds, and everybody reads its payload (D-70).
 
 `expires_at` says how long an event travels. What a delegation, a grant or a revocation states lasts as its
 payload says, so those three are read after their journey, too.

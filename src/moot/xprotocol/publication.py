@@ -78,7 +78,7 @@ class Publication:
 
 
 @dataclass(slots=True)
-class _Desk:
+class _PublicationWork:
     """What has been decided so far."""
 
     settings: SourceSettings
@@ -103,16 +103,16 @@ def publish(
     for settings that cannot work, and for nothing that a server says.
     """
     check_capabilities(settings)
-    desk = _Desk(settings)
+    work = _PublicationWork(settings)
     if "tools" in settings.expose:
-        _tools(desk, offer.tools, compile)
+        _tools(work, offer.tools, compile)
     if "prompts" in settings.expose:
-        _prompts(desk, offer.prompts, compile)
+        _prompts(work, offer.prompts, compile)
     subscribes = "resources" in settings.expose and (offer.resources or offer.resource_templates)
     if subscribes:
-        _draft(desk, "resources", partial(draft_subscription, settings, compile=compile))
-    _refuse_taken(desk, taken)
-    return _finished(desk, offer, adapter_version, registry)
+        _draft(work, "resources", partial(draft_subscription, settings, compile=compile))
+    _refuse_taken(work, taken)
+    return _finished(work, offer, adapter_version, registry)
 
 
 def kinds_of(contracts: Iterable[Contract]) -> frozenset[str]:
@@ -127,30 +127,30 @@ def kinds_of(contracts: Iterable[Contract]) -> frozenset[str]:
     return frozenset(kinds)
 
 
-def _tools(desk: _Desk, tools: Sequence[Json], compile: GrammarCompiler) -> None:
-    settings = desk.settings
-    named = _by_name(desk, tools, "tool")
+def _tools(work: _PublicationWork, tools: Sequence[Json], compile: GrammarCompiler) -> None:
+    settings = work.settings
+    named = _by_name(work, tools, "tool")
     for name in dict.fromkeys([*(settings.tool_allowlist or ()), *settings.schema_overrides]):
         if name not in named:
-            desk.warnings.append(
+            work.warnings.append(
                 PublicationNotice(name, "unknown_tool", "configured, but the server has no such tool")
             )
     for name, tool in named.items():
         if not settings.allows(name):
             continue
-        draft = _draft(desk, name, partial(draft_tool, tool, settings, compile=compile))
+        draft = _draft(work, name, partial(draft_tool, tool, settings, compile=compile))
         if draft is not None:
-            _judge(desk, draft, contradiction(name, tool.get("annotations")))
+            _judge(work, draft, contradiction(name, tool.get("annotations")))
 
 
-def _prompts(desk: _Desk, prompts: Sequence[Json], compile: GrammarCompiler) -> None:
-    for name, prompt in _by_name(desk, prompts, "prompt").items():
-        draft = _draft(desk, name, partial(draft_prompt, prompt, desk.settings, compile=compile))
+def _prompts(work: _PublicationWork, prompts: Sequence[Json], compile: GrammarCompiler) -> None:
+    for name, prompt in _by_name(work, prompts, "prompt").items():
+        draft = _draft(work, name, partial(draft_prompt, prompt, work.settings, compile=compile))
         if draft is not None:
-            _judge(desk, draft, None)
+            _judge(work, draft, None)
 
 
-def _by_name(desk: _Desk, listed: Sequence[Json], what: str) -> dict[str, Json]:
+def _by_name(work: _PublicationWork, listed: Sequence[Json], what: str) -> dict[str, Json]:
     """The entries that have a name of their own. Two that share one cannot be told apart when called."""
     named: dict[str, list[Json]] = {}
     for entry in listed:
@@ -158,21 +158,21 @@ def _by_name(desk: _Desk, listed: Sequence[Json], what: str) -> dict[str, Json]:
         if isinstance(name, str):
             named.setdefault(name, []).append(entry)
         else:
-            desk.refused.append(NotPublished("", "malformed", f"a {what} has to be an object with a name"))
+            work.refused.append(NotPublished("", "malformed", f"a {what} has to be an object with a name"))
     single: dict[str, Json] = {}
     for name, entries in sorted(named.items()):
-        if len(entries) > 1 and len({_sameness(entry) for entry in entries}) > 1:
+        if len(entries) > 1 and len({_comparable(entry) for entry in entries}) > 1:
             message = f"the server lists {len(entries)} different {what}s of this name"
-            desk.refused.append(NotPublished(name, "duplicate_tool", message))
+            work.refused.append(NotPublished(name, "duplicate_tool", message))
             continue
         if len(entries) > 1:
             message = f"the server lists this {what} {len(entries)} times"
-            desk.warnings.append(PublicationNotice(name, "duplicate", message))
+            work.warnings.append(PublicationNotice(name, "duplicate", message))
         single[name] = entries[0]
     return single
 
 
-def _sameness(entry: Json) -> bytes:
+def _comparable(entry: Json) -> bytes:
     try:
         return exact_canonical(entry)
     except ContractRefused:
@@ -180,49 +180,49 @@ def _sameness(entry: Json) -> bytes:
         return repr(id(entry)).encode()
 
 
-def _draft(desk: _Desk, name: str, make: Callable[[], Draft]) -> Draft | None:
+def _draft(work: _PublicationWork, name: str, make: Callable[[], Draft]) -> Draft | None:
     try:
         draft = make()
     except ContractRefused as refusal:
-        desk.refused.append(NotPublished(name, refusal.reason, refusal.message))
+        work.refused.append(NotPublished(name, refusal.reason, refusal.message))
         return None
-    if draft.kind in desk.drafts:
-        message = f"{draft.kind} is taken by {_name_of(desk.drafts[draft.kind])}"
-        desk.refused.append(NotPublished(name, "kind_taken", message))
+    if draft.kind in work.drafts:
+        message = f"{draft.kind} is taken by {_name_of(work.drafts[draft.kind])}"
+        work.refused.append(NotPublished(name, "kind_taken", message))
         return None
-    desk.drafts[draft.kind] = draft
+    work.drafts[draft.kind] = draft
     return draft
 
 
-def _judge(desk: _Desk, draft: Draft, disagreement: str | None) -> None:
+def _judge(work: _PublicationWork, draft: Draft, disagreement: str | None) -> None:
     """XP 4.6, D-62: flag what is described poorly, withhold what is hardly described at all."""
-    settings, quality = desk.settings, draft.quality
+    settings, quality = work.settings, draft.quality
     if disagreement is not None:
-        desk.warnings.append(PublicationNotice(draft.kind, "contradiction", disagreement))
+        work.warnings.append(PublicationNotice(draft.kind, "contradiction", disagreement))
     given = draft.override.semantic.example_inputs
     if given is not None and draft.examples is not None and len(draft.examples) < len(given):
         message = f"{len(given) - len(draft.examples)} of {len(given)} example_inputs do not fit the payload"
-        desk.warnings.append(PublicationNotice(draft.kind, "example", message))
+        work.warnings.append(PublicationNotice(draft.kind, "example", message))
     if settings.is_low(quality.score):
-        desk.low_quality.append(LowQuality(draft.kind, quality.score, quality.issue))
+        work.low_quality.append(LowQuality(draft.kind, quality.score, quality.issue))
         withheld = settings.is_withheld(quality.score)
         word = "not published" if withheld else "published, but flagged"
         message = (
             f"{word}: scores {quality.score:.2f}: {quality.issue}. Mend it at the server, or write a "
             "description in schema_overrides"
         )
-        desk.warnings.append(
+        work.warnings.append(
             PublicationNotice(draft.kind, "withheld" if withheld else "low_quality", message)
         )
         if withheld:
-            del desk.drafts[draft.kind]
+            del work.drafts[draft.kind]
 
 
-def _refuse_taken(desk: _Desk, taken: Collection[str]) -> None:
+def _refuse_taken(work: _PublicationWork, taken: Collection[str]) -> None:
     """An event of a kind must be a call or an answer, never either: refuse what would blur that."""
-    answers = {f"{kind}.result": draft for kind, draft in desk.drafts.items()}
-    updates = updated_kind(desk.settings.namespace)
-    for kind, draft in sorted(desk.drafts.items()):
+    answers = {f"{kind}.result": draft for kind, draft in work.drafts.items()}
+    updates = updated_kind(work.settings.namespace)
+    for kind, draft in sorted(work.drafts.items()):
         if kind in answers:
             owner: str | None = f"the answers of {_name_of(answers[kind])}"
         elif kind == updates:
@@ -230,13 +230,13 @@ def _refuse_taken(desk: _Desk, taken: Collection[str]) -> None:
         else:
             owner = "another source" if kind in taken or f"{kind}.result" in taken else None
         if owner is not None:
-            desk.refused.append(NotPublished(_name_of(draft), "kind_taken", f"{kind} is taken by {owner}"))
-            del desk.drafts[kind]
-    desk.low_quality = [low for low in desk.low_quality if low.kind in desk.drafts or _is_withheld(desk, low)]
+            work.refused.append(NotPublished(_name_of(draft), "kind_taken", f"{kind} is taken by {owner}"))
+            del work.drafts[kind]
+    work.low_quality = [low for low in work.low_quality if low.kind in work.drafts or _is_withheld(work, low)]
 
 
-def _is_withheld(desk: _Desk, low: LowQuality) -> bool:
-    return desk.settings.is_withheld(low.description_quality_score)
+def _is_withheld(work: _PublicationWork, low: LowQuality) -> bool:
+    return work.settings.is_withheld(low.description_quality_score)
 
 
 def _name_of(draft: Draft) -> str:
@@ -254,15 +254,15 @@ def _definition(draft: Draft) -> VersionDefinition:
 
 
 def _finished(
-    desk: _Desk, offer: ServerOffer, adapter_version: str, registry: VersionRegistry
+    work: _PublicationWork, offer: ServerOffer, adapter_version: str, registry: VersionRegistry
 ) -> Publication:
-    drafts: Mapping[str, Draft] = dict(sorted(desk.drafts.items()))
+    drafts: Mapping[str, Draft] = dict(sorted(work.drafts.items()))
     siblings = Siblings(draft.sibling for draft in drafts.values() if draft.source.mcp_tool is not None)
     registration = registry.registered({kind: _definition(draft) for kind, draft in drafts.items()})
     contracts = [
         finish(
             draft,
-            desk.settings,
+            work.settings,
             siblings=siblings if draft.source.mcp_tool is not None else None,
             version=registration.versions[kind],
             adapter_version=adapter_version,
@@ -271,14 +271,14 @@ def _finished(
     ]
     for place, contract in enumerate(contracts):
         if drafts[contract.kind].source.mcp_tool is None and drafts[contract.kind].source.mcp_prompt is None:
-            listed, warnings = subscription(desk.settings, offer.resources, offer.resource_templates)
+            listed, warnings = subscription(work.settings, offer.resources, offer.resource_templates)
             contracts[place] = msgspec.structs.replace(contract, subscription=listed)
-            desk.warnings += [PublicationNotice(contract.kind, "resources", warning) for warning in warnings]
+            work.warnings += [PublicationNotice(contract.kind, "resources", warning) for warning in warnings]
     return Publication(
         contracts=tuple(contracts),
-        refused=tuple(desk.refused),
-        warnings=tuple(desk.warnings),
-        low_quality=tuple(sorted(desk.low_quality, key=lambda low: low.kind)),
+        refused=tuple(work.refused),
+        warnings=tuple(work.warnings),
+        low_quality=tuple(sorted(work.low_quality, key=lambda low: low.kind)),
         registry=registration.registry,
         changes=registration.changes,
     )

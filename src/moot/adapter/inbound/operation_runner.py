@@ -160,7 +160,7 @@ class OperationRunner:
                 return False
             if capability not in known:
                 try:
-                    access.standing_of(
+                    access.authorize(
                         event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
                     )
                     known[capability] = True

@@ -37,7 +37,7 @@ from moot.errors import (
 )
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import Access, CallerStanding
+from moot.xprotocol.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.contracts import ERROR_KIND
 from moot.xprotocol.event_receiver import (
     Accepted,
@@ -155,7 +155,7 @@ class RequestHandler:
                 seen_ids=seen_ids,
                 too_fast=self._too_fast,
                 terms=self._terms,
-                standing=self._standing,
+                authorize=self._authorize,
                 is_expected=self._is_expected,
             ),
         )
@@ -273,7 +273,7 @@ class RequestHandler:
                 "event": event.id,
                 "kind": event.kind,
                 "sender": event.sender,
-                "principal": accepted.standing.principal,
+                "principal": accepted.caller.principal,
                 "delegation": event.delegation,
                 "correlation_id": event.correlation_id,
                 "source": route.source if route is not None else None,
@@ -363,9 +363,9 @@ class RequestHandler:
             raise EndpointUnavailable("what answers to this kind is starting", retry_after=_STARTING_SECONDS)
         return terms
 
-    def _standing(
+    def _authorize(
         self, event: DirectedEvent, capability: str | None, proofs: Sequence[Json], now: float
-    ) -> CallerStanding:
+    ) -> AuthorizedCaller:
         route = self._registry.route(event.kind)
         # XP 8.4: before the capability, so that trying costs the same as calling.
         if route is not None and (rates := self._source_rates.get(route.source)) is not None:
@@ -375,14 +375,14 @@ class RequestHandler:
                     f"requests_per_minute is {rates.per_minute} for this source", retry_after=round(wait, 3)
                 )
         check_proof_bytes(proofs)
-        standing = self.access.standing_of(
+        caller = self.access.authorize(
             event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
         )
         if proofs and (route is None or route.what == "subscribe"):
             self._proofs[event.id] = proofs
         if proofs and capability is not None:
             self._proven.add(event.sender)
-        return standing
+        return caller
 
     def _is_expected(self, event: DirectedEvent) -> bool:
         return self.answers.expects(event)

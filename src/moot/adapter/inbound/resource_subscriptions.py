@@ -283,7 +283,7 @@ class ResourceSubscriptions:
         if access.is_revoked(request.sender, now):
             return False
         try:
-            access.standing_of(
+            access.authorize(
                 request.sender,
                 follower.capability,
                 delegation=request.delegation,

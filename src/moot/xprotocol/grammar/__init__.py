@@ -33,7 +33,7 @@ def compile_grammar(schema: Json) -> Grammar:
     """The grammar of a schema's values; raises `GrammarRefused` with the reason where there is none.
 
     Refused are references out of the schema or to nothing, schemas that no value satisfies, and what is
-    larger than `limits` allows.
+    larger than `grammar_limits` allows.
     """
     compiler = Compiler(schema)
     text = compiler.text()

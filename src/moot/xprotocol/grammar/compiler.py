@@ -151,7 +151,7 @@ class Compiler:
         banned = {type(json.loads(text)) for text in shape.excluded}
         if (kind == "object" and dict in banned) or (kind == "array" and list in banned):
             note("not all listed values are kept out")
-        if not any(_speaks_of(kind, part) for part in shape.parts):
+        if not any(_constrains(kind, part) for part in shape.parts):
             self._anything()
             return Ref(kind)
         if kind == "array":
@@ -171,7 +171,7 @@ class Compiler:
             return Ref("value")
         book, ws = self.book, whitespace(self.book)
         text = free_string(book)
-        plain = number(book, NumberBounds(), hint="number", note=_unheard)
+        plain = number(book, NumberBounds(), hint="number", note=_ignore_note)
         self.book.rules["value"] = NEVER
         value = Ref("value")
         member = book.shared("member", seq(text, Lit(":"), ws, value))
@@ -185,13 +185,13 @@ class Compiler:
         return value
 
 
-def _speaks_of(kind: str, part: Schema) -> bool:
+def _constrains(kind: str, part: Schema) -> bool:
     """Whether the schema has a keyword for objects, or for arrays."""
     names = OBJECT_FIELDS if kind == "object" else ARRAY_FIELDS
     return any(getattr(part, name) != getattr(FREE, name) for name in names)
 
 
-def _unheard(words: str) -> None:
+def _ignore_note(words: str) -> None:
     raise AssertionError(f"nothing to note about any number, but: {words}")
 
 

@@ -1,4 +1,4 @@
-"""ECMA-262 patterns, read into a tree. What a pattern means for a whole string is in `searching`.
+"""ECMA-262 patterns, read into a tree. What a pattern means for a whole string is in `pattern_search`.
 
 Where engines differ on a class (white space, word characters beyond ASCII), ECMA-262 counts.
 """

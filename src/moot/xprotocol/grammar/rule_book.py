@@ -125,7 +125,7 @@ class RuleBook:
         self._by_body: dict[Expr, Ref] = {}
         self._counters: dict[str, int] = {}
         self.work = Work()
-        # What `jsontext` and `strings` have made, the latter with what it noted.
+        # What `json_rules` and `strings` have made, the latter with what it noted.
         self.spelled: dict[CharSet, Expr] = {}
         self.strings: dict[Hashable, tuple[Expr, tuple[str, ...]]] = {}
         # Whether there are objects or arrays that begin alike and must be told apart later.

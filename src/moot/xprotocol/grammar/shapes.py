@@ -1,4 +1,4 @@
-"""One way of `merging`, with its keywords brought together type by type."""
+"""One way of `schema_merge`, with its keywords brought together type by type."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Shape:
 
 
 def _only_combines(part: Schema) -> bool:
-    # What `merging` has taken care of says nothing more by itself.
+    # What `schema_merge` has taken care of says nothing more by itself.
     bare = replace(
         part, references=(), all_of=(), choices=(), one_of=(), negated=(), conditions=(), dependent=()
     )

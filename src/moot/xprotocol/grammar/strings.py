@@ -127,7 +127,7 @@ def _languages(bounds: StringBounds, note: Note) -> list[Language]:
         language = _pattern(source, note)
         if language is not None:
             if "\\b" in source:
-                # Beside it `searching` offers less than it might, so the opposite is too much.
+                # Beside it `pattern_search` offers less than it might, so the opposite is too much.
                 note("not a pattern with \\b is not fully enforced")
             found.append(Not(language))
     if bounds.excluded:
