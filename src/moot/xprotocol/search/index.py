@@ -58,9 +58,9 @@ class Hit:
 class SearchIndex:
     """Documents that come and go, and questions to them. The same documents give the same answers.
 
-    `vectors` are those of `word_vectors.load_vectors`, for comparing meanings, too. Where they come
-    later, if ever, `vectors_come_later` has the index keep what they need: `without_vectors` are the
-    documents that still lack theirs, `add_vectors` takes them. Meanings count once no document lacks its vector (with some
+    `vectors` are those of `word_vectors.load_vectors`, for comparing meanings, too. Where they come later, if
+    ever, `vectors_come_later` has the index keep what they need: `without_vectors` are the documents that
+    still lack theirs, `add_vectors` takes them. Meanings count once no document lacks its vector (with some
     of them alone, those that happen to have one would come first), and while `use_vectors` says so.
     """
 
