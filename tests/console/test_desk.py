@@ -177,7 +177,7 @@ def test_approve_and_grant_creates_the_capability_that_was_shown_and_the_agent_t
         },
         "to": ["files"],
     }
-    expect(dialog).to_contain_text("agent may then: request write_file with path=notes/** at files")
+    expect(dialog).to_contain_text("agent will be able to call write_file with path=notes/** on files")
     text.fill('{"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "add"}}}')
     expect(dialog).to_contain_text("This would not allow the call that was proposed.")
     expect(dialog_button(page, "Approve and grant")).to_be_disabled()

@@ -41,7 +41,7 @@ def test_members_are_listed_with_presence_and_their_rights_in_plain_words(
     page = page_as("human", "people")
     expect(page.get_by_role("heading", name="Here 2")).to_be_visible()
     expect(listed(page, "agent")).to_contain_text("proposes")
-    expect(listed(page, "human")).to_contain_text("may do everything")
+    expect(listed(page, "human")).to_contain_text("full rights")
     page.keyboard.press("j")
     page.keyboard.press("j")
     expect(detail(page)).to_contain_text("Withdraw proposals", ignore_case=True)
@@ -228,7 +228,7 @@ def test_somebody_is_invited_and_joins_with_the_token_that_is_shown_once(
     dialog.get_by_label("More, by hand").fill(
         'stream/*\n{"kind": "mcp/request", "payload": {"method": "tools/list"}}'
     )
-    expect(dialog).to_contain_text("request tools/list", ignore_case=True)
+    expect(dialog).to_contain_text("call tools/list", ignore_case=True)
     press(page, "Invite")
     shown = page.get_by_role("dialog", name="lisa is invited")
     token = shown.get_by_label("Token", exact=True).input_value()

@@ -36,9 +36,9 @@ def test_a_chain_is_shown_to_its_root_and_what_falls_is_shown_before_it_is_revok
     expect(granted).to_have_count(1)
     expect(granted.locator(".chain li")).to_have_text(
         [
-            "human may of itself: everything",
-            "agent was given: request, grant rights",
-            "watcher was given: request read_*",
+            "human has full rights",
+            "agent was granted: call anything, grant permissions",
+            "watcher was granted: call read_*",
         ]
     )
     watcher.sees(lambda space: READ in rights_of(space))
@@ -47,7 +47,7 @@ def test_a_chain_is_shown_to_its_root_and_what_falls_is_shown_before_it_is_revok
     expect(detail(page)).to_contain_text("“lead this”")
     page.keyboard.press("r")
     dialog = page.get_by_role("dialog", name="Revoke this grant?")
-    expect(dialog.locator(".cascade")).to_contain_text("watcher from agent: request read_*")
+    expect(dialog.locator(".cascade")).to_contain_text("watcher from agent: call read_*")
     dialog.get_by_label("Reason").fill("done with it")
     dialog.get_by_label("Reason").press("Enter")
     expect(detail(page).locator(".grant")).to_have_count(0)
@@ -103,7 +103,7 @@ def test_rights_that_an_invitation_lent_can_be_taken_back(
     lisa = Driven(loop, "lisa")
     lisa.enter(gateway.url, "lab", str(made.token))
     page = page_as("second", "people", "lisa")
-    detail(page).get_by_role("button", name="Take back: request read_*").click()
+    detail(page).get_by_role("button", name="Take back: call read_*").click()
     press(page, "Take back")
     expect(page.locator(".notice")).to_contain_text("keeps what was not granted")
     lisa.sees(lambda space: rights_of(space) == [{"kind": "chat"}])

@@ -73,6 +73,8 @@ def _is_negated_or_expression(held: Any) -> bool:
 def test_rights_are_worded_as_in_the_terminal(page_as: PageAs) -> None:
     """One product, one language."""
     page = page_as("human", "people")
-    # Kinds that only the console has words for are left out.
-    common = [each for each in RIGHTS if each != {"kind": "chat/*"}]
-    assert page.evaluate(_WORDS, common) == [in_words(each) for each in common]
+    more: list[Json] = ["*", "chat", {"kind": "trust/*"}, {"kind": "chat", "to": ["maria"]}, request(x=1)]
+    every = [*RIGHTS, *more]
+    assert page.evaluate(_WORDS, every) == [in_words(each) for each in every]
+    assert in_words(RIGHTS[-2]) == "call read_file with path=notes/**"
+    assert in_words({"kind": "mcp/request", "to": ["files"]}) == "call anything on files"

@@ -155,7 +155,7 @@ def test_a_suggestion_becomes_a_right_of_the_agent_and_one_key_takes_it_back(
     box.get_by_role("button", name="Grant it").click()
     expect(card(page)).to_have_count(0)
     given = page.get_by_role("region", name="Granted instead")
-    expect(given).to_contain_text("agent may request write_file")
+    expect(given).to_contain_text("agent can call write_file")
     office.mood = "leave"
 
     async def call(space: JoinedSpace) -> str:

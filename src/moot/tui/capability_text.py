@@ -10,63 +10,75 @@ from moot.protocol.operation import Json
 
 
 def in_words(capability: Json) -> str:
-    """A capability in a sentence, as far as it is a plain one."""
+    """A capability as what its holder can do: "call write_file with path=notes/** on files"."""
     if isinstance(capability, str):
-        return "everything" if capability == "*" else capability
+        capability = {"kind": capability}
     if not isinstance(capability, dict):
         return json.dumps(capability, ensure_ascii=False)
-    parts = [_kind_words(capability.get("kind"))]
+    kind = capability.get("kind")
+    kinds = [str(each) for each in (kind if isinstance(kind, list) else [kind])]
+    calls = all(each in _CALLS for each in kinds)
+    parts = [" or ".join(_KINDS.get(each, f"send {each}") for each in kinds)]
     payload = capability.get("payload")
     if isinstance(payload, dict):
         parts += _payload_words(payload)
+    elif calls:
+        parts.append("anything")
     to = capability.get("to")
     if isinstance(to, list | str):
         names: Sequence[Json] = [to] if isinstance(to, str) else to
-        parts.append(f"at {' or '.join(map(str, names))}")
+        parts.append(f"{'on' if calls else 'to'} {' or '.join(map(str, names))}")
     return " ".join(parts)
 
 
+_CALLS: Final = ("mcp/request", "mcp/proposal")
 _KINDS: Final[Mapping[str, str]] = {
-    "*": "everything",
-    "mcp/request": "request",
+    "*": "do everything",
+    "mcp/request": "call",
     "mcp/proposal": "propose",
     "mcp/response": "answer requests",
     "mcp/withdraw": "withdraw proposals",
     "mcp/reject": "reject proposals",
-    "mcp/*": "all MCP: request, propose, answer",
+    "mcp/*": "use all of MCP (call, propose, answer)",
+    "moot/approve": "vote for proposals",
     "chat": "chat",
-    "reasoning/*": "think aloud",
+    "chat/*": "acknowledge and cancel messages",
+    "chat/acknowledge": "acknowledge messages",
+    "chat/cancel": "cancel messages",
+    "reasoning/*": "share reasoning",
+    "reasoning/cancel": "stop the reasoning of others",
     "stream/*": "use streams",
-    "capability/grant": "grant rights",
-    "capability/revoke": "revoke rights",
-    "capability/*": "grant and revoke rights",
-    "space/invite": "invite",
+    "stream/request": "open streams",
+    "capability/grant": "grant permissions",
+    "capability/revoke": "revoke permissions",
+    "capability/*": "grant and revoke permissions",
+    "space/invite": "invite members",
     "space/kick": "remove members",
     "space/*": "invite and remove members",
     "participant/*": "pause, resume and control members",
+    "participant/status": "report its status",
+    "participant/pause": "pause members",
+    "participant/resume": "resume members",
 }
-
-
-def _kind_words(kind: Json) -> str:
-    kinds = kind if isinstance(kind, list) else [kind]
-    return " or ".join(_KINDS.get(str(each), str(each)) for each in kinds)
 
 
 def _payload_words(payload: Mapping[str, Json]) -> list[str]:
     rest = dict(payload)
     method = rest.pop("method", None)
     params = rest.pop("params", None)
+    fields = dict(params) if isinstance(params, dict) else {}
+    name = fields.pop("name", None)
+    if name is None:
+        name = fields.pop("uri", None)
+    arguments = fields.pop("arguments", None)
     words: list[str] = []
-    if isinstance(params, dict):
-        fields = dict(params)
-        name = fields.pop("name", None) or fields.pop("uri", None)
-        arguments = fields.pop("arguments", None)
-        words.append(_text(name) if name is not None else _text(method))
-        if isinstance(arguments, dict):
-            words.append("with " + ", ".join(f"{key}={_text(value)}" for key, value in arguments.items()))
-        rest |= fields
-    elif method is not None:
-        words.append(_text(method))
+    if method == "tools/call":
+        words.append("any tool" if name is None else _text(name))
+    else:
+        words += [_text(each) for each in (method, name) if each is not None]
+    if isinstance(arguments, dict):
+        words.append("with " + ", ".join(f"{key}={_text(value)}" for key, value in arguments.items()))
+    rest |= fields
     if rest:
         words.append(f"with {json.dumps(rest, ensure_ascii=False)}")
     return words

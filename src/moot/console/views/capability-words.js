@@ -7,26 +7,26 @@ import { mayAllow } from "./grants-covers.js";
 
 /** @type {Record<string, string>} */
 const KINDS = {
-  "*": "everything",
-  "mcp/request": "request",
+  "*": "do everything",
+  "mcp/request": "call",
   "mcp/proposal": "propose",
   "mcp/response": "answer requests",
   "mcp/withdraw": "withdraw proposals",
   "mcp/reject": "reject proposals",
-  "mcp/*": "all MCP: request, propose, answer",
-  "moot/approve": "vote for proposals that need several votes",
+  "mcp/*": "use all of MCP (call, propose, answer)",
+  "moot/approve": "vote for proposals",
   chat: "chat",
-  "chat/*": "acknowledge and cancel chat",
-  "chat/acknowledge": "acknowledge chat",
-  "chat/cancel": "cancel chat",
-  "reasoning/*": "think aloud",
-  "reasoning/cancel": "stop others thinking",
+  "chat/*": "acknowledge and cancel messages",
+  "chat/acknowledge": "acknowledge messages",
+  "chat/cancel": "cancel messages",
+  "reasoning/*": "share reasoning",
+  "reasoning/cancel": "stop the reasoning of others",
   "stream/*": "use streams",
   "stream/request": "open streams",
-  "capability/grant": "grant rights",
-  "capability/revoke": "revoke rights",
-  "capability/*": "grant and revoke rights",
-  "space/invite": "invite",
+  "capability/grant": "grant permissions",
+  "capability/revoke": "revoke permissions",
+  "capability/*": "grant and revoke permissions",
+  "space/invite": "invite members",
   "space/kick": "remove members",
   "space/*": "invite and remove members",
   "participant/*": "pause, resume and control members",
@@ -34,36 +34,32 @@ const KINDS = {
   "participant/pause": "pause members",
   "participant/resume": "resume members",
 };
+const CALLS = ["mcp/request", "mcp/proposal"];
 
-/** A capability in a sentence; not escaped yet. @param {any} capability @returns {string} */
-export function inWords(capability) {
-  if (typeof capability === "string") return capability === "*" ? "everything" : capability;
-  if (capability === null || typeof capability !== "object" || Array.isArray(capability)) return spaced(capability);
-  const words = [kindWords(capability.kind)];
+/** A capability as what its holder can do: "call write_file with path=notes/** on files". Not escaped yet. @param {any} given @returns {string} */
+export function inWords(given) {
+  const capability = typeof given === "string" ? { kind: given } : given;
+  if (!isObject(capability)) return spaced(capability);
+  const kinds = (Array.isArray(capability.kind) ? capability.kind : [capability.kind]).map(String);
+  const calls = kinds.every((/** @type {string} */ each) => CALLS.includes(each));
+  const words = [kinds.map((/** @type {string} */ each) => (Object.hasOwn(KINDS, each) ? KINDS[each] : `send ${each}`)).join(" or ")];
   if (isObject(capability.payload)) words.push(...payloadWords(capability.payload));
+  else if (calls) words.push("anything");
   const asked = capability["x-moot-request"];
   if (isObject(asked)) words.push(`for ${[asked.method, asked.context].filter((each) => each !== undefined).map(text).join(" ")}`);
   const to = capability.to;
-  if (Array.isArray(to) || typeof to === "string") words.push(`at ${(Array.isArray(to) ? to : [to]).map(String).join(" or ")}`);
+  if (Array.isArray(to) || typeof to === "string") words.push(`${calls ? "on" : "to"} ${(Array.isArray(to) ? to : [to]).map(String).join(" or ")}`);
   return words.join(" ");
-}
-
-/** @param {any} kind */
-function kindWords(kind) {
-  return (Array.isArray(kind) ? kind : [kind]).map((each) => (Object.hasOwn(KINDS, String(each)) ? KINDS[String(each)] : String(each))).join(" or ");
 }
 
 /** @param {Record<string, any>} payload */
 function payloadWords(payload) {
   const { method, params, ...rest } = payload;
-  const words = [];
-  let left = rest;
-  if (isObject(params)) {
-    const { name, uri, arguments: given, ...fields } = params;
-    words.push(text(name ?? uri ?? method));
-    if (isObject(given)) words.push(`with ${Object.entries(given).map(([key, value]) => `${key}=${text(value)}`).join(", ")}`);
-    left = { ...rest, ...fields };
-  } else if (method !== undefined) words.push(text(method));
+  const { name, uri, arguments: given, ...fields } = isObject(params) ? params : {};
+  const target = name ?? uri;
+  const words = method === "tools/call" ? [target === undefined ? "any tool" : text(target)] : [method, target].filter((each) => each !== undefined).map(text);
+  if (isObject(given)) words.push(`with ${Object.entries(given).map(([key, value]) => `${key}=${text(value)}`).join(", ")}`);
+  const left = { ...rest, ...fields };
   if (Object.keys(left).length > 0) words.push(`with ${spaced(left)}`);
   return words;
 }
@@ -85,9 +81,14 @@ function isObject(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
+/** Whether one of them allows everything. @param {any[]} capabilities */
+export function hasFullRights(capabilities) {
+  return capabilities.some((each) => each === "*" || (isObject(each) && each.kind === "*" && each.payload === undefined && each.to === undefined));
+}
+
 /** What a member is able to do, in two words for a list. @param {any[]} capabilities */
 export function standing(capabilities) {
-  if (capabilities.some((each) => each === "*" || (isObject(each) && each.kind === "*" && each.payload === undefined && each.to === undefined))) return "may do everything";
+  if (hasFullRights(capabilities)) return "full rights";
   if (mayAllow(capabilities, "mcp/request")) return mayAllow(capabilities, "mcp/reject") ? "decides" : "calls tools";
   if (mayAllow(capabilities, "mcp/proposal")) return "proposes";
   if (mayAllow(capabilities, "mcp/response")) return "answers";

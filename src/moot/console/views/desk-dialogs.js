@@ -117,7 +117,7 @@ export function grantDialog(context, proposal, shown, summary, decide) {
     replace(words);
     if (!wrong) {
       const capability = JSON.parse(editor.value);
-      replace(words, icon("check", 16), el("span", {}, nameOf(proposal.from), " may then: ", el("bdi", {}, visible(inWords(capability)))));
+      replace(words, icon("check", 16), el("span", {}, nameOf(proposal.from), " will be able to ", el("bdi", {}, visible(inWords(capability)))));
       if (capability.kind !== "mcp/request") words.append(el("span", { class: "caution" }, icon("warning", 16), "This allows more than calls."));
       if (!coveredBy(capability, state.me.capabilities)) words.append(el("span", { class: "caution" }, icon("warning", 16), "You may not hold all of this yourself; the gateway grants only what you hold."));
     }

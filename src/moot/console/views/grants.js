@@ -4,7 +4,7 @@ import { button, el, replace } from "../core/dom.js";
 import { nameOf, oneLine, visible } from "../core/text.js";
 import { ago, longTime } from "../core/time.js";
 import { capabilityPicker } from "./people-rights.js";
-import { inWords } from "./capability-words.js";
+import { hasFullRights, inWords } from "./capability-words.js";
 import { ledgerOf } from "./grants-ledger.js";
 import { icon } from "./icons.js";
 import { jsonTree } from "./json-tree.js";
@@ -45,8 +45,8 @@ export function rightsList(context, member, exact) {
 function chain(context, grant) {
   const { grants, root, right } = ledgerOf(context.state).chainOf(grant);
   const steps = [
-    el("li", {}, nameOf(root), el("span", { class: "soft" }, right === undefined ? " (a right that was given before you came)" : " may of itself: "), right !== undefined && el("bdi", {}, oneLine(inWords(right), 120))),
-    ...grants.slice().reverse().map((each) => el("li", { "aria-current": each === grant ? "true" : null }, icon("right", 12), nameOf(each.recipient), el("span", { class: "soft" }, " was given: "), el("bdi", {}, oneLine(each.capabilities.map(inWords).join(", "), 160)))),
+    el("li", {}, nameOf(root), right === undefined ? el("span", { class: "soft" }, " (granted before you joined)") : hasFullRights([right]) ? " has full rights" : [el("span", { class: "soft" }, " can "), el("bdi", {}, oneLine(inWords(right), 120))]),
+    ...grants.slice().reverse().map((each) => el("li", { "aria-current": each === grant ? "true" : null }, icon("right", 12), nameOf(each.recipient), el("span", { class: "soft" }, " was granted: "), el("bdi", {}, oneLine(each.capabilities.map(inWords).join(", "), 160)))),
   ];
   return el("ol", { class: "chain", "aria-label": "Chain of this grant" }, steps);
 }

@@ -186,7 +186,7 @@ class TrustView {
   _grantNodes(grants) {
     return el("section", { class: "trust-part", "aria-label": "Granted instead" }, el("h2", {}, "Granted instead of a rule"),
       el("ul", { class: "acts" }, grants.map((each, index) => el("li", { data: { grant: each.id } },
-        el("span", { class: "grow" }, el("a", { href: this.context.link("people", each.recipient) }, nameOf(each.recipient)), " may ", el("bdi", {}, oneLine(each.capabilities.map(inWords).join(", "), 240)), el("small", { class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`)),
+        el("span", { class: "grow" }, el("a", { href: this.context.link("people", each.recipient) }, nameOf(each.recipient)), " can ", el("bdi", {}, oneLine(each.capabilities.map(inWords).join(", "), 240)), el("small", { class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`)),
         button("Take back…", () => revokeDialog(this.context, each), { class: "small danger", shortcut: index === 0 ? "u" : undefined, disabled: !this._may("capability/revoke"), data: { place: `back-${each.id}` } })))));
   }
 
