@@ -4,7 +4,7 @@
         alice = one.join("alice")
         alice.say(chat("alice", "c-1"))
         await one.rest()
-        assert one.host.lanes.heard == 0     # the first one opens the lane, the second would take it
+        assert one.host.fast_paths.heard == 0     # the first one opens the lane, the second would take it
 
 A `Seat` stands where a WebSocket stands: messages go in whole, and what is written to it is kept as it came.
 `seen` writes down all that can be seen of a house, line by line, so that two of them can be compared. It
@@ -221,7 +221,7 @@ class House:
             patch.setattr(fast_path, "COMPILED", self._with_lanes and fast_path.COMPILED)
             await self.gateway.start()
         # How often a mistake is answered depends on the clock, and nothing here does.
-        self.host._stream_patience = ErrorReplyLimiter(1e6)
+        self.host.stream_error_replies = ErrorReplyLimiter(1e6)
 
     async def close(self) -> None:
         """All leave in the order in which they came, then the gateway stops."""
@@ -262,7 +262,7 @@ class House:
 
     async def rest(self) -> None:
         """What waits for the disk is out, and what is written has been."""
-        while self.host._held:
+        while self.host.journaled.pending:
             await self.durable()
         # Close, hang up, leave, and the write of that.
         for _ in range(4):
@@ -271,7 +271,7 @@ class House:
     async def durable(self) -> None:
         """All records are on disk, or a snapshot is where there are none."""
         if not self.host.journal.is_written:
-            await self.host.save_snapshot()
+            await self.host.journaled.save_snapshot()
             return
         done = asyncio.Event()
         self.host.journal.when_durable(self.host.journal.next_number - 1, done.set)
@@ -290,7 +290,7 @@ class House:
         host = self.host
         lines += [f"received {host.received}", f"delivered {host.delivered}"]
         lines += [f"refused {sorted(host.refusals.items())}", f"next {host.journal.next_number}"]
-        lines.append(f"silent {host.patience.silent}")
+        lines.append(f"silent {host.error_replies.silent}")
         return hidden(lines)
 
     def records(self) -> list[dict[str, Any]]:
@@ -317,14 +317,14 @@ class House:
             yield f"state {table} {json.dumps(content)}"
 
     def _past(self) -> Iterator[str]:
-        past = self.host.delivery.past
+        past = self.host.delivery.history
         numbers = {id(heard): number for number, heard in enumerate(past.heard)}
         for heard in past.heard:
             # A notice is as long as the digits of a wait that it names.
             size = heard.size if isinstance(heard.message, bytes) else ""
             yield f"past {size} {spelled(heard, 'mew')!r} {spelled(heard, 'mcpx')!r}"
         for name in self.host.space.state.roster.members:
-            polled = [numbers[id(heard)] for heard in past.since(self.host.known_since(name), name)]
+            polled = [numbers[id(heard)] for heard in past.since(past.visible_since(name), name)]
             yield f"polled by {name} {polled}"
 
     def _frames(self) -> Iterator[str]:

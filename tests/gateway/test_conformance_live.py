@@ -86,11 +86,11 @@ class Running:
 
     def _hands(self, name: str) -> GatewayControl:
         host = self.gateway.doors.hosts[name]
-        clock = host.clock = Clock()
+        clock = host.journaled.clock = Clock()
 
         def wait(seconds: float) -> None:
             clock.now += seconds
-            self._call(host._expire)
+            self._call(host.journaled.expire_due)
 
         def journal(able: bool) -> None:
             assert host.journal.on_health is not None

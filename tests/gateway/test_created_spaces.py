@@ -122,6 +122,22 @@ async def test_a_space_that_found_no_room_on_the_disk_can_be_created_later(tmp_p
         await room.join("alice", space="garden")
 
 
+async def test_a_created_space_takes_its_first_snapshot_after_as_many_records_as_configured(
+    tmp_path: Path,
+) -> None:
+    file = configured(tmp_path, auto_create_spaces="lab", snapshot_records=12)
+    async with lab(tmp_path, file=file) as room:
+        database = room.gateway._database
+        assert database is not None
+        alice = await room.join("alice", space="garden")
+        assert await database.load_snapshot("garden") is None
+        for _ in range(12):
+            assert await alice.refused("chat") is None
+        snapshot = await database.load_snapshot("garden")
+        assert snapshot is not None
+        assert snapshot.position == 12
+
+
 def test_the_model_is_a_space_of_the_configuration(tmp_path: Path) -> None:
     assert load(configured(tmp_path, auto_create_spaces="vault"), environ={}).model_space == "vault"
     for wrong in ("labb", True):

@@ -71,8 +71,8 @@ async def test_everything_that_is_described_is_exposed_and_nothing_else(tmp_path
 async def test_proposals_are_counted_while_open_and_timed_when_decided(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE, rules={"limits": {"proposal_seconds": 1_000}}) as room:
         host = room.gateway.doors.hosts["lab"]
-        now = host.clock()
-        host.clock = lambda: now
+        now = host.journaled.clock()
+        host.journaled.clock = lambda: now
         alice, agent, _ = await room.join("alice"), await room.join("agent"), await room.join("files")
 
         async def seconds(outcome: str) -> tuple[float, float]:
@@ -99,7 +99,7 @@ async def test_proposals_are_counted_while_open_and_timed_when_decided(tmp_path:
         assert await agent.refused("mcp/withdraw", about=["p3"]) is None
         assert await seconds("withdrawn") == (1, 10)
         now += 1_000
-        host._expire()
+        host.journaled.expire_due()
         assert await seconds("expired") == (2, 2_020)
         assert await value(room, "moot_open_proposals", space="lab") == 0
 
@@ -121,7 +121,7 @@ async def test_what_was_decided_before_a_restart_is_not_counted_again_and_what_w
         proposal = host.space.state.ledger.get("p2")
         assert proposal is not None
         later = proposal.proposed_at + 100
-        host.clock = lambda: later
+        host.journaled.clock = lambda: later
         alice, _ = await room.join("alice"), await room.join("files")
         assert await alice.refused("mcp/request", CALL, to=["files"], about=["p2"]) is None
         assert round(await value(room, "moot_proposal_decision_seconds_sum", **labels), 3) == 100

@@ -264,7 +264,7 @@ async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> Non
     """Who waits as long as told is not refused again."""
     async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 2}}) as room:
         host, now = room.gateway.doors.hosts["lab"], time.time()
-        host.clock = lambda: now
+        host.journaled.clock = lambda: now
         answers = [await room.post("mallory", fields("chat")) for _ in range(12)]
         refused = [answer for answer in answers if answer.status_code == 429]
         # A second's worth at once.
@@ -274,7 +274,7 @@ async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> Non
             assert int(answer.headers["retry-after"]) >= 1
             assert 0 < answer.json()["retry_after"] <= 1
         later = now + refused[-1].json()["retry_after"]
-        host.clock = lambda: later
+        host.journaled.clock = lambda: later
         assert (await room.post("mallory", fields("chat"))).status_code == 200
 
 

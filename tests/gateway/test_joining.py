@@ -288,8 +288,8 @@ async def test_who_is_shut_down_is_closed_4002_after_its_last_words_and_may_rejo
         assert await bob.refused("chat") == "participant_shutdown"
         assert await bob.refused("chat/acknowledge", to=["alice"], about=["down"]) is None
         host = room.gateway.doors.hosts["lab"]
-        host.clock = lambda: time.time() + 601
-        host._expire()
+        host.journaled.clock = lambda: time.time() + 601
+        host.journaled.expire_due()
         assert (await bob.closed())[0] == 4002
         await alice.hear(lambda each: each["payload"].get("event") == "leave")
         back = await room.join("bob")

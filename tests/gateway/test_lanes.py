@@ -40,9 +40,9 @@ def settings(
 
 def takes_the_lane(one: House, seat: Seat, said: bytes) -> bool:
     """Say this, and tell whether it took the short way."""
-    before = one.host.lanes.heard
+    before = one.host.fast_paths.heard
     seat.say(said)
-    return one.host.lanes.heard > before
+    return one.host.fast_paths.heard > before
 
 
 def open_lane(one: House, seat: Seat, kind: str = "chat") -> None:
@@ -291,7 +291,7 @@ async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: 
 async def test_the_past_keeps_to_its_bounds(tmp_path: Path) -> None:
     """However many the lane takes in one tick, and whoever else speaks in it."""
     async with talking(tmp_path, poll_messages=5, poll_bytes=2_000) as (one, alice, bob):
-        past = one.host.delivery.past
+        past = one.host.delivery.history
         for tick in range(20):
             alice.say(chat("alice", f"a-{tick}", context="goes the long way"))
             for number in range(8):
@@ -300,7 +300,7 @@ async def test_the_past_keeps_to_its_bounds(tmp_path: Path) -> None:
             assert len(past.heard) <= 5
             assert sum(heard.size for heard in past.heard) <= 2_000
             assert past.bytes == sum(heard.size for heard in past.heard)
-        assert one.host.lanes.heard > 100
+        assert one.host.fast_paths.heard > 100
 
 
 async def test_figures_count_both_ways(tmp_path: Path) -> None:

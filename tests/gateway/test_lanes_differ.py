@@ -343,14 +343,14 @@ async def lived(folder: Path, author: Author) -> tuple[int, int]:
                 await check_alike(short, long, "started again")
                 continue
             story = author.chapter(steps)
-            before = short.host.lanes.heard
+            before = short.host.fast_paths.heard
             for home in (short, long):
                 for step in story:
                     home.notes.append(await _played(step, home))
             received += len(story)
-            heard += short.host.lanes.heard - before
+            heard += short.host.fast_paths.heard - before
             await check_alike(short, long, f"after {received} steps")
-        assert long.host.lanes.heard == 0
+        assert long.host.fast_paths.heard == 0
     return received, heard
 
 

@@ -177,7 +177,7 @@ async def states(room: Lab) -> list[Any]:
     found = [comparable(host.space)]
     assert snapshot is not None
     kept = json.loads(snapshot.state)
-    whole, rest = Space(config), Space.restore(load_config(kept.pop("config")), kept)
+    whole, rest = Space(config), Space(load_config(kept.pop("config")), saved=kept)
     for record in records:
         replay(whole, record.line, config)
         if record.number > snapshot.position:

@@ -276,14 +276,14 @@ async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_
     async with lab(tmp_path, file=file) as room:
         alice, carol = await room.join("alice"), await room.join("carol")
         host, now = room.gateway.doors.hosts["lab"], time.time()
-        host.clock = lambda: now
+        host.journaled.clock = lambda: now
         left = (await carol.ask("chat"))["payload"]["retry_after"]
         assert 1_800 < left <= 3_600
-        host.clock = lambda: now + left - 0.01
-        host._expire()
+        host.journaled.clock = lambda: now + left - 0.01
+        host.journaled.expire_due()
         assert await carol.refused("chat") == "participant_paused"
-        host.clock = lambda: now + left + 0.01
-        host._expire()
+        host.journaled.clock = lambda: now + left + 0.01
+        host.journaled.expire_due()
         assert await carol.refused("chat") is None
         assert await alice.refused("mcp/request", CALL, about=["p1"]) == "proposal_settled"
 

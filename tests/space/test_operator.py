@@ -170,7 +170,7 @@ def test_a_snapshot_is_plain_json_and_the_same_space_again() -> None:
     driver = lab()
     driver.send("bob", {"kind": "chat", "id": "c1", "payload": {"text": "x"}})
     saved = json.loads(json.dumps(driver.space.save()))
-    again = Space.restore(driver.space.state.config, saved)
+    again = Space(driver.space.state.config, saved=saved)
     assert again.save() == driver.space.save()
     envelope = MEW.decode(b'{"kind":"chat","id":"c1","payload":{"text":"again"}}')
     (answer,) = again.receive(SessionId("bob"), envelope, driver.now, driver.mint)

@@ -81,7 +81,7 @@ def test_a_restart_anywhere_changes_nothing_that_follows(seed: int) -> None:
     for at in range(0, len(journal), 97):
         before = Space(CONFIG)
         list(played(before, journal[:at]))
-        after = Space.restore(before.state.config, json.loads(json.dumps(before.save())))
+        after = Space(before.state.config, saved=json.loads(json.dumps(before.save())))
         assert after.save() == before.save()
         assert list(played(after, journal[at:])) == effects[at:], f"restart before input {at}"
         assert after.save() == whole.save(), f"restart before input {at}"
@@ -92,7 +92,7 @@ def test_restarting_before_every_single_input_ends_in_the_same_state(seed: int) 
     """D-41: nothing lives between two inputs that is not saved."""
     space = Space(CONFIG)
     for given in walked(seed).journal[:150]:
-        space = Space.restore(space.state.config, space.save())
+        space = Space(space.state.config, saved=space.save())
         list(played(space, [given]))
     straight = Space(CONFIG)
     list(played(straight, walked(seed).journal[:150]))
@@ -144,7 +144,7 @@ def test_a_restored_space_keeps_a_humans_decisions() -> None:
     world.send("h", "capability/grant", {"recipient": "agent", "capabilities": [right]}, id="g1")
     world.send("h", "participant/pause", {}, to=["agent"])
     world.send("h", "space/kick", {"participant_id": "tool"})
-    state = Space.restore(world.space.state.config, json.loads(json.dumps(world.space.save()))).state
+    state = Space(world.space.state.config, saved=json.loads(json.dumps(world.space.save()))).state
     agent = state.roster.find("agent")
     assert right in [capability.original for capability in agent.rights.capabilities]
     assert agent.pause is not None

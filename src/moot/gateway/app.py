@@ -96,7 +96,6 @@ class Gateway:
             browsers,
             _http_settings(self.config),
             readiness=self.readiness,
-            pasts=opener.pasts,
             metrics=self.metrics,
             connections=self.connections,
             version=__version__,

@@ -51,6 +51,7 @@ class MessageHistory:
         self.messages = messages
         self.most_bytes = size
         self.bytes = 0
+        self._hidden_before: dict[str, float] = {}
         # Whoever adds to `kept` by itself counts later (see `lanes`); called before anybody looks.
         self.settle: Callable[[], None] = lambda: None
 
@@ -77,6 +78,14 @@ class MessageHistory:
         self.bytes += size
         while len(heard) > self.messages or self.bytes > self.most_bytes:
             self.bytes -= heard.popleft().size
+
+    def hide_before(self, member: str, moment: float) -> None:
+        """Earlier messages are not for this member: it joined the space or got its token then (D-40)."""
+        self._hidden_before[member] = moment
+
+    def visible_since(self, member: str) -> float:
+        """From when on this member may see the history; 0 for all of it."""
+        return self._hidden_before.get(member, 0.0)
 
     def since(self, moment: float, member: str) -> Iterator[HistoryEntry]:
         """What this member was to hear strictly after a moment, oldest first."""
@@ -115,15 +124,13 @@ class Delivery:
     def __init__(
         self,
         outgoing: Outgoing,
-        past: MessageHistory,
+        history: MessageHistory,
         *,
-        on_credential: Callable[[Credential], None],
         on_mail: Callable[[Mail], None],
     ) -> None:
         self.lines: dict[SessionId, SessionOutbox] = {}
         self.outgoing = outgoing
-        self.past = past
-        self._on_credential = on_credential
+        self.history = history
         self._on_mail = on_mail
         # Called with every message in MEW's spelling, for members that are files (output_log).
         self.on_envelope: Callable[[bytes], None] | None = None
@@ -162,7 +169,7 @@ class Delivery:
                         line.close(effect.code, effect.reason)
                         self.detach(effect.session)
                 case Credential():
-                    self._on_credential(effect)
+                    self.history.hide_before(effect.participant, now)
                 case Mail():
                     self._on_mail(effect)
                 case Result():
@@ -190,7 +197,7 @@ class Delivery:
                 return
         if self.on_envelope is not None:
             self.on_envelope(_spelled(effect, "mew") or b"")
-        self.past.add(now, effect, audience.members if effect.private else None)
+        self.history.add(now, effect, audience.members if effect.private else None)
 
     def audience_of(self, sessions: Sequence[SessionId]) -> DeliveryAudience:
         """Who these sessions are, looked up."""
@@ -224,7 +231,7 @@ class Delivery:
         if raw is not None:
             self.outgoing.send(line.outbox, framed(raw))
         said = Deliver((), effect.notice)
-        self.past.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
+        self.history.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
 
 
 def _frame(effect: Deliver, dialect: DialectName) -> bytes | None:

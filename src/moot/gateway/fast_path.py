@@ -46,7 +46,9 @@ class FastPaths:
 
     def __init__(self, journal: Journal, delivery: Delivery) -> None:
         self._delivery = delivery
-        self._shared = Shared(journal, delivery.outgoing, delivery.past, HistoryEntry) if COMPILED else None
+        self._shared = (
+            Shared(journal, delivery.outgoing, delivery.history, HistoryEntry) if COMPILED else None
+        )
         self._lanes: dict[SessionId, Lane] = {}
 
     @property

@@ -1,8 +1,8 @@
-"""What was said lately, out of the journal: a gateway that comes back still knows it (D-40).
+"""The message history after a restart, read from the journal (D-40).
 
-Proposals outlive a restart, and so must what they say: whoever polls, or comes back to decide, finds them as
-if the gateway had never been away. Only what everybody was to hear comes back; what was told to one member
-alone, presence and frames do not.
+Proposals outlive a restart, and so must their text: whoever polls, or comes back to decide, finds them as
+if the gateway had never been away. Only messages to everybody come back. Messages to one member alone,
+presence and frames do not.
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ from moot.space.effects import Deliver
 from moot.store.journal_reader import last_records
 
 
-def recall(past: MessageHistory, folder: Path, config: SpaceConfig) -> dict[str, float]:
-    """Fill the memory of a space; returns since when members that were invited meanwhile are there."""
-    known_since: dict[str, float] = {}
-    for at, envelope in _said(folder, past.messages, config):
+def restore_history(history: MessageHistory, folder: Path, config: SpaceConfig) -> None:
+    """Fill the history of a space with the latest messages of its journal."""
+    for at, envelope in _accepted_envelopes(folder, history.messages, config):
         if envelope.kind == "space/invite":
-            known_since[str(envelope.payload.get("participant_id"))] = at
+            history.hide_before(str(envelope.payload.get("participant_id")), at)
         if KINDS.get(envelope.kind, UNKNOWN).relayed and not _is_narrowed(envelope.kind, config):
-            past.add(at, Deliver((), envelope), None)
-    return known_since
+            history.add(at, Deliver((), envelope), None)
 
 
-def _said(folder: Path, count: int, config: SpaceConfig) -> Iterator[tuple[float, Envelope]]:
+def _accepted_envelopes(folder: Path, count: int, config: SpaceConfig) -> Iterator[tuple[float, Envelope]]:
     for record in last_records(folder, count):
         try:
             stored = read_input(record.line)

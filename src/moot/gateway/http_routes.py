@@ -18,7 +18,7 @@ from starlette.routing import Route
 from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.console import PAGE, Console
-from moot.gateway.delivery import MessageHistory, spelled
+from moot.gateway.delivery import spelled
 from moot.gateway.http_replies import (
     HEADERS,
     RequestRefused,
@@ -71,7 +71,6 @@ class Endpoints:
         settings: HttpSettings,
         *,
         readiness: Readiness,
-        pasts: Mapping[str, MessageHistory],
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
         version: str,
@@ -80,7 +79,6 @@ class Endpoints:
         self.browsers = browsers
         self.settings = settings
         self.readiness = readiness
-        self.pasts = pasts
         self._metrics = metrics
         self._connections = connections
         self._version = version
@@ -243,11 +241,11 @@ class Endpoints:
             return denied(AccessDenied(404, "polling is turned off here: connect a WebSocket"))
         since = moment(request.query_params.get("since"))
         dialect = _dialect(request, b"")
-        host = identity.host
-        since = max(since, host.known_since(identity.name))
+        history = identity.host.delivery.history
+        since = max(since, history.visible_since(identity.name))
         messages = []
         latest = since
-        for heard in self.pasts[host.name].since(since, identity.name):
+        for heard in history.since(since, identity.name):
             raw = spelled(heard, dialect)
             if raw is not None:
                 messages.append(orjson.Fragment(raw))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -24,15 +24,17 @@ from moot.config.loader import is_space_name
 from moot.errors import UsageError
 from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.delivery import Delivery, MessageHistory
-from moot.gateway.error_reply_limiter import ErrorReplyLimiter
-from moot.gateway.fast_path import FastPaths
+from moot.gateway.history_restore import restore_history
+from moot.gateway.journaled_space import HostOptions, JournaledSpace
 from moot.gateway.output_log import OutputLog
 from moot.gateway.space_host import SpaceHost
+from moot.gateway.space_restore import restore_space
 from moot.net.outbox import Outgoing
 from moot.space.config import SpaceConfig
-from moot.space.effects import Credential, Mail
+from moot.space.effects import Mail
+from moot.space.space import Space
 from moot.store.database import Database
-from moot.store.journal import JournalSettings
+from moot.store.journal import Journal, JournalSettings
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +61,6 @@ class SpaceFactory:
         self._url = url
         self._on_mail = on_mail
         self._outputs: list[OutputLog] = []
-        self.pasts: dict[str, MessageHistory] = {}
         # Told of every space that came by joining.
         self.on_created: Callable[[SpaceHost], None] = lambda _host: None
 
@@ -77,12 +78,19 @@ class SpaceFactory:
 
     async def open(self, name: str, settings: SpaceSettings) -> SpaceHost:
         """One space, from its snapshot and journal."""
-        host = self._host(name, settings)
-        played = await host.start(self._with_url(name, settings.config))
-        for path in settings.output_logs.values() if name in self._configuration.spaces else ():
-            self._add_output(host, path)
+        options, config = self._options(name, settings), self._with_url(name, settings.config)
+        journal = Journal.open(options.folder, options.journal)
+        restored = await restore_space(options, config, journal, self._database)
+        host = self._host(options, restored.space, journal)
+        if not restored.is_new:
+            restore_history(host.delivery.history, options.folder, config)
+            host.resume(config)
+        host.begin()
+        await host.journaled.save_snapshot()
+        if name in self._configuration.spaces:
+            self._add_outputs(host, settings.output_logs.values())
         self._let_in(name, host, settings)
-        log.info("space open", extra={"space": name, "replayed": played})
+        log.info("space open", extra={"space": name, "replayed": restored.replayed})
         return host
 
     def create(self, name: str) -> SpaceHost | AccessDenied:
@@ -101,12 +109,14 @@ class SpaceFactory:
         try:
             folder.mkdir(mode=0o700, parents=True)
             (folder / _LIKE).write_text(self._configuration.model_space or "")
-            host = self._host(name, model)
+            options = self._options(name, model)
+            journal = Journal.open(options.folder, options.journal)
         except (OSError, UsageError) as fault:
             # Or half of it would stand in the way of the next try.
             shutil.rmtree(folder, ignore_errors=True)
             log.error("space not created", extra={"space": name, "fault": str(fault)})
             return AccessDenied(503, "the space cannot be created now: try again later")
+        host = self._host(options, Space(self._with_url(name, model.config)), journal)
         host.begin()
         self._let_in(name, host, model)
         log.info("space created", extra={"space": name, "like": self._configuration.model_space})
@@ -155,21 +165,32 @@ class SpaceFactory:
     def _folder(self, name: str) -> Path:
         return self._config.data / "spaces" / name
 
-    def _host(self, name: str, settings: SpaceSettings) -> SpaceHost:
-        folder = self._folder(name) / "journal"
-        config = self._with_url(name, settings.config)
-        host = SpaceHost(name, config, folder, _journal_settings(self._config, settings), self._database)
-        host.snapshot_records = self._config.snapshot_records
-        host.patience = ErrorReplyLimiter(self._config.errors_per_second)
-        past = self.pasts[name] = MessageHistory(self._config.poll_messages, self._config.poll_bytes)
-        host.delivery = Delivery(
-            Outgoing(asyncio.get_running_loop()),
-            past,
-            on_credential=_credential_noted(host),
-            on_mail=lambda mail: self._on_mail(mail, name),
+    def _options(self, name: str, settings: SpaceSettings) -> HostOptions:
+        gateway, journal = self._config, self._config.journal
+        return HostOptions(
+            name=name,
+            folder=self._folder(name) / "journal",
+            journal=JournalSettings(
+                mode=settings.journal or journal.mode,
+                segment_bytes=journal.segment_bytes,
+                sync_seconds=journal.sync_seconds,
+                sync_records=journal.sync_records,
+                retain_segments=journal.retain_segments,
+            ),
+            snapshot_records=gateway.snapshot_records,
+            history_messages=gateway.poll_messages,
+            history_bytes=gateway.poll_bytes,
+            errors_per_second=gateway.errors_per_second,
         )
-        host.lanes = FastPaths(host.journal, host.delivery)
-        return host
+
+    def _host(self, options: HostOptions, space: Space, journal: Journal) -> SpaceHost:
+        delivery = Delivery(
+            Outgoing(asyncio.get_running_loop()),
+            MessageHistory(options.history_messages, options.history_bytes),
+            on_mail=lambda mail: self._on_mail(mail, options.name),
+        )
+        journaled = JournaledSpace(options, space, journal, delivery, self._database)
+        return SpaceHost(journaled, errors_per_second=options.errors_per_second)
 
     def _with_url(self, name: str, config: SpaceConfig) -> SpaceConfig:
         """Under its own name, and with the address that invitees are told (MEW 3.6.6) if it names none."""
@@ -194,29 +215,13 @@ class SpaceFactory:
             if grant.capabilities is not None
         }
 
-    def _add_output(self, host: SpaceHost, path: Path) -> None:
-        output = OutputLog(path)
-        self._outputs.append(output)
-        others = host.delivery.on_envelope
+    def _add_outputs(self, host: SpaceHost, paths: Iterable[Path]) -> None:
+        outputs = [OutputLog(path) for path in paths]
+        self._outputs += outputs
 
         def write(envelope: bytes) -> None:
-            output.write(envelope)
-            if others is not None:
-                others(envelope)
+            for output in outputs:
+                output.write(envelope)
 
-        host.delivery.on_envelope = write
-
-
-def _credential_noted(host: SpaceHost) -> Callable[[Credential], None]:
-    return lambda credential: host.credential_changed(credential.participant)
-
-
-def _journal_settings(config: GatewayConfig, space: SpaceSettings) -> JournalSettings:
-    journal = config.journal
-    return JournalSettings(
-        mode=space.journal or journal.mode,
-        segment_bytes=journal.segment_bytes,
-        sync_seconds=journal.sync_seconds,
-        sync_records=journal.sync_records,
-        retain_segments=journal.retain_segments,
-    )
+        if outputs:
+            host.delivery.on_envelope = write

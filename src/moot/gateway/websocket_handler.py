@@ -201,7 +201,7 @@ class MemberSocket:
 
         def attach() -> None:
             self.host, self.session = host, session
-            self._short_way = host.lanes.entrance(session)
+            self._short_way = host.fast_paths.entrance(session)
             host.delivery.attach(
                 session, SessionOutbox(self._outbox, self.dialect, identity.name, self.close)
             )
