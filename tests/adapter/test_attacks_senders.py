@@ -9,7 +9,6 @@ from pathlib import Path
 import orjson
 import pytest
 
-from moot.adapter.inbound.call_rates import MinuteRates
 from moot.adapter.inbound.proof_cache import MAX_PROOF_BYTES, CachedAccess
 from moot.errors import AuthorizationInsufficient
 from moot.identity.keys import Identity
@@ -102,19 +101,12 @@ async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_p
             if n % 16 == 0:
                 await asyncio.sleep(0)
         assert here.adapter.measures.events["AUTHORIZATION_INSUFFICIENT"] == 600
-        assert len(inbound._rates._moments) <= 50
-        assert len(inbound._told._moments) <= 50
+        assert len(inbound._rates) <= 50
+        assert len(inbound._told) <= 50
         assert len(inbound._by_sender) == len(inbound._proofs) == 0
         assert (await here.alice.ask(KIND, ONE)).code is None
         await until(lambda: len(inbound._refusals) == 0)
         assert len(notes.requests()) == 1
-
-
-def test_rates_of_a_hundred_thousand_keys_are_those_of_the_last_ones() -> None:
-    rates = MinuteRates(5, 1_000)
-    for n in range(100_000):
-        assert rates.wait(f"key {n}", now=n / 1_000) is None
-    assert len(rates._moments) == 1_000
 
 
 async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_others(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from moot.adapter.inbound.call_rates import WINDOW_SECONDS, MinuteRates
 from moot.adapter.inbound.contract_registry import ContractRegistry, GrammarCache
 from moot.errors import UsageError
 from moot.xprotocol.publication import ServerOffer
@@ -81,26 +80,3 @@ def test_grammars_are_kept_by_schema_and_not_for_ever() -> None:
     assert grammars.compiled == 3
     grammars(named("a"))
     assert grammars.compiled == 4
-
-
-def test_a_rate_holds_in_any_minute_and_not_just_on_average() -> None:
-    rates = MinuteRates(3, most_keys=10)
-    assert [rates.wait("a", now) for now in (0.0, 50.0, 55.0)] == [None] * 3
-    assert rates.wait("a", 59.0) == pytest.approx(1.0)
-    # Sixty seconds after the first there is room for one, and not for three.
-    assert rates.wait("a", WINDOW_SECONDS) is None
-    assert rates.wait("a", 61.0) == pytest.approx(49.0)
-    assert rates.wait("b", 61.0) is None
-    assert [MinuteRates(0, 1).wait("a", 0.0) for _ in range(1_000)] == [None] * 1_000
-
-
-def test_a_rate_forgets_the_quietest_key_and_survives_a_clock_that_is_set_back() -> None:
-    rates = MinuteRates(1, most_keys=2)
-    for key in ("a", "b", "c"):
-        assert rates.wait(key, 0.0) is None
-    # "a" was quiet longest, and is counted anew.
-    assert rates.wait("c", 1.0) is not None
-    assert rates.wait("a", 1.0) is None
-    later = MinuteRates(1, most_keys=2)
-    assert later.wait("a", 1_000_000.0) is None
-    assert later.wait("a", 10.0) is None

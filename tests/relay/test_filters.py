@@ -8,11 +8,9 @@ from random import Random
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.relay.client_rates import ClientRate, ClientRates
 from moot.relay.relay_settings import RelayLimits
 from moot.relay.subscription_filters import EventFilter, FilterIndex
 from moot.relay.wire_messages import (
@@ -119,25 +117,3 @@ def test_messages_are_read_as_they_are_written() -> None:
 def test_whatever_comes_is_a_message_or_none(data: bytes) -> None:
     with suppress(NotAMessage):
         assert read_message(data, LIMITS)
-
-
-def test_a_rate_gives_its_burst_then_its_pace_and_nothing_for_a_clock_set_back() -> None:
-    rate = ClientRate(2, 3, 100.0)
-    assert [rate.wait(100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
-    assert rate.wait(100.0) == pytest.approx(0.5)
-    assert rate.wait(100.5) == 0.0
-    assert rate.wait(50.0) > 0
-    assert rate.wait(50.1) > 0
-    assert rate.wait(60.0) == 0.0
-    assert ClientRate(0, 1, 0.0).wait(0.0) == ClientRate(0, 1, 0.0).wait(0.0) == 0.0
-
-
-def test_of_too_many_keys_the_quietest_is_forgotten() -> None:
-    rates = ClientRates(1, 1, 2)
-    assert rates.wait("a", 0.0) == 0.0
-    assert rates.wait("b", 0.0) == 0.0
-    assert rates.wait("a", 0.0) > 0
-    assert rates.wait("c", 0.0) == 0.0
-    # b was quiet longest; a is still held.
-    assert rates.wait("a", 0.0) > 0
-    assert rates.wait("b", 0.0) == 0.0

@@ -13,6 +13,7 @@ import logging
 import re
 import time
 from contextlib import AsyncExitStack, suppress
+from typing import Final
 
 from moot.agent.agent_controls import AgentControls, AgentStatus
 from moot.agent.agent_settings import AgentSettings, ModelSettings
@@ -34,8 +35,12 @@ from moot.errors import (
 from moot.participant import CloseReason, JoinedSpace, Reasoning, Transcript, connect
 from moot.participant.calls.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
+from moot.resilience.rate_limits import sliding_windows
 
 log = logging.getLogger(__name__)
+
+# Members whose turns are counted at a time; a space has far fewer.
+_MAX_COUNTED_MEMBERS: Final = 10_000
 
 
 class Agent:
@@ -55,6 +60,7 @@ class Agent:
         self.controls = AgentControls(self, self.memory)
         self._offers = OfferTable([FIND])
         self._turns: asyncio.Queue[Envelope] = asyncio.Queue(limits.queued_turns)
+        self._turn_rates = sliding_windows(limits.turns_per_minute, 60.0, max_keys=_MAX_COUNTED_MEMBERS)
         self._current: tuple[Envelope, asyncio.Task[None]] | None = None
         self._space: JoinedSpace | None = None
         # Of the space that it is in; None before.
@@ -99,7 +105,7 @@ class Agent:
         if space is None or not self._is_for_us(chat):
             return
         limits = self.settings.limits
-        if self.figures.is_too_often(chat.sender, limits.turns_per_minute, time.monotonic()):
+        if self._turn_rates.take(chat.sender, time.monotonic()):
             log.warning(
                 "too many turns", extra={"participant": chat.sender, "limit": limits.turns_per_minute}
             )

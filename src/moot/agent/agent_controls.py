@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from moot.participant import Control, Controls, Transcript
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
     from moot.agent.agent import Agent
-
-_MINUTE: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -25,17 +22,6 @@ class AgentStatus:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     latency_ms: int = 0
-    causes: dict[str, deque[float]] = field(default_factory=dict)
-
-    def is_too_often(self, who: str, most: int, now: float) -> bool:
-        """Whether this member has caused too many turns within a minute; counts this one if not."""
-        times = self.causes.setdefault(who, deque())
-        while times and times[0] <= now - _MINUTE:
-            times.popleft()
-        if len(times) >= most:
-            return True
-        times.append(now)
-        return False
 
 
 class AgentControls(Controls):

@@ -27,6 +27,7 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Chats that wait for their turn; the next one is told to come later.
     queued_turns: int = 32
     # Turns that one member may cause within a minute: two agents must not talk each other into the ground.
+    # 0: any number.
     turns_per_minute: int = 20
     # What fits into the model's mind; `compact_at` of it sets off a compaction (MEW 3.9.5).
     context_tokens: int = 32_000

@@ -1,9 +1,9 @@
 """What an MCP server says unasked, on its way into a space: what matters of it, at a pace that nobody minds.
 
-A server may report progress a thousand times a second; a space is shared. So each call has a purse: what it
-can pay for is handed on in order; beyond that only the latest progress counts, and log messages wait up to a
-number, the rest being counted. Of changes it counts that one happened. Everything goes out in ticks; the
-first thing after a silence goes at once.
+A server may report progress a thousand times a second; a space is shared. So each call has a token bucket:
+while there are tokens, messages are handed on in order; beyond that only the latest progress counts, and log
+messages wait up to a number, the rest being counted. Of changes it counts that one happened. Everything goes
+out in ticks; the first thing after a silence goes at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from moot.mcp.eras import LIST_CHANGED, JsonObject
+from moot.resilience.token_bucket import TokenBucket
 
 # Ten a second: quicker than anyone reads, slower than anyone minds.
 TICK_SECONDS: Final = 0.1
@@ -50,16 +51,15 @@ class CallMessages:
         self._caller = caller
         self._wake = wake
         self._waiting: deque[tuple[str, JsonObject]] = deque()
-        # Progress beyond the purse: the latest says it all.
+        # Progress beyond the rate: the latest says it all.
         self._latest: JsonObject | None = None
         self._left_out = 0
-        self._purse = CALL_BURST
-        self._filled = _now()
+        self._rate = TokenBucket(CALL_PER_SECOND, CALL_BURST, _now())
 
     def heard(self, method: str, params: JsonObject) -> None:
         """What the server said about this call."""
-        self._fill()
-        if method == _PROGRESS and (self._latest is not None or len(self._waiting) >= self._purse):
+        is_crowded = self._latest is not None or len(self._waiting) >= self._rate.tokens(_now())
+        if method == _PROGRESS and is_crowded:
             self._latest = params
         elif len(self._waiting) < CALL_WAITING:
             self._waiting.append((method, params))
@@ -68,17 +68,15 @@ class CallMessages:
         self._wake(self)
 
     async def tell(self, *, last: bool = False) -> bool:
-        """Tell the caller what it can pay for, or at last everything; True if something still waits."""
-        self._fill()
-        while self._waiting and (last or self._purse >= 1):
-            self._purse -= 1
+        """Tell the caller what it has tokens for, or at last everything; True if something still waits."""
+        now = _now()
+        while self._waiting and (last or not self._rate.take(now)):
             await self._caller.notify(*self._waiting.popleft())
         if not self._waiting and self._left_out:
             data = f"{self._left_out} log messages came too quickly and were left out"
             self._left_out = 0
             await self._caller.notify(_MESSAGE, {"level": "warning", "logger": "moot", "data": data})
-        if self._latest is not None and not self._waiting and (last or self._purse >= 1):
-            self._purse -= 1
+        if self._latest is not None and not self._waiting and (last or not self._rate.take(now)):
             latest, self._latest = self._latest, None
             await self._caller.notify(_PROGRESS, latest)
         return bool(self._waiting or self._latest)
@@ -87,11 +85,6 @@ class CallMessages:
         """Tell what is left before the answer goes out: afterwards nobody listens."""
         if self._waiting or self._latest is not None:
             await self.tell(last=True)
-
-    def _fill(self) -> None:
-        now = _now()
-        self._purse = min(CALL_BURST, self._purse + (now - self._filled) * CALL_PER_SECOND)
-        self._filled = now
 
 
 class ServerMessages:

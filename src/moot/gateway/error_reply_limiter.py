@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
+from moot.resilience.rate_limits import token_buckets
+
 # Peers choose the keys (sessions come and go, stream ids are made up); this many are remembered.
-_MOST_KEYS: Final = 10_000
+_MAX_KEYS: Final = 10_000
 
 
 class ErrorReplyLimiter:
-    """A leaky bucket for each key: so many answers a second, and a burst of one second's worth."""
+    """A token bucket for each key: so many answers a second, and a burst of one second's worth."""
 
     def __init__(self, per_second: float) -> None:
-        self._seconds = 1.0 / per_second
-        self._burst = max(1.0, self._seconds)
-        self._drained: dict[object, float] = {}
+        self._rates = token_buckets(per_second, per_second, max_keys=_MAX_KEYS)
         self.silent = 0
 
-    def answers(self, key: object, now: float) -> bool:
+    def answers(self, key: Hashable, now: float) -> bool:
         """Whether this mistake still gets an answer."""
-        drained = max(self._drained.get(key, 0.0), now)
-        if drained > now + 2 * self._burst:
-            drained = now  # the clock went back
-        if drained + self._seconds > now + self._burst:
+        if self._rates.take(key, now):
             self.silent += 1
             return False
-        if len(self._drained) >= _MOST_KEYS:
-            self._drained.clear()
-        self._drained[key] = drained + self._seconds
         return True

@@ -25,7 +25,6 @@ import msgspec
 from moot.errors import EventExpired, MalformedEvent, UnverifiedEvent
 from moot.identity import base64url
 from moot.relay import wire_messages
-from moot.relay.client_rates import ClientRate, ClientRates
 from moot.relay.relay_settings import RelayLimits
 from moot.relay.subscription_filters import EventFilter, FilterIndex
 from moot.relay.wire_messages import (
@@ -35,6 +34,8 @@ from moot.relay.wire_messages import (
     SubscribeMessage,
     UnsubscribeMessage,
 )
+from moot.resilience.rate_limits import token_buckets
+from moot.resilience.token_bucket import TokenBucket
 from moot.store.event_query import EventReader
 from moot.store.event_store import KEPT_FOR_GOOD, EventStore
 from moot.store.event_writer import Added
@@ -83,9 +84,9 @@ class RelayClientState:
         self.subscriptions: dict[str, ClientSubscription] = {}
         self.unconfirmed = 0
         self.is_gone = False
-        self.events = ClientRate(limits.events_per_second, limits.events_burst, now)
-        self.requests = ClientRate(limits.requests_per_second, limits.requests_burst, now)
-        self.faults = ClientRate(limits.faults_per_second, limits.faults_burst, now)
+        self.events = TokenBucket(limits.events_per_second, limits.events_burst, now)
+        self.requests = TokenBucket(limits.requests_per_second, limits.requests_burst, now)
+        self.faults = TokenBucket(limits.faults_per_second, limits.faults_burst, now)
 
 
 class ClientSubscription:
@@ -127,8 +128,8 @@ class Relay:
         self.watchers: list[Watcher] = []
         self._start = start
         self._index: FilterIndex[ClientSubscription] = FilterIndex()
-        self._senders = ClientRates(
-            limits.sender_events_per_second, limits.sender_events_burst, limits.senders_counted
+        self._senders = token_buckets(
+            limits.sender_events_per_second, limits.sender_events_burst, max_keys=limits.senders_counted
         )
 
     def enter(self, client: RelayClientState) -> None:
@@ -150,7 +151,7 @@ class Relay:
         if message.__class__ is PublishMessage:
             self._publish(client, message.raw, now)
             return
-        if (wait := client.requests.wait(now)) and not isinstance(message, UnsubscribeMessage):
+        if (wait := client.requests.take(now)) and not isinstance(message, UnsubscribeMessage):
             words = _too_fast("requests_per_second", self.limits.requests_per_second, wait)
             name = message.subscription if isinstance(message, SubscribeMessage) else None
             client.line.send(
@@ -177,7 +178,7 @@ class Relay:
             self._fault(client, now)
             return
         event, limits = signed.event, self.limits
-        if wait := client.events.wait(now):
+        if wait := client.events.take(now):
             words = _too_fast("events_per_second", limits.events_per_second, wait)
             self._refuse(client, event.id, words)
             return
@@ -199,7 +200,7 @@ class Relay:
             self._fault(client, now)
             return
         # Only now: before the signature, anybody could use up somebody else's rate.
-        if wait := self._senders.wait(event.sender, now):
+        if wait := self._senders.take(event.sender, now):
             words = _too_fast("sender_events_per_second", limits.sender_events_per_second, wait)
             self._refuse(client, event.id, words)
             return
@@ -332,7 +333,7 @@ class Relay:
         self._fault(client, now)
 
     def _fault(self, client: RelayClientState, now: float) -> None:
-        if client.faults.wait(now):
+        if client.faults.take(now):
             limits = self.limits
             words = f"too many faults: limits.faults_per_second is {limits.faults_per_second:g}"
             client.line.end(_POLICY, words)

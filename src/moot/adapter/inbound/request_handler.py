@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from moot.adapter.config.adapter_settings import AdapterLimits
-from moot.adapter.inbound.call_rates import LatestKeys, MinuteRates
 from moot.adapter.inbound.contract_registry import ContractRegistry, KindRoute
+from moot.adapter.inbound.latest_keys import LatestKeys
 from moot.adapter.inbound.mcp_source import SourceFault
 from moot.adapter.inbound.proof_cache import check_proof_bytes
 from moot.adapter.inbound.reply_publisher import ReplyPublisher
@@ -37,6 +37,7 @@ from moot.errors import (
 )
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
+from moot.resilience.rate_limits import RateLimits, sliding_windows
 from moot.xprotocol.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.contracts import ERROR_KIND
 from moot.xprotocol.event_receiver import (
@@ -137,7 +138,8 @@ class RequestHandler:
         self._audit = audit
         self._measures = measures
         self._on_revoked = on_revoked
-        self._source_rates: dict[str, MinuteRates] = {}
+        # The rate of each source that has one, and the count for each sender.
+        self._source_rates: dict[str, tuple[int, RateLimits]] = {}
         self._tasks: dict[asyncio.Task[None], DirectedEvent] = {}
         self._by_sender: Counter[str] = Counter()
         self._refusals = TaskSet("refusal")
@@ -162,8 +164,8 @@ class RequestHandler:
 
     def _limit(self, limits: AdapterLimits) -> None:
         self._limits = limits
-        self._rates = MinuteRates(limits.requests_per_minute, limits.senders_counted)
-        self._told = MinuteRates(limits.requests_per_minute, limits.senders_counted)
+        self._rates = _per_minute(limits.requests_per_minute, limits)
+        self._told = _per_minute(limits.requests_per_minute, limits)
 
     def configure(self, limits: AdapterLimits, requests_per_minute: dict[str, int | None]) -> None:
         """Other bounds from now on; counting begins anew where they differ. By source, None: no rate."""
@@ -173,8 +175,8 @@ class RequestHandler:
             known = self._source_rates.get(name)
             if rate is None:
                 self._source_rates.pop(name, None)
-            elif known is None or known.per_minute != rate:
-                self._source_rates[name] = MinuteRates(rate, limits.senders_counted)
+            elif known is None or known[0] != rate:
+                self._source_rates[name] = (rate, _per_minute(rate, limits))
         for name in self._source_rates.keys() - requests_per_minute.keys():
             del self._source_rates[name]
 
@@ -291,7 +293,7 @@ class RequestHandler:
     def _refuse(self, event: DirectedEvent, refusal: EventFault | Fault, size: int) -> None:
         self._measures.event(refusal.code)
         # A flood is answered as often as it may ask; after that it talks to itself.
-        if self._told.wait(event.sender, time.time()) is not None or len(self._refusals) >= REFUSALS_AT_ONCE:
+        if self._told.take(event.sender, time.time()) or len(self._refusals) >= REFUSALS_AT_ONCE:
             return
         self._audit.note(
             {
@@ -336,16 +338,17 @@ class RequestHandler:
         return self.access.is_revoked(key, now)
 
     def _too_fast(self, key: str, _size: int, now: float) -> float | None:
-        wait = self._rates.wait(key, now)
-        if wait is None and self._crowded_by_strangers(key):
+        wait = self._rates.take(key, now)
+        if not wait and self._crowded_by_strangers(key):
             raise EndpointUnavailable(
                 "too many events of senders who have no rights here: none can be told from a replay",
                 retry_after=_CROWDED_SECONDS,
             )
-        if wait is None or self.access.is_revoked(key, now):
-            return wait
+        if not wait or self.access.is_revoked(key, now):
+            return wait or None
         raise SenderTooFast(
-            f"limits.requests_per_minute is {self._rates.per_minute} for one key", retry_after=round(wait, 3)
+            f"limits.requests_per_minute is {self._limits.requests_per_minute} for one key",
+            retry_after=round(wait, 3),
         )
 
     def _crowded_by_strangers(self, key: str) -> bool:
@@ -368,11 +371,11 @@ class RequestHandler:
     ) -> AuthorizedCaller:
         route = self._registry.route(event.kind)
         # XP 8.4: before the capability, so that trying costs the same as calling.
-        if route is not None and (rates := self._source_rates.get(route.source)) is not None:
-            wait = rates.wait(event.sender, now)
-            if wait is not None:
+        if route is not None and (limit := self._source_rates.get(route.source)) is not None:
+            per_minute, rates = limit
+            if wait := rates.take(event.sender, now):
                 raise SenderTooFast(
-                    f"requests_per_minute is {rates.per_minute} for this source", retry_after=round(wait, 3)
+                    f"requests_per_minute is {per_minute} for this source", retry_after=round(wait, 3)
                 )
         check_proof_bytes(proofs)
         caller = self.access.authorize(
@@ -406,3 +409,8 @@ class RequestHandler:
         for each in (told, self._refusals):
             await each.finished(_BUSY_SECONDS)
             await each.close()
+
+
+def _per_minute(max_requests: int, limits: AdapterLimits) -> RateLimits:
+    """XP 8.4: exactly so many in any minute, not on average; counted for each sender's key."""
+    return sliding_windows(max_requests, 60.0, max_keys=limits.senders_counted)

@@ -33,6 +33,7 @@ from moot.errors import MootError, Unreachable
 from moot.mcp.tool_pins import Pins
 from moot.net.websocket_client import Backoff
 from moot.protocol.operation import Json
+from moot.resilience.token_bucket import TokenBucket
 from moot.xprotocol.contracts import Contract
 
 log = logging.getLogger(__name__)
@@ -100,8 +101,7 @@ class OutboundSource:
         self._failures = 0
         # When asked to by its operator, and how many fetches its announces may still bring.
         self._urgent = asyncio.Event()
-        self._fetches = float(FETCHES_BURST)
-        self._fetched_at = time.monotonic()
+        self._fetch_rate = TokenBucket(1 / FETCH_SECONDS, FETCHES_BURST, time.monotonic())
         self._round_over = asyncio.Condition()
 
     @property
@@ -156,15 +156,12 @@ class OutboundSource:
 
     async def _calm(self) -> None:
         """Before the next round: one at once when the operator asks, else no more than the bounds allow."""
-        now = time.monotonic()
-        self._fetches = min(FETCHES_BURST, self._fetches + (now - self._fetched_at) / FETCH_SECONDS)
-        seconds = CALM_SECONDS if self._fetches >= 1 else (1 - self._fetches) * FETCH_SECONDS
+        seconds = self._fetch_rate.wait_seconds(time.monotonic()) or CALM_SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._urgent.wait()
         self._urgent.clear()
-        self._fetches = max(0.0, self._fetches - 1)
-        self._fetched_at = time.monotonic()
+        self._fetch_rate.take_anyway(time.monotonic(), max_debt_seconds=0.0)
 
     async def _round(self) -> None:
         if self.remote is None:

@@ -28,6 +28,7 @@ from moot.mcp.eras import (
 from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.mcp.upstream.transports import Transport, TransportClosed
 from moot.protocol.operation import Json
+from moot.resilience.token_bucket import TokenBucket
 
 # Told of what happens during one call: a method and its params. Never waits, never raises.
 Listener = Callable[[str, JsonObject], None]
@@ -130,8 +131,8 @@ class RpcConnection:
         self._last_id = 0
         self.exchanges: dict[int, PendingExchange] = {}
         # A second's worth of talk is always fine.
-        self._budget = limits.unsolicited_per_second
-        self._filled = self._loop.time()
+        rate = limits.unsolicited_per_second
+        self._unsolicited = TokenBucket(rate, rate, self._loop.time())
         # Headers of HTTP requests, by method and params.
         self.headers_of: Callable[[str, JsonObject], Mapping[str, str]] | None = None
         self.ended: asyncio.Future[str] = self._loop.create_future()
@@ -297,14 +298,10 @@ class RpcConnection:
         self._hearing.noticed(method, params)
 
     def _spend(self) -> None:
-        now = self._loop.time()
-        rate = self._limits.unsolicited_per_second
-        self._budget = min(rate, self._budget + (now - self._filled) * rate) - 1
-        self._filled = now
-        if self._budget < 0 and self._wire is not None:
-            # A debt beyond one pause is forgiven: what was read was read.
-            self._budget = max(self._budget, -rate * _HOLD_SECONDS)
-            self._wire.hold(-self._budget / rate + 0.01)
+        # A debt beyond one pause is forgiven: what was read was read.
+        debt_seconds = self._unsolicited.take_anyway(self._loop.time(), max_debt_seconds=_HOLD_SECONDS)
+        if debt_seconds and self._wire is not None:
+            self._wire.hold(debt_seconds + 0.01)
 
 
 def _as_id(value: Json) -> int:
