@@ -12,7 +12,7 @@ from moot.bridge.bridge_runner import bridged
 from moot.bridge.bridge_settings import BridgeSettings
 from moot.bridge.server_member import ServerMember
 from moot.mcp.eras import JsonObject
-from moot.mcp.upstream import Server
+from moot.mcp.upstream import Server, UpstreamOptions
 from moot.participant import JoinedSpace, connect
 from tests.gateway.lab import Lab, lab, participants
 from tests.mcp.upstreams import QUICK
@@ -40,7 +40,7 @@ class BridgedRoom:
         return space
 
     async def bridge(self, server: Server, name: str = "host", **settings: Any) -> ServerMember:
-        options: dict[str, Any] = {"limits": QUICK} | settings
+        options: dict[str, Any] = {"upstream": UpstreamOptions(limits=QUICK)} | settings
         made = BridgeSettings(server=server, gateway=self.room.url, space="lab", token=f"t-{name}", **options)
         return await self.stack.enter_async_context(bridged(made))
 

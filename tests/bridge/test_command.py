@@ -15,6 +15,7 @@ import pytest
 from moot.bridge.bridge_runner import serve_bridge
 from moot.bridge.bridge_settings import BridgeSettings
 from moot.cli import main
+from moot.mcp.upstream import UpstreamOptions
 from moot.protocol.close_codes import REMOVED
 from tests.bridge.rooms import bridged_room, call
 from tests.mcp.upstreams import QUICK, SERVERS, gone, is_alive, script, served, value_of
@@ -120,7 +121,11 @@ async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
     async with bridged_room(tmp_path) as space:
         alice = await space.join("alice")
         settings = BridgeSettings(
-            server=script("odd"), gateway=space.room.url, space="lab", token="t-host", limits=QUICK
+            server=script("odd"),
+            gateway=space.room.url,
+            space="lab",
+            token="t-host",
+            upstream=UpstreamOptions(limits=QUICK),
         )
         serving = asyncio.create_task(serve_bridge(settings))
         await alice.roster.wait_for("host", within=HANG_SECONDS)
@@ -170,7 +175,7 @@ async def test_a_token_that_is_not_taken_is_told_without_a_traceback(tmp_path: P
     [
         ((), "give either --url URL or, after --, the command"),
         (("--url", "http://x/mcp", "--", "cmd"), "give either --url URL or, after --, the command"),
-        (("--url", "ftp://x"), "starts with http:// or https://"),
+        (("--url", "ftp://x"), "start with http:// or https://"),
         (("--env", "=x", "--", "cmd"), "write NAME=VALUE"),
         (("--env", "NO_SUCH_VARIABLE_HERE", "--", "cmd"), "no such variable to hand on"),
         (("--bearer-file", "x", "--", "cmd"), "--bearer-file goes with --url"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.mcp.child_process import Command
-from moot.mcp.upstream import StdioServer
+from moot.mcp.upstream import StdioServer, UpstreamOptions
 from moot.participant import JoinedSpace
 from tests.bridge.rooms import HOST, BridgedRoom, bridged_room, call
 from tests.mcp.upstreams import NODE, PATIENT, text_of
@@ -143,9 +143,9 @@ async def join_all(space: BridgedRoom, folder: Path) -> None:
     assert (NODE / "mcp-server-everything").exists(), "make test installs the Node servers"
     for name, command in argv.items():
         server = StdioServer(command=Command(argv=command, env=env), inherited=os.environ)
-        bridge = await space.bridge(server, name, limits=PATIENT, must_start=True)
-        assert bridge.upstream.greeting is not None
-        assert bridge.upstream.greeting.era == ERAS[name]
+        bridge = await space.bridge(server, name, upstream=UpstreamOptions(limits=PATIENT), must_start=True)
+        assert bridge.upstream.server_info is not None
+        assert bridge.upstream.server_info.era == ERAS[name]
 
 
 async def test_five_servers_of_both_eras_in_one_space(tmp_path: Path) -> None:

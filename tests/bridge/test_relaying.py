@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from moot.bridge.server_messages import CALL_BURST, CALL_WAITING, CHANGE_SECONDS, ServerMessages
+from moot.bridge.server_messages import CALL_BURST, CHANGE_SECONDS, MAX_WAITING, ServerMessages
 from moot.mcp.eras import JsonObject
 from tests.waiting import until
 
@@ -59,7 +59,7 @@ async def test_a_short_burst_arrives_whole_and_in_order() -> None:
             (PROGRESS, {"progress": 2}),
         ]
         for method, params in said:
-            relay.heard(method, params)
+            relay.add(method, params)
         await until(lambda: len(ear.told) == 3)
     assert ear.told == said
 
@@ -69,7 +69,7 @@ async def test_of_a_long_burst_the_beginning_and_the_last_word_arrive() -> None:
     async with announcing(Square()) as announcements:
         relay = announcements.relay(ear)
         for step in range(1, 1_001):
-            relay.heard(PROGRESS, {"progress": step})
+            relay.add(PROGRESS, {"progress": step})
         await relay.finish()
     steps = [params["progress"] for _, params in ear.told]
     assert steps[: int(CALL_BURST)] == list(range(1, int(CALL_BURST) + 1))
@@ -82,21 +82,21 @@ async def test_log_messages_beyond_a_number_are_counted_in_words() -> None:
     async with announcing(Square()) as announcements:
         relay = announcements.relay(ear)
         for number in range(500):
-            relay.heard(MESSAGE, {"level": "info", "data": number})
+            relay.add(MESSAGE, {"level": "info", "data": number})
         await relay.finish()
     *said, last = ear.told
-    assert [params["data"] for _, params in said] == list(range(CALL_WAITING))
-    assert last[1]["data"] == "400 log messages came too quickly and were left out"
+    assert [params["data"] for _, params in said] == list(range(MAX_WAITING))
+    assert last[1]["data"] == "400 log messages came too quickly and were dropped"
 
 
 async def test_that_a_list_changed_is_told_at_once_and_then_at_most_once_a_second() -> None:
     square = Square()
     async with announcing(square) as announcements:
         for _ in range(50):
-            announcements.changed("tools")
-        announcements.changed("prompts")
+            announcements.add_list_change("tools")
+        announcements.add_list_change("prompts")
         await until(lambda: len(square.told) == 2)
-        announcements.changed("tools")
+        announcements.add_list_change("tools")
         await until(lambda: len(square.told) == 3)
     assert [method for method, _, _ in square.told] == [
         "notifications/tools/list_changed",
@@ -109,8 +109,8 @@ async def test_that_a_list_changed_is_told_at_once_and_then_at_most_once_a_secon
 async def test_a_resource_that_changes_often_is_told_once_a_tick_to_who_watches_it() -> None:
     square = Square()
     async with announcing(square) as announcements:
-        announcements.updated({"uri": "a://nobody"}, ())
+        announcements.add_resource_update({"uri": "a://nobody"}, ())
         for number in range(100):
-            announcements.updated({"uri": "a://b", "n": number}, ("alice",))
+            announcements.add_resource_update({"uri": "a://b", "n": number}, ("alice",))
         await until(lambda: bool(square.told))
     assert square.told == [("notifications/resources/updated", {"uri": "a://b", "n": 99}, ("alice",))]

@@ -11,6 +11,7 @@ import pytest
 
 from moot.errors import McpError
 from moot.mcp.eras import LOG_LEVEL_KEY
+from moot.mcp.upstream import UpstreamOptions
 from moot.participant import JoinedSpace, Progress
 from moot.protocol.envelope import Envelope
 from tests.bridge.rooms import BridgedRoom, bridged_room, call
@@ -142,7 +143,7 @@ async def test_a_question_of_the_server_is_asked_by_the_answer(tmp_path: Path) -
             "requestState": asked["requestState"],
         }
         # Everybody saw the state; nobody else can answer with it.
-        with pytest.raises(McpError, match="belongs to another"):
+        with pytest.raises(McpError, match="is another caller's"):
             await call(bob, "ask_name", also=also)
         assert value_of(await call(alice, "ask_name", also=also)) == [also["inputResponses"][key]]
 
@@ -240,13 +241,15 @@ async def test_many_bridges_in_one_process_do_not_disturb_each_other(tmp_path: P
     async with bridged_room(tmp_path) as space:
         good = await space.bridge(script("odd"))
         dying = script("odd", "--die-at-start", "9")
-        bad = await space.bridge(dying, "host2", limits=replace(QUICK, patience_seconds=0.3))
+        bad = await space.bridge(
+            dying, "host2", upstream=UpstreamOptions(limits=replace(QUICK, reconnect_wait_seconds=0.3))
+        )
         alice = await space.join("alice")
         assert good.state == "up"
         assert bad.state == "down"
-        assert bad.trouble == "ended with exit code 9"
+        assert bad.down_reason == "ended with exit code 9"
         assert text_of(await call(alice, "sleep")) == "slept"
-        with pytest.raises(McpError, match="ended with exit code 9; it is being started again"):
+        with pytest.raises(McpError, match="ended with exit code 9; it is being restarted"):
             await call(alice, "sleep", to="host2")
         # Host2 never answers, so the time is always used up: again until host was in it.
         assert list(await until_told(lambda: alice.ask_all("tools/list", within=0.3))) == ["host"]
@@ -258,12 +261,12 @@ async def test_a_server_that_declares_nothing_is_asked_all_the_same(tmp_path: Pa
         alice = await space.join("alice")
         assert "echo" in [tool["name"] for tool in await alice.list_all("host", "tools")]
         assert await alice.list_all("host", "prompts") == []
-        with pytest.raises(McpError, match="does not tell when its resources change"):
+        with pytest.raises(McpError, match="does not support subscriptions"):
             await alice.request("host", "resources/subscribe", {"uri": "odd://a"})
 
 
 async def _workshop(space: BridgedRoom) -> JoinedSpace:
-    await space.bridge(script("workshop", "stdio"), limits=PATIENT)
+    await space.bridge(script("workshop", "stdio"), upstream=UpstreamOptions(limits=PATIENT))
     return await space.join("alice")
 
 

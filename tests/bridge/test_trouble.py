@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from moot.errors import McpError
+from moot.mcp.upstream import UpstreamOptions
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.bridge.rooms import BridgedRoom, bridged_room, call
@@ -77,7 +78,7 @@ async def test_the_caller_is_told_and_nobody_else_notices(
     tmp_path: Path, tool: str, arguments: dict[str, Any], says: str
 ) -> None:
     async with bridged_room(tmp_path) as space:
-        await space.bridge(script("odd"), limits=HASTY if says == LATE else QUICK)
+        await space.bridge(script("odd"), upstream=UpstreamOptions(limits=HASTY if says == LATE else QUICK))
         alice, _ = await space.join("alice"), await space.join("bob")
         left: list[Envelope] = []
         alice.on("system/presence")(left.append)
@@ -131,7 +132,7 @@ async def test_what_is_printed_to_stdout_harms_nobody(tmp_path: Path) -> None:
         bridge = await space.bridge(script("odd", "--greeting", "hello from a print"))
         alice, _ = await space.join("alice"), await space.join("bob")
         assert text_of(await _others_talk(space, call(alice, "junk"))) == "after the junk"
-        assert bridge.upstream.counts.junk >= 4
+        assert bridge.upstream.counts.invalid_messages >= 4
 
 
 async def test_an_answer_too_large_for_the_space_is_told_as_such(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ async def test_a_second_signal_kills_what_the_first_did_not_end(tmp_path: Path) 
         tmp_path,
         f"""
         from moot.mcp.child_process import ChildLimits, Command, start
-        from moot.mcp.stderr_tail import StderrKeeper
+        from moot.mcp.stderr_tail import StderrTail
 
         async def command() -> int:
             def ignore(*_: object) -> None:
@@ -239,7 +239,7 @@ async def test_a_second_signal_kills_what_the_first_did_not_end(tmp_path: Path) 
             limits = ChildLimits(exit_seconds=3600, terminate_seconds=3600)
             child = await start(
                 Command(argv=tuple({list(program_in(tmp_path, DEAF))!r})), on_line=ignore, on_oversize=ignore,
-                keeper=StderrKeeper(), inherited=os.environ, limits=limits,
+                stderr=StderrTail(), inherited=os.environ, limits=limits,
             )
             try:
                 while not os.path.exists("server.pid"):
@@ -317,7 +317,7 @@ async def test_ending_the_server_of_commands_ends_what_it_runs(tmp_path: Path) -
         inherited=os.environ,
     )
     async with open_upstream(server) as upstream:
-        await upstream.ready()
+        await upstream.wait_until_ready()
         arguments = {"command": list(program)}
         call = asyncio.create_task(upstream.request("tools/call", {"name": "run", "arguments": arguments}))
         pid = tmp_path / "server.pid"

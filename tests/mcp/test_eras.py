@@ -37,7 +37,7 @@ def test_our_words_are_the_sdks_words() -> None:
     assert methods.INPUT_REQUIRED_METHODS == eras.INPUT_METHODS
     assert get_args(types.LoggingLevel) == eras.LOG_LEVELS
     asked = {method for method, _ in methods.SERVER_REQUESTS} - {"ping"}
-    assert asked == eras.ASKS
+    assert asked == eras.SERVER_REQUESTS
     assert jsonrpc.HEADER_MISMATCH == eras.HEADER_MISMATCH
     assert jsonrpc.UNSUPPORTED_PROTOCOL_VERSION == eras.UNSUPPORTED_VERSION
     assert (jsonrpc.CONNECTION_CLOSED, jsonrpc.REQUEST_TIMEOUT) == (eras.UNREACHABLE, eras.TIMED_OUT)
@@ -61,7 +61,7 @@ def test_params_without_a_caller_come_back_as_they_are() -> None:
     params: JsonObject = {"name": "t", "_meta": {"progressToken": 1}}
     bare, caller = caller_of(params)
     assert bare is params
-    assert caller == eras.NOBODY
+    assert caller == eras.UNKNOWN_CALLER
 
 
 @pytest.mark.parametrize("wrong", [5, [], None, True])
@@ -72,7 +72,10 @@ def test_reserved_keys_of_the_wrong_type_count_as_absent(wrong: Any) -> None:
         eras.CLIENT_CAPABILITIES_KEY: wrong,
         eras.LOG_LEVEL_KEY: "loud",
     }
-    assert caller_of({"a": 1, "_meta": meta | {"mine": 2}}) == ({"a": 1, "_meta": {"mine": 2}}, eras.NOBODY)
+    assert caller_of({"a": 1, "_meta": meta | {"mine": 2}}) == (
+        {"a": 1, "_meta": {"mine": 2}},
+        eras.UNKNOWN_CALLER,
+    )
     assert caller_of({"a": 1, "_meta": meta})[0] == {"a": 1}
 
 
@@ -102,13 +105,13 @@ def test_both_greetings_say_the_same() -> None:
         "_meta": {"vendor/x": 1},
         "vendorField": [1],
     }
-    found = eras.discovered(said)
+    found = eras.to_discover_result(said)
     types.DiscoverResult.model_validate(found)
     assert found["_meta"][eras.SERVER_INFO_KEY] == said["serverInfo"]
-    back = eras.initialized(found, "2025-06-18")
+    back = eras.to_initialize_result(found, "2025-06-18")
     assert back == said
     types.InitializeResult.model_validate(back)
-    assert eras.initialized({})["serverInfo"] == {"name": "unnamed", "version": "0"}
+    assert eras.to_initialize_result({})["serverInfo"] == {"name": "unnamed", "version": "0"}
 
 
 def test_a_question_is_what_the_sdk_reads_as_one() -> None:

@@ -89,7 +89,7 @@ async def test_a_log_message_reaches_who_asked_for_its_level() -> None:
         told = value_of(await call(server, "told"))
     assert [params["level"] for _, params in heard] == ["warning", "error"]
     assert told["levels"] == ["warning"]
-    assert server.counts.log_messages_unheard == 6
+    assert server.counts.log_messages_dropped == 6
 
 
 async def test_a_question_of_the_server_becomes_an_answer_that_asks_for_input() -> None:
@@ -144,7 +144,7 @@ async def test_an_answer_counts_only_from_the_one_who_was_asked_and_for_that_cal
         with pytest.raises(McpError) as caught:
             await call(server, "ask_name", arguments, also=also, owner=owner)
     assert caught.value.code == INVALID_PARAMS
-    assert "call anew" in caught.value.message
+    assert "call again" in caught.value.message
 
 
 async def test_a_question_that_nobody_answers_is_cancelled_in_time() -> None:
@@ -164,7 +164,7 @@ async def test_a_caller_that_takes_no_questions_is_not_asked() -> None:
     async with up(script("odd")) as server:
         (answer,) = value_of(await call(server, "ask_name", meta={key: {"sampling": {}}}))
     assert answer["code"] == -32600
-    assert "does not take elicitation" in answer["message"]
+    assert "does not support elicitation" in answer["message"]
 
 
 async def test_with_two_calls_running_no_caller_is_asked_for_the_other_and_then_calls_take_turns() -> None:
@@ -231,16 +231,16 @@ async def test_answers_of_the_wrong_shape_are_refused_or_handed_on_as_a_refusal(
     async with up(script("odd")) as server:
         asked = await call(server, "ask_name", owner="alice")
         state = asked["requestState"]
-        with pytest.raises(McpError, match="inputResponses has to be an object"):
+        with pytest.raises(McpError, match="inputResponses must be an object"):
             await call(server, "ask_name", also={"inputResponses": [], "requestState": state}, owner="alice")
         answers: JsonObject = {"stranger": {}} | dict.fromkeys(asked["inputRequests"], "no object")
         also = {"inputResponses": answers, "requestState": state}
         (told,) = value_of(await call(server, "ask_name", also=also, owner="alice"))
-        assert told == {"code": INVALID_PARAMS, "message": "the caller's answer is no object"}
+        assert told == {"code": INVALID_PARAMS, "message": "the caller's answer is not an object"}
 
 
 async def test_questions_are_bounded_in_number() -> None:
-    async with up(script("odd"), limits=replace(QUICK, asks_per_call=2)) as server:
+    async with up(script("odd"), limits=replace(QUICK, max_requests_per_call=2)) as server:
         asked = await call(server, "ask_name", {"count": 3}, owner="alice")
         answers = {f"elicitation-{number}": {"action": "decline"} for number in (1, 2)}
         for _ in range(3):
@@ -249,11 +249,11 @@ async def test_questions_are_bounded_in_number() -> None:
             also = {"inputResponses": answers, "requestState": asked["requestState"]}
             asked = await call(server, "ask_name", {"count": 3}, also=also, owner="alice")
         refused = [each for each in value_of(asked) if "code" in each]
-        assert [each["message"] for each in refused] == ["too many questions are waiting for an answer"]
+        assert [each["message"] for each in refused] == ["too many requests for input wait for an answer"]
 
 
 async def test_resources_watched_are_bounded_in_number() -> None:
-    async with up(script("odd"), limits=replace(QUICK, watched=1)) as server:
+    async with up(script("odd"), limits=replace(QUICK, max_watched_resources=1)) as server:
         await server.watch("odd://a", "alice")
         await server.watch("odd://a", "bob")
         with pytest.raises(McpError, match="1 resources are watched already"):

@@ -19,7 +19,7 @@ from moot.mcp.eras import (
     SERVER_INFO_KEY,
     JsonObject,
 )
-from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, open_upstream
+from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, UpstreamOptions, open_upstream
 from tests.mcp.upstreams import NODE, PATIENT, QUICK, Heard, call, script, served, text_of, up, value_of
 from tests.waiting import until_told
 
@@ -34,15 +34,15 @@ async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_doe
     """Some refuse `server/discover`, some say nothing, some end. The handshake settles on 2025-06-18."""
     heard = Heard()
     async with open_upstream(
-        script("odd", "--on-probe", on_probe), limits=QUICK, events=heard.events()
+        script("odd", "--on-probe", on_probe), UpstreamOptions(limits=QUICK), heard.callbacks()
     ) as server:
         await heard.until(lambda: heard.ups)
-        greeting = heard.ups[0]
-        assert (greeting.era, greeting.version) == ("handshake", "2025-06-18")
-        assert greeting.server_info == {"name": "odd", "version": "1", "vendor": True}
-        assert greeting.discovered["instructions"] == "be careful"
-        assert greeting.tells("tools", "listChanged")
-        assert not greeting.offers("prompts")
+        info = heard.ups[0]
+        assert (info.era, info.version) == ("handshake", "2025-06-18")
+        assert info.implementation == {"name": "odd", "version": "1", "vendor": True}
+        assert info.discover_result["instructions"] == "be careful"
+        assert info.declares("tools", "listChanged")
+        assert not info.offers("prompts")
         told = value_of(await call(server, "told"))
         assert told["notified"] == ["notifications/initialized"]
         # What was found out is remembered.
@@ -56,22 +56,26 @@ async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_doe
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_handshake_version_is_taken(version: str) -> None:
     async with up(script("odd", "--version", version)) as server:
-        assert server.greeting is not None
-        assert server.greeting.version == version
+        assert server.server_info is not None
+        assert server.server_info.version == version
 
 
 async def test_a_version_that_nobody_knows_is_refused_with_the_ones_that_are_known() -> None:
-    async with open_upstream(script("odd", "--version", "1999-01-01"), limits=QUICK) as server:
+    async with open_upstream(
+        script("odd", "--version", "1999-01-01"), UpstreamOptions(limits=QUICK)
+    ) as server:
         with pytest.raises(StartFailed, match=r"1999-01-01.*2025-11-25, 2026-07-28"):
-            await server.ready()
+            await server.wait_until_ready()
 
 
 async def test_a_server_that_never_greets_is_given_up_in_time() -> None:
     deaf = (sys.executable, "-c", "import time; time.sleep(3600)")
     limits = replace(QUICK, start_seconds=0.3, probe_seconds=0.1)
-    async with open_upstream(StdioServer(command=Command(argv=deaf)), limits=limits) as server:
-        with pytest.raises(StartFailed, match="did not answer its greeting within 0 s"):
-            await server.ready()
+    async with open_upstream(
+        StdioServer(command=Command(argv=deaf)), UpstreamOptions(limits=limits)
+    ) as server:
+        with pytest.raises(StartFailed, match="did not finish the handshake within 0 s"):
+            await server.wait_until_ready()
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -80,8 +84,8 @@ async def test_a_server_that_is_slow_to_start_is_asked_both_ways_and_answers_one
     arguments = ("--stateless", "2026-07-28") if era == "stateless" else ()
     limits = replace(QUICK, probe_seconds=0.1)
     async with up(script("odd", "--slow", "0.6", *arguments), limits=limits) as server:
-        assert server.greeting is not None
-        assert server.greeting.era == era
+        assert server.server_info is not None
+        assert server.server_info.era == era
         assert text_of(await call(server, "sleep")) == "slept"
         assert server.counts.starts == 1
 
@@ -91,9 +95,9 @@ async def test_a_server_that_is_slow_to_start_is_asked_both_ways_and_answers_one
     [("2031-01-01", "refused to initialize"), ("2025-06-18", "refused to initialize")],
 )
 async def test_a_server_whose_versions_nobody_here_speaks_is_not_used(versions: str, says: str) -> None:
-    async with open_upstream(script("odd", "--stateless", versions), limits=QUICK) as server:
+    async with open_upstream(script("odd", "--stateless", versions), UpstreamOptions(limits=QUICK)) as server:
         with pytest.raises(StartFailed, match=says):
-            await server.ready()
+            await server.wait_until_ready()
 
 
 # Streams of a stateless server
@@ -129,7 +133,11 @@ async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_
 
 
 @pytest.mark.parametrize(
-    ("listen", "says"), [("lists-only", "does not watch odd://a"), ("refuse", "does not watch odd://a")]
+    ("listen", "says"),
+    [
+        ("lists-only", "does not accept a subscription to odd://a"),
+        ("refuse", "does not accept a subscription to odd://a"),
+    ],
 )
 async def test_what_a_stateless_server_does_not_watch_is_told(listen: str, says: str) -> None:
     async with up(script("odd", "--stateless", "2026-07-28", "--listen", listen)) as server:
@@ -150,11 +158,11 @@ async def test_a_stateless_server_that_sends_requests_is_refused_them() -> None:
 
 async def _everything(server: Upstream, heard: Heard) -> None:
     """What the workshop offers, asked for in the stateless shape whatever the era."""
-    greeting = await server.ready()
-    assert greeting.server_info["name"] == "workshop"
+    info = await server.wait_until_ready()
+    assert info.implementation["name"] == "workshop"
     # Before any list: which headers it needs has to be found out first.
     assert text_of(await call(server, "where", {"region": "eu grün"})) == "in eu grün"
-    stateless = greeting.era == "stateless"
+    stateless = info.era == "stateless"
     names = [tool["name"] for tool in await server.list_all("tools/list")]
     assert names == ["add", "greet", "count", "tell", "grow", "touch", "where", "long"]
     added = await call(server, "add", {"a": 2, "b": 3})
@@ -214,9 +222,9 @@ async def _changes(server: Upstream, heard: Heard) -> None:
 async def test_a_stateless_server_over_stdio() -> None:
     heard = Heard()
     async with up(script("workshop", "stdio"), limits=PATIENT, heard=heard) as server:
-        assert server.greeting is not None
-        assert (server.greeting.era, server.greeting.version) == ("stateless", "2026-07-28")
-        assert SERVER_INFO_KEY in server.greeting.discovered["_meta"]
+        assert server.server_info is not None
+        assert (server.server_info.era, server.server_info.version) == ("stateless", "2026-07-28")
+        assert SERVER_INFO_KEY in server.server_info.discover_result["_meta"]
         await _everything(server, heard)
 
 
@@ -226,22 +234,22 @@ async def test_a_stateless_server_over_streamable_http() -> None:
         served("streamable-http") as url,
         up(HttpServer(url=url), limits=PATIENT, heard=heard) as server,
     ):
-        assert server.greeting is not None
-        assert server.greeting.era == "stateless"
+        assert server.server_info is not None
+        assert server.server_info.era == "stateless"
         await _everything(server, heard)
 
 
 async def test_a_handshake_server_over_sse_found_by_its_path() -> None:
     heard = Heard()
     async with served("sse") as url, up(HttpServer(url=url), limits=PATIENT, heard=heard) as server:
-        assert server.greeting is not None
-        assert server.greeting.era == "handshake"
+        assert server.server_info is not None
+        assert server.server_info.era == "handshake"
         await _everything(server, heard)
 
 
 async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() -> None:
     heard = Heard()
-    limits = replace(PATIENT, patience_seconds=0.3)
+    limits = replace(PATIENT, reconnect_wait_seconds=0.3)
     async with AsyncExitStack() as running:
         url = await running.enter_async_context(served("streamable-http"))
         async with up(HttpServer(url=url), limits=limits, heard=heard) as server:
@@ -250,7 +258,7 @@ async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() ->
             with pytest.raises(McpError):
                 await call(server, "add", {"a": 1, "b": 1})
             await heard.until(lambda: heard.downs)
-            with pytest.raises(McpError, match=r"cannot be reached.*it is being started again, try later"):
+            with pytest.raises(McpError, match=r"cannot be reached.*it is being restarted, try later"):
                 await call(server, "add", {"a": 1, "b": 1})
             port = int(url.rpartition(":")[2].partition("/")[0])
             async with served("streamable-http", port):
@@ -268,9 +276,11 @@ async def test_an_answer_over_http_that_is_too_long_costs_only_that_call() -> No
 
 
 async def test_an_address_where_nobody_listens_is_told_as_such() -> None:
-    async with open_upstream(HttpServer(url="http://127.0.0.1:9/mcp"), limits=QUICK) as server:
+    async with open_upstream(
+        HttpServer(url="http://127.0.0.1:9/mcp"), UpstreamOptions(limits=QUICK)
+    ) as server:
         with pytest.raises(StartFailed, match="cannot be reached"):
-            await server.ready()
+            await server.wait_until_ready()
 
 
 @pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
@@ -285,7 +295,7 @@ async def test_a_handshake_server_over_http(transport: str, path: str, port: int
     try:
         heard = Heard()
         server_at = HttpServer(url=f"http://127.0.0.1:{port}/{path}")
-        async with open_upstream(server_at, limits=PATIENT, events=heard.events()) as server:
+        async with open_upstream(server_at, UpstreamOptions(limits=PATIENT), heard.callbacks()) as server:
             await heard.until(lambda: heard.ups)
             assert heard.ups[0].era == "handshake"
             assert "echo" in [tool["name"] for tool in await server.list_all("tools/list")]
@@ -313,13 +323,13 @@ async def test_a_handshake_server_over_http(transport: str, path: str, port: int
 async def test_a_refusal_of_the_http_server_is_told_with_its_status() -> None:
     async with served("streamable-http") as url:
         elsewhere = HttpServer(url=url.replace("/mcp", "/nothing-here"))
-        async with open_upstream(elsewhere, limits=PATIENT) as server:
+        async with open_upstream(elsewhere, UpstreamOptions(limits=PATIENT)) as server:
             with pytest.raises(StartFailed, match="HTTP 404"):
-                await server.ready()
+                await server.wait_until_ready()
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="starts with http"):
+    with pytest.raises(UsageError, match="has to start with http"):
         HttpServer(url="ftp://example.org")
 
 
@@ -351,8 +361,8 @@ async def test_real_servers(
     path = f"{NODE}{os.pathsep}{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     command = Command(argv=argv, env={"PATH": path, "MEMORY_FILE_PATH": "/dev/null"})
     async with up(StdioServer(command=command, inherited=os.environ), limits=PATIENT) as server:
-        assert server.greeting is not None
-        assert server.greeting.era == era
+        assert server.server_info is not None
+        assert server.server_info.era == era
         assert tool in [each["name"] for each in await server.list_all("tools/list")]
         assert says in text_of(await call(server, tool, arguments))
 

@@ -14,7 +14,7 @@ import pytest
 from moot.errors import McpError
 from moot.mcp.child_process import ChildLimits
 from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE, JsonObject
-from moot.mcp.upstream import HttpServer, StartFailed, open_upstream
+from moot.mcp.upstream import HttpServer, StartFailed, UpstreamOptions, open_upstream
 from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of
 from tests.waiting import HANG_SECONDS, bounded
 
@@ -32,7 +32,7 @@ async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_ne
             assert "effect is not known" in caught.value.message
         second = value_of(await call(server, "told"))["pid"]
         assert first != second
-        assert server.keeper.last_lines()[-1] == "last words on stderr"
+        assert server.stderr.last_lines()[-1] == "last words on stderr"
     assert heard.downs == ["ended with exit code 3"]
     assert len(heard.ups) == 2
     # Another life may have other tools.
@@ -137,7 +137,7 @@ async def test_what_a_server_prints_besides_its_messages_is_skipped() -> None:
     async with up(script("odd", "--greeting", "Welcome to the odd server!")) as server:
         assert text_of(await call(server, "junk", {"lines": 50})) == "after the junk"
         assert text_of(await call(server, "stranger")) == "mine"
-        assert server.counts.junk > 50
+        assert server.counts.invalid_messages > 50
 
 
 async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time() -> None:
@@ -172,7 +172,7 @@ async def test_endless_output_is_bounded_and_ends_with_the_server(tool: str) -> 
 
 
 async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -> None:
-    limits = replace(QUICK, child=ChildLimits(unread_bytes=1 << 20, exit_seconds=0.2), calls=1_000)
+    limits = replace(QUICK, child=ChildLimits(unread_bytes=1 << 20, exit_seconds=0.2), max_calls=1_000)
     async with up(script("odd"), limits=limits) as server:
         calls = [asyncio.create_task(call(server, "freeze", timeout=2))]
         calls += [
@@ -184,7 +184,7 @@ async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -
 
 
 async def test_too_many_calls_at_once_are_refused_and_the_others_answered() -> None:
-    async with up(script("odd"), limits=replace(QUICK, calls=4)) as server:
+    async with up(script("odd"), limits=replace(QUICK, max_calls=4)) as server:
         calls = [asyncio.create_task(call(server, "sleep", {"seconds": 0.2})) for _ in range(6)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
     refused = [each for each in outcomes if isinstance(each, McpError)]
@@ -195,35 +195,35 @@ async def test_too_many_calls_at_once_are_refused_and_the_others_answered() -> N
 # Starting and stopping
 
 
-async def test_a_server_that_cannot_start_says_so_with_its_last_words() -> None:
-    async with open_upstream(script("odd", "--die-at-start", "5"), limits=QUICK) as server:
+async def test_a_server_that_cannot_start_says_so_with_the_end_of_its_stderr() -> None:
+    async with open_upstream(script("odd", "--die-at-start", "5"), UpstreamOptions(limits=QUICK)) as server:
         with pytest.raises(StartFailed) as caught:
-            await server.ready()
+            await server.wait_until_ready()
         assert "ended with exit code 5" in str(caught.value)
-        assert caught.value.last_words == ["cannot open \x1b[31mthe door\x1b[0m"]
+        assert caught.value.stderr_lines == ["cannot open \x1b[31mthe door\x1b[0m"]
     missing = script("odd")
     missing = replace(missing, command=replace(missing.command, argv=("no-such-program-anywhere",)))
-    async with open_upstream(missing, limits=QUICK) as server:
+    async with open_upstream(missing, UpstreamOptions(limits=QUICK)) as server:
         with pytest.raises(StartFailed, match="no such program"):
-            await server.ready()
+            await server.wait_until_ready()
 
 
 async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -> None:
-    limits = replace(QUICK, patience_seconds=0.2, backoff_seconds=3_600.0, backoff_seconds_at_most=3_600.0)
-    async with open_upstream(script("odd", "--die-at-start", "5"), limits=limits) as server:
+    limits = replace(QUICK, reconnect_wait_seconds=0.2, backoff_seconds=3_600.0, max_backoff_seconds=3_600.0)
+    async with open_upstream(script("odd", "--die-at-start", "5"), UpstreamOptions(limits=limits)) as server:
         with pytest.raises(StartFailed):
-            await server.ready()
+            await server.wait_until_ready()
         with pytest.raises(McpError) as caught:
             await call(server, "echo")
     assert caught.value.code == UNREACHABLE
-    assert "ended with exit code 5; it is being started again, try later" in caught.value.message
+    assert "ended with exit code 5; it is being restarted, try later" in caught.value.message
 
 
 async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
     heard = Heard()
-    limits = replace(QUICK, backoff_seconds=0.05, backoff_seconds_at_most=0.2)
+    limits = replace(QUICK, backoff_seconds=0.05, max_backoff_seconds=0.2)
     async with open_upstream(
-        script("odd", "--die-at-start", "1"), limits=limits, events=heard.events()
+        script("odd", "--die-at-start", "1"), UpstreamOptions(limits=limits), heard.callbacks()
     ) as server:
         begun = time.monotonic()
         await heard.until(lambda: len(heard.downs) == 4)
@@ -231,7 +231,7 @@ async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
         assert time.monotonic() - begun >= 0.175
         assert server.state == "down"
     once = script("odd", "--die-once", str(tmp_path / "died"))
-    async with open_upstream(once, limits=limits) as server:
+    async with open_upstream(once, UpstreamOptions(limits=limits)) as server:
         assert text_of(await call(server, "sleep")) == "slept"
         assert server.counts.starts == 2
 
@@ -291,7 +291,7 @@ async def test_stderr_is_kept_in_memory_and_in_a_file_and_both_are_bounded(tmp_p
         await call(server, "flood_stderr", {"count": 50})
         with pytest.raises(McpError):
             await call(server, "die")
-        lines = server.keeper.last_lines(1_000)
+        lines = server.stderr.last_lines(1_000)
     assert lines[-1] == "last words on stderr"
     assert sum(map(len, lines)) <= 64 << 10
     assert file.read_bytes().endswith(b"last words on stderr\n")

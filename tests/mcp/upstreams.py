@@ -14,7 +14,16 @@ from typing import Any
 
 from moot.mcp.child_process import ChildLimits, Command
 from moot.mcp.eras import JsonObject
-from moot.mcp.upstream import Events, Server, ServerInfo, StdioServer, Upstream, UpstreamLimits, open_upstream
+from moot.mcp.upstream import (
+    Server,
+    ServerInfo,
+    StdioServer,
+    Upstream,
+    UpstreamCallbacks,
+    UpstreamLimits,
+    UpstreamOptions,
+    open_upstream,
+)
 from tests.waiting import HANG_SECONDS, bounded, until
 
 SERVERS = Path(__file__).parent / "servers"
@@ -43,7 +52,7 @@ class Heard:
     noticed: list[str] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def events(self) -> Events:
+    def callbacks(self) -> UpstreamCallbacks:
         def note(into: list[Any]) -> Any:
             def noted(*args: Any) -> None:
                 into.append(args[0] if len(args) == 1 else args)
@@ -51,12 +60,12 @@ class Heard:
 
             return noted
 
-        return Events(
-            came_up=note(self.ups),
-            went_down=note(self.downs),
-            changed=note(self.changed),
-            updated=note(self.updated),
-            noticed=lambda method, _params: note(self.noticed)(method),
+        return UpstreamCallbacks(
+            on_up=note(self.ups),
+            on_down=note(self.downs),
+            on_list_changed=note(self.changed),
+            on_resource_updated=note(self.updated),
+            on_notification=lambda method, _params: note(self.noticed)(method),
         )
 
     async def until(self, met: Any) -> None:
@@ -80,10 +89,10 @@ async def up(
     heard: Heard | None = None,
     roots: tuple[JsonObject, ...] = (),
 ) -> AsyncIterator[Upstream]:
-    """A server that has greeted."""
-    events = (heard or Heard()).events()
-    async with open_upstream(server, events=events, limits=limits, roots=roots) as upstream:
-        await upstream.ready()
+    """A server that is up."""
+    options = UpstreamOptions(limits=limits, roots=roots)
+    async with open_upstream(server, options, (heard or Heard()).callbacks()) as upstream:
+        await upstream.wait_until_ready()
         yield upstream
 
 

@@ -19,22 +19,20 @@ async def bridged(
 ) -> AsyncIterator[ServerMember]:
     """An MCP server as a member of a space while the block runs.
 
-    Whatever the server does raises nothing here: `member.state` and `member.trouble` tell. Entering raises
-    StartFailed if the server `must_start` and does not, NotAdmitted or Unreachable if there is no way into
-    the space, UsageError if the file of pins cannot be used. Any number may run in one process.
+    Whatever the server does raises nothing here: see `member.state` and `member.down_reason`. Entering raises
+    StartFailed if the server `must_start` and does not, NotAdmitted or Unreachable if the space cannot be
+    joined, UsageError if the file of pins cannot be used. Any number may run in one process.
 
     `on_opened` is given the server as soon as it is started, before it has answered anything.
     """
     pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
     member = ServerMember(settings.server, pins, accept_changes=settings.accept_changes)
-    async with open_upstream(
-        settings.server, events=member.events(), limits=settings.limits, roots=settings.roots
-    ) as upstream:
+    async with open_upstream(settings.server, settings.upstream, member.callbacks()) as upstream:
         if on_opened is not None:
             on_opened(upstream)
         try:
-            # Whoever sees the member join finds its tools.
-            await upstream.ready()
+            # So that members who see it join find its tools.
+            await upstream.wait_until_ready()
         except StartFailed:
             if settings.must_start:
                 raise
@@ -45,7 +43,7 @@ async def bridged(
             dialect=settings.dialect,
             limits=settings.member,
             controls=ServerControls(member),
-            # A bridge answers; what it said itself would only wake it once more for every call.
+            # A bridge only answers: echoes of its own messages would wake it once more for every call.
             echo=False,
         ) as space:
             member.attach(upstream, space)
@@ -58,6 +56,6 @@ async def bridged(
 
 
 async def serve_bridge(settings: BridgeSettings) -> CloseReason:
-    """Bridge until the space ends the membership for good; how it ended. Cancelling stops the server too."""
+    """Bridge until the space ends the membership for good; returns how. Cancelling stops the server too."""
     async with bridged(settings) as member:
         return await member.space.stay()

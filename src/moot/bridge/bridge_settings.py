@@ -1,12 +1,11 @@
-"""What a bridge needs to know: which server, which space, and how careful to be."""
+"""The settings of one bridge: which server, which space, and whether tools are pinned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moot.mcp.eras import JsonObject
-from moot.mcp.upstream import Server, UpstreamLimits
+from moot.mcp.upstream import DEFAULT_OPTIONS, Server, UpstreamOptions
 from moot.participant import ParticipantLimits
 from moot.protocol.envelope import DialectName
 
@@ -24,14 +23,13 @@ class BridgeSettings:
     pin: bool = True
     # Where pins are kept; None: only while the bridge runs.
     pins_file: Path | None = None
-    # Consent, once, to everything that changed since the last run.
+    # Accept, once, every tool that changed since the last start.
     accept_changes: bool = False
-    # Whether a server that does not come up at first is a reason not to join.
+    # Do not join if the first attempt to start the server fails.
     must_start: bool = False
-    # What the server hears that asks for roots outside of any call.
-    roots: tuple[JsonObject, ...] = ()
-    limits: UpstreamLimits = field(default_factory=UpstreamLimits)
-    # Twice the calls that run at once may wait.
+    # How to talk to the server.
+    upstream: UpstreamOptions = DEFAULT_OPTIONS
+    # Twice as many requests may wait as run at once.
     member: ParticipantLimits = field(
         default_factory=lambda: ParticipantLimits(handlers=256, queued_requests=512)
     )

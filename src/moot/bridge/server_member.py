@@ -1,9 +1,9 @@
 """An MCP server as a member of a space.
 
-It answers what is asked of it by name, and lists that are asked of everybody (D-81); a proposal never runs
-here (MEW 7.1). The space speaks the stateless shape of MCP, the server what it likes: results come back as
-the server gave them, no field lost. What the server does wrong ends at the bridge: its callers get errors
-that say what happened, and the member stays.
+It answers requests that name it, and lists that are requested from everybody (D-81); a proposal never runs
+here (MEW 7.1). The space uses the stateless shape of MCP, the server either era: results come back as the
+server gave them, with every field. A server that misbehaves affects only its callers: they get errors that
+say what happened, and the member stays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Final, Literal
 from moot.bridge.server_messages import ServerMessages
 from moot.errors import McpError, MootError
 from moot.mcp.eras import (
-    ASKS,
     FEATURES,
     HANDSHAKE_VERSION,
     HANDSHAKE_VERSIONS,
@@ -27,19 +26,20 @@ from moot.mcp.eras import (
     LOG_LEVEL_KEY,
     LOG_LEVELS,
     METHOD_NOT_FOUND,
+    SERVER_REQUESTS,
     JsonObject,
-    initialized,
-    wants_news,
+    to_initialize_result,
+    wants_notifications,
 )
 from moot.mcp.tool_pins import PinChange, Pins
-from moot.mcp.upstream import Events, Server, ServerInfo, Upstream
+from moot.mcp.upstream import Server, ServerInfo, Upstream, UpstreamCallbacks
 from moot.participant import Control, Controls, IncomingRequest, JoinedSpace, PresenceEvent
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
-# Said within a session, and sessions end at the bridge; cancelling is done by the SDK.
-_SESSION_NOTICES: Final = frozenset(
+# They belong to an MCP session, and sessions end at the bridge; the SDK handles cancelling.
+_SESSION_NOTIFICATIONS: Final = frozenset(
     {
         "notifications/cancelled",
         "notifications/initialized",
@@ -49,14 +49,14 @@ _SESSION_NOTICES: Final = frozenset(
         "notifications/roots/list_changed",
     }
 )
-# Between two looks at a list that keeps changing.
+# Between two checks of a list that keeps changing.
 _CHECK_SECONDS: Final = 1.0
-# How many fields of a change are told in a chat; the log has all.
-_LINES_TOLD: Final = 5
+# How many fields of a change go into a chat message; the log has all.
+_MAX_FIELDS_IN_CHAT: Final = 5
 
 
 class ServerControls(Controls):
-    """What controls mean to a member whose mind is an MCP server: a restart starts the server anew."""
+    """The controls of a bridged server: a restart restarts the server."""
 
     def __init__(self, member: ServerMember) -> None:
         self._member = member
@@ -66,7 +66,7 @@ class ServerControls(Controls):
 
 
 class ServerMember:
-    """What a member does whose mind is an MCP server. Made by `bridged`."""
+    """A member that forwards requests to an MCP server. Made by `bridged`."""
 
     def __init__(self, server: Server, pins: Pins, *, accept_changes: bool = False) -> None:
         self.server = server
@@ -74,17 +74,17 @@ class ServerMember:
         self._accept_changes = accept_changes
         self._upstream: Upstream | None = None
         self._space: JoinedSpace | None = None
-        self._announcements = ServerMessages(self._announce)
+        self._messages = ServerMessages(self._announce)
         self._log_levels: dict[str, str] = {}
         # Tools that the server listed last; None before it did.
         self._tools: frozenset[str] | None = None
-        # Set while the tools that the server offers now are known to be pinned.
+        # Set while the server's present tools have been compared with their pins.
         self._checked = asyncio.Event()
-        self._unchecked = asyncio.Event()
-        # Set when a new life of the server begins: calls wait for the look at its tools.
-        self._urgent = asyncio.Event()
+        self._check_needed = asyncio.Event()
+        # Set when the server was started again: calls wait for the check of its tools.
+        self._check_at_once = asyncio.Event()
 
-    # For whoever looks after it
+    # For its owner
 
     @property
     def upstream(self) -> Upstream:
@@ -103,9 +103,9 @@ class ServerMember:
         return self.upstream.state
 
     @property
-    def trouble(self) -> str:
+    def down_reason(self) -> str:
         """Why the server is down, as the end of a sentence about it."""
-        return self.upstream.trouble
+        return self.upstream.down_reason
 
     @property
     def changes(self) -> Mapping[str, PinChange]:
@@ -113,64 +113,68 @@ class ServerMember:
         return self.pins.changes
 
     def accept(self, tools: list[str] | None = None) -> list[str]:
-        """Consent to changed tools, all or those named; they are offered again."""
+        """Accept changed tools, all or those named; they are offered again."""
         accepted = self.pins.accept(tools)
         if accepted:
-            self._announcements.changed("tools")
+            self._messages.add_list_change("tools")
         return accepted
 
-    def events(self) -> Events:
-        """What the server tells goes here."""
-        return Events(came_up=self._came_up, changed=self._changed, updated=self._announcements.updated)
+    def callbacks(self) -> UpstreamCallbacks:
+        """What to call on the events of the server."""
+        return UpstreamCallbacks(
+            on_up=self._on_up,
+            on_list_changed=self._on_list_changed,
+            on_resource_updated=self._messages.add_resource_update,
+        )
 
     def attach(self, upstream: Upstream, space: JoinedSpace) -> None:
-        """Begin to answer."""
+        """Start to answer requests."""
         self._upstream, self._space = upstream, space
-        space.host(self.handle, notifications=self.notified, can_run=self.can_run)
+        space.host(self.handle, notifications=self.handle_notification, can_run=self.can_run)
         space.roster.on_change(self._presence)
 
     async def run(self) -> None:
-        """Tell the space what changes, until cancelled."""
+        """Report changes to the space, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._announcements.run())
-            group.create_task(self._keep_checking())
+            group.create_task(self._messages.run())
+            group.create_task(self._check_tools())
 
     # Requests of members
 
     async def handle(self, request: IncomingRequest) -> JsonObject | None:
-        """The answer to one request; None leaves a question to everybody to the others."""
+        """The result of one request; None leaves a request to everybody to the others."""
         method = request.method
         if method == "tools/call":
             if not self._checked.is_set():
-                await self._first_look()
+                await self._wait_until_checked()
             if self.pins.withholds(name := request.params.get("name")):
                 raise _withheld(name)
-            return await self._handed_on(request)
+            return await self._forward(request)
         if method in LISTS:
             return await self._list(request)
         if method == "ping":
             return {}
         if method == "server/discover":
-            return (await self.upstream.greeted()).discovered
+            return (await self.upstream.wait_for_info()).discover_result
         if method == "initialize":
-            wished = request.params.get("protocolVersion")
-            version = wished if wished in HANDSHAKE_VERSIONS else HANDSHAKE_VERSION
-            return initialized((await self.upstream.greeted()).discovered, version)
+            wanted = request.params.get("protocolVersion")
+            version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSION
+            return to_initialize_result((await self.upstream.wait_for_info()).discover_result, version)
         if method == "logging/setLevel":
             return self._set_level(request)
         if method in ("resources/subscribe", "resources/unsubscribe"):
             return await self._watch(request)
-        if method in ASKS or method == "subscriptions/listen":
-            raise McpError(METHOD_NOT_FOUND, f"{method} is not asked of a tool host in a space")
-        return await self._handed_on(request)
+        if method in SERVER_REQUESTS or method == "subscriptions/listen":
+            raise McpError(METHOD_NOT_FOUND, f"{method} is not for a tool server in a space")
+        return await self._forward(request)
 
-    async def _handed_on(self, request: IncomingRequest) -> JsonObject:
+    async def _forward(self, request: IncomingRequest) -> JsonObject:
         method, params, owner = request.method, self._params(request), request.sender
-        if not wants_news(params):
+        if not wants_notifications(params):
             return await self.upstream.request(method, params, owner=owner)
-        relay = self._announcements.relay(request)
+        relay = self._messages.relay(request)
         try:
-            return await self.upstream.request(method, params, owner=owner, listener=relay.heard)
+            return await self.upstream.request(method, params, owner=owner, listener=relay.add)
         finally:
             await relay.finish()
 
@@ -178,25 +182,25 @@ class ServerMember:
         """Whether a proposal for us could ever run: not if it is for a tool that the server does not have."""
         return method != "tools/call" or self._tools is None or params.get("name") in self._tools
 
-    async def notified(self, request: IncomingRequest) -> None:
-        """A notification that names us: MCP's own are about sessions, the rest is handed on."""
-        if request.is_broadcast or request.method in _SESSION_NOTICES or request.method in LIST_CHANGED:
+    async def handle_notification(self, request: IncomingRequest) -> None:
+        """A notification to this member: MCP's own are about sessions, others are forwarded."""
+        if request.is_broadcast or request.method in _SESSION_NOTIFICATIONS or request.method in LIST_CHANGED:
             return
         try:
             await self.upstream.notify(request.method, request.params)
         except McpError as fault:
-            log.debug("notification not handed on", extra={"reason": fault.message})
+            log.debug("notification not forwarded", extra={"reason": fault.message})
 
     async def _list(self, request: IncomingRequest) -> JsonObject | None:
         method = request.method
         if request.is_broadcast and self.upstream.state != "up":
-            # Nobody waits for us in particular.
+            # Nobody waits for this server in particular.
             return None
-        greeting = await self.upstream.greeted()
+        info = await self.upstream.wait_for_info()
         nothing: JsonObject | None = None if request.is_broadcast else {LISTS[method]: []}
-        # Nothing of the kind: to one who asks us that is an empty list, to everybody it is no news.
-        # One that declares nothing at all may still have something.
-        if greeting.capabilities and not greeting.offers(FEATURES[method.partition("/")[0]]):
+        # A server without this feature: an empty list for who asks this server, no answer to everybody.
+        # A server that declares no capabilities at all may still have it.
+        if info.capabilities and not info.offers(FEATURES[method.partition("/")[0]]):
             return nothing
         try:
             result = await self.upstream.request(method, self._params(request), owner=request.sender)
@@ -206,16 +210,16 @@ class ServerMember:
             raise
         if method != "tools/list" or not isinstance(result.get("tools"), list):
             return result
-        verdict = self.pins.check(result["tools"])
-        await self._tell(verdict.changes)
-        return result if len(verdict.shown) == len(result["tools"]) else result | {"tools": verdict.shown}
+        check = self.pins.check(result["tools"])
+        await self._report_changes(check.changes)
+        return result if len(check.shown) == len(result["tools"]) else result | {"tools": check.shown}
 
     async def _watch(self, request: IncomingRequest) -> JsonObject:
         uri = request.params.get("uri")
         if not isinstance(uri, str):
-            raise McpError(INVALID_PARAMS, f"{request.method} needs params.uri, a text")
-        if not (await self.upstream.greeted()).tells("resources", "subscribe"):
-            raise McpError(METHOD_NOT_FOUND, "this server does not tell when its resources change")
+            raise McpError(INVALID_PARAMS, f"{request.method} needs params.uri, a string")
+        if not (await self.upstream.wait_for_info()).declares("resources", "subscribe"):
+            raise McpError(METHOD_NOT_FOUND, "this server does not support subscriptions")
         if request.method == "resources/subscribe":
             await self.upstream.watch(uri, request.sender)
         else:
@@ -235,8 +239,8 @@ class ServerMember:
             return request.params
         return {**request.params, "_meta": {**request.meta, LOG_LEVEL_KEY: level}}
 
-    async def _first_look(self) -> None:
-        """At the tools of a server that just came up: it takes no longer than the server's own list."""
+    async def _wait_until_checked(self) -> None:
+        """Wait for the pin check of a server that just came up: as long as listing its tools takes."""
         if self.upstream.state != "up":
             return
         try:
@@ -245,49 +249,49 @@ class ServerMember:
         except TimeoutError:
             log.warning("tools could not be checked", extra={"server": self.server.label})
 
-    # What the server tells
+    # Events of the server
 
-    def _came_up(self, greeting: ServerInfo) -> None:
+    def _on_up(self, info: ServerInfo) -> None:
         self._checked.clear()
-        if greeting.offers("tools") or not greeting.capabilities:
-            self._unchecked.set()
-            self._urgent.set()
+        if info.offers("tools") or not info.capabilities:
+            self._check_needed.set()
+            self._check_at_once.set()
         else:
             self._checked.set()
 
-    def _changed(self, feature: str) -> None:
+    def _on_list_changed(self, feature: str) -> None:
         if feature == "tools":
-            self._unchecked.set()
+            self._check_needed.set()
         else:
-            self._announcements.changed(feature)
+            self._messages.add_list_change(feature)
 
-    async def _keep_checking(self) -> None:
-        """Look at the tools whenever they may have changed, and say so if they did."""
+    async def _check_tools(self) -> None:
+        """Compare the tools with their pins whenever they may have changed; report changes."""
         first = True
         while True:
-            await self._unchecked.wait()
-            self._unchecked.clear()
-            self._urgent.clear()
+            await self._check_needed.wait()
+            self._check_needed.clear()
+            self._check_at_once.clear()
             try:
                 tools = await self.upstream.list_all("tools/list")
             except McpError as fault:
                 log.info("tools not listed", extra={"server": self.server.label, "reason": fault.message})
             else:
                 self._tools = frozenset(tool["name"] for tool in tools if isinstance(tool.get("name"), str))
-                verdict = self.pins.check(tools)
+                check = self.pins.check(tools)
                 if first and self._accept_changes:
                     log.warning("changes accepted", extra={"tools": ", ".join(self.pins.accept())})
                 else:
-                    await self._tell(verdict.changes)
+                    await self._report_changes(check.changes)
                 first = False
             self._checked.set()
-            self._announcements.changed("tools")
+            self._messages.add_list_change("tools")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CHECK_SECONDS):
-                    await self._urgent.wait()
+                    await self._check_at_once.wait()
 
-    async def _tell(self, changes: tuple[PinChange, ...]) -> None:
-        """D-87: a change is shown, to the operator in the log and to the space where the member may speak."""
+    async def _report_changes(self, changes: tuple[PinChange, ...]) -> None:
+        """D-87: a change is reported in the log, and in the space if the member may chat."""
         for change in changes:
             lines = change.lines()
             log.warning(
@@ -295,26 +299,26 @@ class ServerMember:
             )
             withheld = self.pins.withholds(change.tool)
             end = "withheld until the operator of this bridge accepts it" if withheld else "still offered"
-            said = f"The tool {change.tool!r} has changed since it was first seen; it is {end}."
-            text = "\n".join([said, *lines[:_LINES_TOLD]])
+            headline = f"The tool {change.tool!r} has changed since it was first seen; it is {end}."
+            text = "\n".join([headline, *lines[:_MAX_FIELDS_IN_CHAT]])
             try:
                 if self.space.may("chat", {"text": text}):
                     await self.space.send("chat", {"text": text})
             except MootError as fault:
-                log.debug("change not told", extra={"reason": type(fault).__name__})
+                log.debug("change not reported in the space", extra={"reason": type(fault).__name__})
 
     async def _announce(self, method: str, params: JsonObject | None, to: tuple[str, ...]) -> bool:
         if self._space is None:
             return False
         return await self._space.notify(method, params, to=to)
 
-    # Members come and go
+    # Members join and leave
 
     async def _presence(self, event: PresenceEvent) -> None:
         if event.event == "leave" and event.member is not None:
             await self._forget(event.member.id)
         elif event.event == "refreshed":
-            # Whoever left while we were away has left.
+            # Some may have left while the connection was down.
             for name in {*self._log_levels, *self.upstream.owners}:
                 if name not in self.space.roster:
                     await self._forget(name)
@@ -325,5 +329,5 @@ class ServerMember:
 
 
 def _withheld(name: object) -> McpError:
-    text = f"the tool {name} is not what it was when it was first seen, so it is withheld"
+    text = f"the tool {name} has changed since it was first seen, so it is withheld"
     return McpError(INVALID_PARAMS, f"{text} until the operator of this bridge accepts the change")

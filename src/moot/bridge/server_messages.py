@@ -1,9 +1,9 @@
-"""What an MCP server says unasked, on its way into a space: what matters of it, at a pace that nobody minds.
+"""Notifications of an MCP server on their way into a space, limited to a rate that does not disturb.
 
 A server may report progress a thousand times a second; a space is shared. So each call has a token bucket:
-while there are tokens, messages are handed on in order; beyond that only the latest progress counts, and log
-messages wait up to a number, the rest being counted. Of changes it counts that one happened. Everything goes
-out in ticks; the first thing after a silence goes at once.
+while there are tokens, notifications are passed on in order; beyond that only the latest progress counts, and
+a limited number of log messages wait, the rest being dropped and counted. Repeated changes become one.
+Everything goes out in ticks; the first notification after a silence goes at once.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final, Protocol
 from moot.mcp.eras import LIST_CHANGED, JsonObject
 from moot.resilience.token_bucket import TokenBucket
 
-# Ten a second: quicker than anyone reads, slower than anyone minds.
+# Ten a second: faster than anyone reads.
 TICK_SECONDS: Final = 0.1
-# What one call may say at once, and then in a second: a reader follows neither more nor quicker.
+# Notifications of one call at once, and then in a second: nobody can follow more.
 CALL_BURST: Final = 20.0
 CALL_PER_SECOND: Final = 10.0
-# Messages of one call that wait for their turn.
-CALL_WAITING: Final = 100
-# Changed resources told in one tick; the others wait for the next.
+# Notifications of one call that wait for a token.
+MAX_WAITING: Final = 100
+# Changed resources reported in one tick; the others wait for the next.
 UPDATES_PER_TICK: Final = 20
-# At most so often is it told that a list changed.
+# Shortest time between two reports that a list changed.
 CHANGE_SECONDS: Final = 1.0
 
 _CHANGED: Final = {feature: method for method, feature in LIST_CHANGED.items()}
@@ -35,7 +35,7 @@ _MESSAGE: Final = "notifications/message"
 
 
 class RequestCaller(Protocol):
-    """Whoever can be told something about their request; False when they cannot."""
+    """The caller of a request. `notify` returns False when it cannot be reached."""
 
     async def notify(self, method: str, params: JsonObject) -> bool: ...
 
@@ -51,30 +51,30 @@ class CallMessages:
         self._caller = caller
         self._wake = wake
         self._waiting: deque[tuple[str, JsonObject]] = deque()
-        # Progress beyond the rate: the latest says it all.
+        # Progress beyond the rate: only the latest counts.
         self._latest: JsonObject | None = None
-        self._left_out = 0
+        self._dropped = 0
         self._rate = TokenBucket(CALL_PER_SECOND, CALL_BURST, _now())
 
-    def heard(self, method: str, params: JsonObject) -> None:
-        """What the server said about this call."""
+    def add(self, method: str, params: JsonObject) -> None:
+        """Queue a notification of the server about this call."""
         is_crowded = self._latest is not None or len(self._waiting) >= self._rate.tokens(_now())
         if method == _PROGRESS and is_crowded:
             self._latest = params
-        elif len(self._waiting) < CALL_WAITING:
+        elif len(self._waiting) < MAX_WAITING:
             self._waiting.append((method, params))
         else:
-            self._left_out += 1
+            self._dropped += 1
         self._wake(self)
 
-    async def tell(self, *, last: bool = False) -> bool:
-        """Tell the caller what it has tokens for, or at last everything; True if something still waits."""
+    async def send(self, *, last: bool = False) -> bool:
+        """Notify the caller within the rate, or at last of everything; True if something still waits."""
         now = _now()
         while self._waiting and (last or not self._rate.take(now)):
             await self._caller.notify(*self._waiting.popleft())
-        if not self._waiting and self._left_out:
-            data = f"{self._left_out} log messages came too quickly and were left out"
-            self._left_out = 0
+        if not self._waiting and self._dropped:
+            data = f"{self._dropped} log messages came too quickly and were dropped"
+            self._dropped = 0
             await self._caller.notify(_MESSAGE, {"level": "warning", "logger": "moot", "data": data})
         if self._latest is not None and not self._waiting and (last or not self._rate.take(now)):
             latest, self._latest = self._latest, None
@@ -82,61 +82,61 @@ class CallMessages:
         return bool(self._waiting or self._latest)
 
     async def finish(self) -> None:
-        """Tell what is left before the answer goes out: afterwards nobody listens."""
+        """Send what is left before the response goes out: afterwards nobody listens."""
         if self._waiting or self._latest is not None:
-            await self.tell(last=True)
+            await self.send(last=True)
 
 
 class ServerMessages:
-    """Everything of one server that waits for its tick. `run` sends it."""
+    """All notifications of one server that wait for the next tick. `run` sends them."""
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
         self._relays: dict[CallMessages, None] = {}
         self._changed: dict[str, None] = {}
-        self._told: dict[str, float] = {}
+        self._reported_at: dict[str, float] = {}
         self._updated: dict[str, tuple[JsonObject, tuple[str, ...]]] = {}
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def relay(self, caller: RequestCaller) -> CallMessages:
-        """The way back to one caller."""
+        """The queue of notifications to one caller."""
         return CallMessages(caller, self._wake)
 
-    def changed(self, feature: str) -> None:
+    def add_list_change(self, feature: str) -> None:
         """A list changed: `tools`, `resources` or `prompts`."""
         self._changed[feature] = None
-        self._news.set()
+        self._wakeup.set()
 
-    def updated(self, params: JsonObject, watchers: tuple[str, ...]) -> None:
-        """A resource changed; only who watches it is told."""
+    def add_resource_update(self, params: JsonObject, watchers: tuple[str, ...]) -> None:
+        """A resource changed; only its watchers are notified."""
         if watchers:
             self._updated[params["uri"]] = (params, watchers)
-            self._news.set()
+            self._wakeup.set()
 
     async def run(self) -> None:
         """Send what waits, tick by tick, until cancelled."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             waiting = await self._tick()
             await asyncio.sleep(TICK_SECONDS)
             if waiting:
-                self._news.set()
+                self._wakeup.set()
 
     def _wake(self, relay: CallMessages) -> None:
         self._relays[relay] = None
-        self._news.set()
+        self._wakeup.set()
 
     async def _tick(self) -> bool:
         relays, self._relays = list(self._relays), {}
         for relay in relays:
-            if await relay.tell():
+            if await relay.send():
                 self._relays[relay] = None
         now = _now()
         for feature in list(self._changed):
-            if now - self._told.get(feature, -CHANGE_SECONDS) >= CHANGE_SECONDS:
+            if now - self._reported_at.get(feature, -CHANGE_SECONDS) >= CHANGE_SECONDS:
                 del self._changed[feature]
-                self._told[feature] = now
+                self._reported_at[feature] = now
                 await self._announce(_CHANGED[feature], None, ())
         for uri in list(self._updated)[:UPDATES_PER_TICK]:
             params, watchers = self._updated.pop(uri)

@@ -113,7 +113,7 @@ async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
             # Being told to shut down is no failure; being kicked is.
             return 0 if ending.code == SHUT_DOWN else 1
     except StartFailed as failed:
-        said = _quoted(failed.last_words)
+        said = _quoted(failed.stderr_lines)
         raise UsageError(f"{failed}" + (f"\nits last words:{said}" if said else "")) from None
     finally:
         reporting.cancel()
@@ -130,12 +130,12 @@ async def _report_silence(opened: Awaitable[Upstream]) -> None:
     while True:
         await asyncio.sleep(pause)
         pause = _SILENCE_AGAIN_SECONDS
-        if upstream.greeting is not None:
+        if upstream.server_info is not None:
             waited_for = "the gateway to let it in"
         else:
             waited_for = f"{upstream.server.label} to answer initialize"
         waited = loop.time() - begun
-        lines = upstream.keeper.last_lines()
+        lines = upstream.stderr.last_lines()
         fresh, shown = lines[-_STDERR_LINES:] if len(lines) != shown else [], len(lines)
         said = f"; it says:{_quoted(fresh)}" if fresh else ""
         told = f"still waiting for {waited_for} ({waited:.0f} s); Ctrl-C to stop{said}"
@@ -150,7 +150,7 @@ def _settings(chosen: argparse.Namespace) -> BridgeSettings:
     from dataclasses import replace
 
     from moot.bridge.bridge_settings import BridgeSettings
-    from moot.mcp.upstream import UpstreamLimits
+    from moot.mcp.upstream import UpstreamLimits, UpstreamOptions
     from moot.participant import token_from
 
     limits = UpstreamLimits()
@@ -171,8 +171,7 @@ def _settings(chosen: argparse.Namespace) -> BridgeSettings:
         pins_file=chosen.pins or Path(".moot/pins.json"),
         accept_changes=chosen.accept_changes,
         must_start=True,
-        roots=tuple({"uri": uri} for uri in chosen.root),
-        limits=limits,
+        upstream=UpstreamOptions(limits=limits, roots=tuple({"uri": uri} for uri in chosen.root)),
     )
 
 

@@ -1,20 +1,19 @@
-"""An MCP server as a child process (D-87): its lines in, its lines out, and its certain end.
+"""An MCP server as a child process (D-87): lines in, lines out, and an end that is certain.
 
 How it works. The child gets an argument list, never a shell; the variables that were listed for it and
 a few harmless ones, never our whole environment; and a session of its own, so that it and everything it
-starts can be ended as one group. Whatever it does, somebody is told and nothing grows:
+starts can be ended as one group. Whatever it does, it is reported and memory stays bounded:
 
 - stdout is cut into lines. A line longer than `line_bytes` is dropped while it arrives; its first and
-  last bytes are told, since the id of the answer stands there.
-- stdin is written without waiting; a child that does not read is told of by `send` once `unread_bytes`
-  wait for it.
-- stderr goes to a `StderrKeeper`.
-- The end is told once, when stdout ends or the process does, whichever comes first, with a short wait for
-  the other: the last answer may still be in the pipe, and a grandchild may hold the pipe open for ever.
+  last bytes are reported, since the id of the response is there.
+- stdin is written without waiting; once `unread_bytes` wait for a child that does not read, `send` raises.
+- stderr goes to a `StderrTail`.
+- The end is reported once, when stdout ends or the process does, whichever comes first, with a short wait
+  for the other: the last response may still be in the pipe, and a grandchild may keep the pipe open.
 
 The SDK's own stdio transport is not used: it reads lines of any length, hands stderr to a file of ours
 that nobody bounds, and takes each message through two pydantic models and two streams (measured: 140 µs of
-CPU for a question and its answer in the transport alone; a whole call of ours takes half of that).
+CPU for a request and its response in the transport alone; a whole call of ours takes half of that).
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from moot.mcp.stderr_tail import StderrTail
 
 log = logging.getLogger(__name__)
 
-# What the MCP SDKs let through, and what decides language, time zone and scratch space.
+# What the MCP SDKs pass on, and what sets language, time zone and temporary directory.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 
 # How long the end of the process and the end of its stdout wait for each other.
 _DRAIN_SECONDS: Final = 0.25
 # Only a process stuck in the kernel takes longer to be killed.
 _KILL_SECONDS: Final = 5.0
-# How often a dying group is looked at.
+# How often to look whether a group has ended.
 _POLL_SECONDS: Final = 0.02
 # Enough for `{"jsonrpc":"2.0","id":…` at either end.
 _EDGE_BYTES: Final = 256
@@ -64,7 +63,7 @@ class ChildLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to start: an argument list and the variables it shall have."""
+    """What to start: an argument list and its environment variables."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +75,7 @@ class Command:
 
 
 class ChildGone(Exception):
-    """The child takes nothing any more, or reads too slowly."""
+    """The child has ended, or reads too slowly."""
 
 
 def child_environment(listed: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
@@ -109,18 +108,18 @@ class Child(asyncio.SubprocessProtocol):
         self,
         on_line: Callable[[bytes], None],
         on_oversize: Callable[[bytes, bytes, int], None],
-        keeper: StderrTail,
+        stderr: StderrTail,
         limits: ChildLimits,
     ) -> None:
         self._on_line = on_line
         self._on_oversize = on_oversize
-        self._keeper = keeper
+        self._stderr = stderr
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._pieces: list[bytes] = []
-        self._held = 0
+        self._kept_bytes = 0
         # Set while a line that is too long still arrives: its first and its latest bytes.
         self._head: bytes | None = None
         self._tail = b""
@@ -142,12 +141,12 @@ class Child(asyncio.SubprocessProtocol):
             raise ChildGone(f"it does not read: {self._limits.unread_bytes} bytes wait for it")
         pipe.write(line + b"\n")
 
-    def hold(self, seconds: float) -> None:
+    def pause_reading(self, seconds: float) -> None:
         """Read nothing from the child for a while: the pipe fills and the child has to wait."""
         pipe = self._pipe(1)
         if pipe is not None and self._paused is None and not pipe.is_closing():
             cast("asyncio.ReadTransport", pipe).pause_reading()
-            self._paused = self._loop.call_later(seconds, self._go_on)
+            self._paused = self._loop.call_later(seconds, self._resume_reading)
 
     async def stop(self) -> None:
         """End the child and its whole group, gently first; cancelling this ends them at once."""
@@ -156,7 +155,7 @@ class Child(asyncio.SubprocessProtocol):
         finally:
             self._signal(signal.SIGKILL)
             try:
-                # Nobody survives that; waiting for it leaves no zombie behind.
+                # Nothing survives that; waiting for it leaves no zombie.
                 async with asyncio.timeout(_KILL_SECONDS):
                     await self._exited.wait()
                 discard_group(self.pid)
@@ -165,7 +164,7 @@ class Child(asyncio.SubprocessProtocol):
             finally:
                 self._close()
 
-    # What asyncio tells
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
@@ -174,65 +173,65 @@ class Child(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
-            self._cut(data)
+            self._split_lines(data)
         else:
-            self._keeper.feed(data)
+            self._stderr.feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         if fd == 1:
-            self._end_soon()
+            self._report_end_soon()
 
     def process_exited(self) -> None:
         self._exited.set()
-        self._end_soon()
+        self._report_end_soon()
 
     # Inside
 
-    def _cut(self, data: bytes) -> None:
+    def _split_lines(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")
         for line in lines:
             if self._head is not None:
-                head, size = self._head, self._held + len(line)
-                self._head, self._held = None, 0
+                head, size = self._head, self._kept_bytes + len(line)
+                self._head, self._kept_bytes = None, 0
                 self._on_oversize(head, (self._tail + line)[-_EDGE_BYTES:], size)
                 continue
             if self._pieces:
                 line = b"".join((*self._pieces, line))
                 self._pieces.clear()
-            self._held = 0
+            self._kept_bytes = 0
             if len(line) > self._limits.line_bytes:
                 self._on_oversize(line[:_EDGE_BYTES], line[-_EDGE_BYTES:], len(line))
             elif line:
                 self._on_line(line)
         if rest:
-            self._wait_for_end(rest)
+            self._keep_partial(rest)
 
-    def _wait_for_end(self, rest: bytes) -> None:
-        self._held += len(rest)
+    def _keep_partial(self, rest: bytes) -> None:
+        self._kept_bytes += len(rest)
         if self._head is not None:
             self._tail = (self._tail + rest)[-_EDGE_BYTES:]
-        elif self._held > self._limits.line_bytes:
-            begun = b"".join((*self._pieces, rest))
+        elif self._kept_bytes > self._limits.line_bytes:
+            line = b"".join((*self._pieces, rest))
             self._pieces.clear()
-            self._head, self._tail = begun[:_EDGE_BYTES], begun[-_EDGE_BYTES:]
+            self._head, self._tail = line[:_EDGE_BYTES], line[-_EDGE_BYTES:]
         else:
             self._pieces.append(rest)
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         self._paused = None
         pipe = self._pipe(1)
         if pipe is not None and not pipe.is_closing():
             cast("asyncio.ReadTransport", pipe).resume_reading()
 
-    def _end_soon(self) -> None:
+    def _report_end_soon(self) -> None:
         if self.ended.done():
             return
         if self._exited.is_set() and self._pipe_closed(1):
-            self._tell_end()
+            self._report_end()
         else:
-            self._loop.call_later(_DRAIN_SECONDS, self._tell_end)
+            self._loop.call_later(_DRAIN_SECONDS, self._report_end)
 
-    def _tell_end(self) -> None:
+    def _report_end(self) -> None:
         if not self.ended.done():
             code = self._transport.get_returncode() if self._transport is not None else None
             self.ended.set_result(ChildExit(code))
@@ -241,11 +240,11 @@ class Child(asyncio.SubprocessProtocol):
         pipe = self._pipe(0)
         if pipe is not None and not pipe.is_closing():
             pipe.close()
-        # It may be stuck writing to a pipe that we hold: let it finish, into nothing.
+        # It may be blocked writing to a pipe that we do not read: read on, and drop what comes.
         self._on_line, self._on_oversize = _ignore_line, _ignore_oversize
         if self._paused is not None:
             self._paused.cancel()
-            self._go_on()
+            self._resume_reading()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.exit_seconds):
                 await self._exited.wait()
@@ -268,10 +267,10 @@ class Child(asyncio.SubprocessProtocol):
         return True
 
     def _close(self) -> None:
-        self._tell_end()
+        self._report_end()
         if self._transport is not None:
             self._transport.close()
-        self._keeper.close()
+        self._stderr.close()
 
     def _pipe(self, fd: int) -> asyncio.WriteTransport | None:
         if self._transport is None:
@@ -288,7 +287,7 @@ async def start(
     *,
     on_line: Callable[[bytes], None],
     on_oversize: Callable[[bytes, bytes, int], None],
-    keeper: StderrTail,
+    stderr: StderrTail,
     inherited: Mapping[str, str],
     limits: ChildLimits,
 ) -> Child:
@@ -304,7 +303,7 @@ async def start(
     loop = asyncio.get_running_loop()
     try:
         _, child = await loop.subprocess_exec(
-            lambda: Child(on_line, on_oversize, keeper, limits),
+            lambda: Child(on_line, on_oversize, stderr, limits),
             program,
             *command.argv[1:],
             env=environment,

@@ -6,8 +6,8 @@ marks results with `resultType`, and where a server needs input, the call itself
 with `inputRequests` and `requestState`; the client repeats the call with `inputResponses`.
 
 Everything here takes and returns plain JSON values, loses no field it does not know, and copies what it
-changes: the argument is never touched. Values are literals rather than the SDK's constants, because
-importing the SDK's models takes longer than starting everything else; a test holds them together.
+changes: the argument is never modified. Values are literals rather than the SDK's constants, because
+importing the SDK's models takes longer than starting everything else; a test compares them.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ FEATURES: Final[Mapping[str, str]] = {
 CACHEABLE: Final = frozenset({*LISTS, "resources/read", "server/discover"})
 # Calls of these may answer `input_required`.
 INPUT_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-# What a server may ask of whoever calls it: requests in one era, `inputRequests` in the other.
-ASKS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+# What a server may request from its caller: requests in one era, `inputRequests` in the other.
+SERVER_REQUESTS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 LIST_CHANGED: Final[Mapping[str, str]] = {
     "notifications/tools/list_changed": "tools",
     "notifications/resources/list_changed": "resources",
@@ -77,7 +77,7 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 
 
 class CallerInfo(NamedTuple):
-    """What a request's `_meta` says about its caller in the stateless era; None where nothing is said."""
+    """What a request's `_meta` says about its caller in the stateless era; None where it says nothing."""
 
     version: str | None = None
     info: JsonObject | None = None
@@ -85,7 +85,7 @@ class CallerInfo(NamedTuple):
     log_level: str | None = None
 
 
-NOBODY: Final = CallerInfo()
+UNKNOWN_CALLER: Final = CallerInfo()
 
 
 def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, CallerInfo]:
@@ -95,7 +95,7 @@ def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, CallerInfo]:
     """
     meta = params.get("_meta")
     if not isinstance(meta, dict) or _REQUEST_KEYS.isdisjoint(meta):
-        return params if isinstance(params, dict) else dict(params), NOBODY
+        return params if isinstance(params, dict) else dict(params), UNKNOWN_CALLER
     rest = {key: value for key, value in meta.items() if key not in _REQUEST_KEYS}
     version, info = meta.get(PROTOCOL_VERSION_KEY), meta.get(CLIENT_INFO_KEY)
     capabilities, level = meta.get(CLIENT_CAPABILITIES_KEY), meta.get(LOG_LEVEL_KEY)
@@ -109,13 +109,13 @@ def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, CallerInfo]:
     if rest:
         bare["_meta"] = rest
     else:
-        # An empty one would be one that the caller did not write.
+        # The caller wrote no empty one.
         del bare["_meta"]
     return bare, caller
 
 
 def with_caller(params: Mapping[str, Json], caller: CallerInfo) -> JsonObject:
-    """Params as the stateless era wants them, `caller` standing in `_meta`."""
+    """Params as the stateless era requires them, with `caller` in `_meta`."""
     meta = params.get("_meta")
     stamped: JsonObject = dict(meta) if isinstance(meta, dict) else {}
     stamped[PROTOCOL_VERSION_KEY] = caller.version or STATELESS_VERSION
@@ -130,7 +130,7 @@ def with_caller(params: Mapping[str, Json], caller: CallerInfo) -> JsonObject:
 def stateless_result(method: str, result: Mapping[str, Json]) -> JsonObject:
     """A result with the fields that the stateless era requires, where they are missing.
 
-    What nobody declared cacheable is declared stale and private at once.
+    A result without cache hints is marked as stale at once and private.
     """
     made: JsonObject = {**result}
     made.setdefault("resultType", "complete")
@@ -141,9 +141,9 @@ def stateless_result(method: str, result: Mapping[str, Json]) -> JsonObject:
 
 
 def handshake_result(method: str, result: Mapping[str, Json]) -> JsonObject:
-    """A complete result as the handshake era knows it: without marker and cache hints.
+    """A complete result in the handshake era's shape: without `resultType` and cache hints.
 
-    An `input_required` result has no such shape (see `is_input_required`): its questions are asked first.
+    An `input_required` result has no such shape (see `is_input_required`): its input is requested first.
     """
     dropped = ("resultType", "ttlMs", "cacheScope") if method in CACHEABLE else ("resultType",)
     return {key: value for key, value in result.items() if key not in dropped}
@@ -159,34 +159,36 @@ def input_required(requests: Mapping[str, Json], state: str) -> JsonObject:
     return {"resultType": "input_required", "inputRequests": dict(requests), "requestState": state}
 
 
-def discovered(initialized: Mapping[str, Json], versions: tuple[str, ...] = STATELESS_VERSIONS) -> JsonObject:
-    """The `server/discover` result that says what an `initialize` result said."""
+def to_discover_result(
+    initialize_result: Mapping[str, Json], versions: tuple[str, ...] = STATELESS_VERSIONS
+) -> JsonObject:
+    """The `server/discover` result that says the same as an `initialize` result."""
     made: JsonObject = {
         key: value
-        for key, value in initialized.items()
+        for key, value in initialize_result.items()
         if key not in ("protocolVersion", "serverInfo", "_meta")
     }
     made.setdefault("capabilities", {})
     made["supportedVersions"] = list(versions)
-    meta = initialized.get("_meta")
+    meta = initialize_result.get("_meta")
     about: JsonObject = dict(meta) if isinstance(meta, dict) else {}
-    if isinstance(initialized.get("serverInfo"), dict):
-        about[SERVER_INFO_KEY] = initialized["serverInfo"]
+    if isinstance(initialize_result.get("serverInfo"), dict):
+        about[SERVER_INFO_KEY] = initialize_result["serverInfo"]
     if about:
         made["_meta"] = about
     return stateless_result("server/discover", made)
 
 
-def initialized(discovered: Mapping[str, Json], version: str = HANDSHAKE_VERSION) -> JsonObject:
-    """The `initialize` result that says what a `server/discover` result said."""
-    made = handshake_result("server/discover", discovered)
+def to_initialize_result(discover_result: Mapping[str, Json], version: str = HANDSHAKE_VERSION) -> JsonObject:
+    """The `initialize` result that says the same as a `server/discover` result."""
+    made = handshake_result("server/discover", discover_result)
     made.pop("supportedVersions", None)
     meta = made.pop("_meta", None)
     rest: JsonObject = dict(meta) if isinstance(meta, dict) else {}
     info = rest.pop(SERVER_INFO_KEY, None)
     made.setdefault("capabilities", {})
     made["protocolVersion"] = version
-    # The handshake requires a name and a version; a stateless server need not have told any.
+    # The handshake requires a name and a version; a stateless server need not have given any.
     made["serverInfo"] = info if isinstance(info, dict) else {"name": "unnamed", "version": "0"}
     if rest:
         made["_meta"] = rest
@@ -194,14 +196,14 @@ def initialized(discovered: Mapping[str, Json], version: str = HANDSHAKE_VERSION
 
 
 def progress_token(params: Mapping[str, Json]) -> Json:
-    """The token by which a caller wants to hear of progress; None if it does not."""
+    """The token under which a caller wants progress notifications; None if it wants none."""
     meta = params.get("_meta")
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     return token if isinstance(token, str | int) and not isinstance(token, bool) else None
 
 
-def wants_news(params: Mapping[str, Json]) -> bool:
-    """Whether a caller in the stateless shape wants to hear anything before the answer."""
+def wants_notifications(params: Mapping[str, Json]) -> bool:
+    """Whether params in the stateless shape ask for progress or log messages before the result."""
     meta = params.get("_meta")
     return isinstance(meta, dict) and ("progressToken" in meta or LOG_LEVEL_KEY in meta)
 
@@ -213,7 +215,7 @@ def with_progress_token(params: Mapping[str, Json], token: Json) -> JsonObject:
 
 
 def at_least(level: str, wanted: str) -> bool:
-    """Whether a log message of `level` is wanted by who asked for `wanted` and above."""
+    """Whether a log message of `level` passes a filter of `wanted` and above."""
     if level not in LOG_LEVELS or wanted not in LOG_LEVELS:
         return False
     return LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)

@@ -1,7 +1,7 @@
-"""The process groups that this process has started and not yet ended, to be killed in its last moment.
+"""The process groups that this process has started and not yet ended, to be killed when it exits at once.
 
-Every child of ours leads a group of its own. Whoever starts one ends it; this list is for the case that
-nobody is given the time: a second Ctrl-C. It may be read from any thread and from a signal handler.
+Every child of ours leads a group of its own. Whoever starts one ends it; this list is for the case where
+there is no time for that: a second Ctrl-C. It may be read from any thread and from a signal handler.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def add_group(leader: int) -> None:
 
 
 def discard_group(leader: int) -> None:
-    """The group was ended: from now on the number may be somebody else's."""
+    """The group was ended: from now on its number may belong to another process."""
     _running.discard(leader)
 
 
 def kill_groups() -> None:
-    """End everything that was started here and is still there, without a word."""
-    # `pop` and not a loop: the list may change while we go through it.
+    """Kill every group that was started here and is still running, without warning."""
+    # `pop` and not a loop: the set may change meanwhile.
     while _running:
         with suppress(KeyError, ProcessLookupError, PermissionError):
             os.killpg(_running.pop(), signal.SIGKILL)

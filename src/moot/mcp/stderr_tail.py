@@ -1,4 +1,4 @@
-"""What a child says on stderr: the end of it in memory, all of it (bounded) in a file."""
+"""The stderr of a child process: its end in memory, all of it (bounded) in a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-# One screen of long lines: enough to see why it died.
+# A screen of long lines: enough to see why it died.
 RING_BYTES: Final = 64 << 10
 # One megabyte and its predecessor; a server that logs every call fills it in days.
 FILE_BYTES: Final = 1 << 20
@@ -26,17 +26,17 @@ class StderrTail:
     ) -> None:
         self._ring: deque[bytes] = deque()
         self._ring_bytes = ring_bytes
-        self._held = 0
+        self._kept_bytes = 0
         self._partial = b""
         self._path = file
         self._file_bytes = file_bytes
         self._file: FileIO | None = None
 
     def feed(self, data: bytes) -> None:
-        """Keep what was said; never raises."""
+        """Keep these bytes; never raises."""
         self._write(data)
         *lines, partial = (self._partial + data).split(b"\n")
-        # A child that never ends its line gets it ended.
+        # A line that never ends is cut.
         while len(partial) > LINE_BYTES:
             lines.append(partial[:LINE_BYTES])
             partial = partial[LINE_BYTES:]
@@ -45,7 +45,7 @@ class StderrTail:
             self._keep(line[:LINE_BYTES])
 
     def last_lines(self, count: int = 20) -> list[str]:
-        """The last lines, oldest first, as they were written: whoever shows them escapes them (D-86)."""
+        """The last lines, oldest first, as they were written: escape them before display (D-86)."""
         lines = [*self._ring, *([self._partial] if self._partial else [])]
         return [line.decode("utf-8", "replace").rstrip("\r") for line in lines[-count:]]
 
@@ -57,9 +57,9 @@ class StderrTail:
 
     def _keep(self, line: bytes) -> None:
         self._ring.append(line)
-        self._held += len(line) + 1
-        while self._held > self._ring_bytes:
-            self._held -= len(self._ring.popleft()) + 1
+        self._kept_bytes += len(line) + 1
+        while self._kept_bytes > self._ring_bytes:
+            self._kept_bytes -= len(self._ring.popleft()) + 1
 
     def _write(self, data: bytes) -> None:
         if self._path is None:
@@ -74,7 +74,7 @@ class StderrTail:
                 self._file = FileIO(self._path, "ab")
             self._file.write(data[-self._file_bytes :])
         except OSError as fault:
-            # A full disk must not stop the server whose last words it would have held.
+            # A full disk must not stop the server.
             log.warning("stderr not kept", extra={"file": str(self._path), "reason": fault.strerror})
             self.close()
             self._path = None

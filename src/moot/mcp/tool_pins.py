@@ -1,9 +1,9 @@
-"""Tool definitions pinned on first sight (D-87): one that turns into another is seen, and needs consent.
+"""Tool definitions pinned on first use (D-87): a changed definition is noticed and needs consent.
 
-What a tool says of itself is what people and models decide by. A server that shows a harmless description
-when it is approved and another one later has changed what was agreed to. So the first definition seen is
-kept, by hash and in full, in a JSON file; one that differs is a `Change`, and the tool is withheld until
-somebody accepts it. A tool that is new is pinned as it is; one that goes away keeps its pin.
+People and models decide by a tool's description. A server that shows a harmless description when it is
+approved and another one later has changed what was agreed to. So the first definition seen is kept, by hash
+and in full, in a JSON file; one that differs is a `PinChange`, and the tool is withheld until somebody
+accepts it. A new tool is pinned as it is; one that goes away keeps its pin.
 
     {"servers": {"npx#1f0c…": {"read_file": {"sha256": "…", "seen": "2026-11-15T…Z", "definition": {…}}}}}
 """
@@ -28,12 +28,12 @@ from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
-# A definition beyond this is kept by its hash alone: 64 KiB is a long book about one tool.
+# A larger definition is kept by its hash alone: 64 KiB is a lot of text about one tool.
 DEFINITION_BYTES: Final = 64 << 10
 # Pins of one server; beyond them new tools are withheld, since nobody reads that many.
-TOOLS: Final = 10_000
-# Of each side of a difference, when it is shown.
-_SHOWN: Final = 200
+MAX_TOOLS: Final = 10_000
+# Of each side of a difference.
+_MAX_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class PinChange:
-    """A tool that is not what it was."""
+    """A tool whose definition has changed."""
 
     tool: str
     was: Pin
@@ -60,7 +60,7 @@ class PinChange:
             return [f"definition: sha256 {self.was.sha256} → {fingerprint(self.now)}"]
         fields = sorted({*self.was.definition, *self.now})
         return [
-            f"{_shown(field)}: {_side(self.was.definition, field)} → {_side(self.now, field)}"
+            f"{_printable(field)}: {_side(self.was.definition, field)} → {_side(self.now, field)}"
             for field in fields
             if _canonical(self.was.definition.get(field)) != _canonical(self.now.get(field))
             or (field in self.was.definition) != (field in self.now)
@@ -69,14 +69,14 @@ class PinChange:
 
 @dataclass(frozen=True, slots=True)
 class PinCheck:
-    """What may be shown of a list of tools."""
+    """Which tools of a list may be shown, and which changes were not reported before."""
 
     shown: list[JsonObject]
     changes: tuple[PinChange, ...]
 
 
 class Pins:
-    """The pins of one server. `file` None keeps them for the life of this object only."""
+    """The pins of one server. `file` None keeps them in memory only."""
 
     def __init__(
         self,
@@ -105,18 +105,18 @@ class Pins:
         return self._withhold and tool in self._changes
 
     def check(self, tools: Sequence[Json]) -> PinCheck:
-        """Pin what is new, and tell what changed; `changes` of the verdict are those not told before."""
+        """Pin new tools, and find changed ones."""
         shown: list[JsonObject] = []
-        told: list[PinChange] = []
+        reported: list[PinChange] = []
         fresh = False
         for tool in tools:
             name = tool.get("name") if isinstance(tool, dict) else None
             if not isinstance(name, str):
-                # Nothing that could be called, so nothing that could be pinned.
+                # It cannot be called, so there is nothing to pin.
                 continue
             digest = fingerprint(tool)
             pin = self._pins.get(name)
-            if pin is None and len(self._pins) < TOOLS:
+            if pin is None and len(self._pins) < MAX_TOOLS:
                 self._pins[name] = pin = self._pin(tool, digest)
                 fresh = True
             if pin is not None and pin.sha256 == digest:
@@ -124,15 +124,15 @@ class Pins:
                 shown.append(tool)
                 continue
             if pin is not None:
-                told += self._note(PinChange(name, pin, tool))
+                reported += self._record_change(PinChange(name, pin, tool))
             if not self._withhold:
                 shown.append(tool)
         if fresh:
             self._save()
-        return PinCheck(shown, tuple(told))
+        return PinCheck(shown, tuple(reported))
 
     def accept(self, tools: Sequence[str] | None = None) -> list[str]:
-        """Consent to changes, all or those named; which ones. Raises UsageError for one that is unknown."""
+        """Accept changes, all or those named; returns their tools. Raises UsageError for an unknown one."""
         wanted = list(self._changes) if tools is None else list(tools)
         for name in wanted:
             if name not in self._changes:
@@ -148,7 +148,7 @@ class Pins:
 
     # Inside
 
-    def _note(self, change: PinChange) -> list[PinChange]:
+    def _record_change(self, change: PinChange) -> list[PinChange]:
         before = self._changes.get(change.tool)
         self._changes[change.tool] = change
         return [] if before is not None and _canonical(before.now) == _canonical(change.now) else [change]
@@ -167,7 +167,7 @@ class Pins:
                 servers[self._server] = self._pins
                 _write(self._file, servers)
         except OSError as fault:
-            # Still pinned while we run; the next run pins anew.
+            # They still hold in memory; the next start pins anew.
             log.warning("pins not saved", extra={"file": str(self._file), "reason": fault.strerror})
 
 
@@ -183,13 +183,13 @@ def _canonical(value: Json) -> bytes:
 
 
 def _side(definition: JsonObject, field: str) -> str:
-    return _shown(definition[field]) if field in definition else "nothing"
+    return _printable(definition[field]) if field in definition else "(none)"
 
 
-def _shown(value: Json) -> str:
-    # ASCII with escapes: what a server wrote may be made to deceive a terminal (D-86).
+def _printable(value: Json) -> str:
+    # ASCII with escapes: a server's text may try to deceive a terminal (D-86).
     text = json.dumps(value, sort_keys=True)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}… ({len(text)} characters)"
 
 
 def _read(file: Path) -> dict[str, dict[str, Pin]]:
@@ -201,7 +201,7 @@ def _read(file: Path) -> dict[str, dict[str, Pin]]:
         raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None
     except ValueError:
         raise UsageError(
-            f"{file}: is no file of pins; repair it, or remove it to pin everything anew"
+            f"{file}: is not a file of pins; repair it, or remove it to pin everything anew"
         ) from None
     try:
         return {
@@ -212,7 +212,7 @@ def _read(file: Path) -> dict[str, dict[str, Pin]]:
         }
     except (AttributeError, KeyError, TypeError):
         raise UsageError(
-            f"{file}: is no file of pins; repair it, or remove it to pin everything anew"
+            f"{file}: is not a file of pins; repair it, or remove it to pin everything anew"
         ) from None
 
 

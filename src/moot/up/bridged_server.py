@@ -69,12 +69,12 @@ class BridgedServer:
             upstream = self._member.upstream
             restarts += max(0, upstream.counts.starts - 1)
             if upstream.state == "down":
-                state, words = "waiting", f"the server {upstream.trouble}; it is started again"
+                state, words = "waiting", f"the server {upstream.down_reason}; it is started again"
             elif self._member.changes:
                 changed = ", ".join(self._member.changes)
                 words = f"tools that changed are withheld: {changed}"
             else:
-                words = next(reversed(upstream.keeper.last_lines(1)), "")
+                words = next(reversed(upstream.stderr.last_lines(1)), "")
         return PartStatus(
             space=self.space,
             name=self.name,
@@ -137,7 +137,7 @@ class BridgedServer:
     def _silence(self, upstream: Upstream) -> str:
         if asyncio.get_running_loop().time() - self._since < SILENCE_SECONDS:
             return self._said
-        last = next(reversed(upstream.keeper.last_lines(1)), "")
+        last = next(reversed(upstream.stderr.last_lines(1)), "")
         return "has not answered initialize yet" + (f": {last}" if last else "")
 
     def _server(self) -> Server:

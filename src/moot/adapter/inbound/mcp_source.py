@@ -26,7 +26,15 @@ from moot.mcp.eras import (
     JsonObject,
 )
 from moot.mcp.tool_pins import Pins
-from moot.mcp.upstream import Events, ServerInfo, StartFailed, Upstream, UpstreamLimits, open_upstream
+from moot.mcp.upstream import (
+    ServerInfo,
+    StartFailed,
+    Upstream,
+    UpstreamCallbacks,
+    UpstreamLimits,
+    UpstreamOptions,
+    open_upstream,
+)
 from moot.protocol.operation import Json
 from moot.xprotocol.faults import Fault, fault_of_mcp, scrub, unavailable
 from moot.xprotocol.publication import ServerOffer
@@ -104,16 +112,19 @@ class McpServerSource:
         limits = UpstreamLimits(
             start_seconds=self._limits.upstream_start_seconds,
             call_seconds=self._limits.upstream_call_seconds,
-            call_seconds_at_most=self._limits.upstream_call_seconds,
-            patience_seconds=min(10.0, self._limits.upstream_call_seconds),
-            calls=self._limits.calls,
-            watched=self._limits.subscriptions,
+            max_call_seconds=self._limits.upstream_call_seconds,
+            reconnect_wait_seconds=min(10.0, self._limits.upstream_call_seconds),
+            max_calls=self._limits.calls,
+            max_watched_resources=self._limits.subscriptions,
         )
-        events = Events(
-            came_up=self._came_up, went_down=self._went_down, changed=self._changed, updated=self._updated
+        callbacks = UpstreamCallbacks(
+            on_up=self._came_up,
+            on_down=self._went_down,
+            on_list_changed=self._changed,
+            on_resource_updated=self._updated,
         )
         self._upstream = await self._stack.enter_async_context(
-            open_upstream(self._server, events=events, limits=limits, capabilities={})
+            open_upstream(self._server, UpstreamOptions(limits=limits, capabilities={}), callbacks)
         )
 
     async def close(self) -> None:
@@ -129,7 +140,9 @@ class McpServerSource:
     @property
     def trouble(self) -> str:
         """Why it is not up; nothing secret."""
-        return "" if self._upstream is None or self.state == "up" else self._scrubbed(self._upstream.trouble)
+        return (
+            "" if self._upstream is None or self.state == "up" else self._scrubbed(self._upstream.down_reason)
+        )
 
     @property
     def stderr_lines(self) -> list[str]:
@@ -139,12 +152,12 @@ class McpServerSource:
         """
         if self._upstream is None or self.state == "up":
             return []
-        lines = map(self._scrubbed, self._upstream.keeper.last_lines(STDERR_LINES))
+        lines = map(self._scrubbed, self._upstream.stderr.last_lines(STDERR_LINES))
         return [line for line in lines if line]
 
     @property
     def greeting(self) -> ServerInfo | None:
-        return None if self._upstream is None else self._upstream.greeting
+        return None if self._upstream is None else self._upstream.server_info
 
     @property
     def starts(self) -> int:
@@ -153,10 +166,10 @@ class McpServerSource:
     async def ready(self) -> None:
         """Wait for its first greeting; raises SourceFault when its first attempt fails."""
         try:
-            await self._opened.ready()
+            await self._opened.wait_until_ready()
         except StartFailed as fault:
             words = Fault("ENDPOINT_UNAVAILABLE", self._scrubbed(str(fault)))
-            raise SourceFault(words, tuple(fault.last_words)) from None
+            raise SourceFault(words, tuple(fault.stderr_lines)) from None
         except McpError as fault:
             raise SourceFault(self._fault_of(fault)) from None
 
@@ -165,7 +178,7 @@ class McpServerSource:
     async def offer(self) -> ServerOffer:
         """What it lists now; raises SourceFault."""
         try:
-            greeting = await self._opened.greeted()
+            greeting = await self._opened.wait_for_info()
             exposed = self.settings.translation.expose
             self._last_offer = ServerOffer(
                 tools=await self._listed(greeting, "tools", "tools/list", exposed),
@@ -196,7 +209,7 @@ class McpServerSource:
     async def watch(self, uri: str) -> bool:
         """Have `events.updated` told of a resource; False: this server cannot tell. Raises SourceFault."""
         greeting = self.greeting
-        if greeting is not None and not greeting.tells("resources", "subscribe"):
+        if greeting is not None and not greeting.declares("resources", "subscribe"):
             return False
         try:
             await self._opened.watch(uri, self.name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moot.mcp.eras import JsonObject
-from moot.mcp.tool_pins import TOOLS, PinChange, Pins
+from moot.mcp.tool_pins import MAX_TOOLS, PinChange, Pins
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.xprotocol.content_check import check_description, check_json, check_kind
@@ -29,9 +29,9 @@ HELD_BACK: Final = (
     "changed without a new version: held back. If its operator confirms the change, stop the adapter, take "
     "its entry out of endpoint-pins.json in the store, and start again"
 )
-NO_ROOM: Final = f"{TOOLS} versions of this endpoint's contracts are pinned, and no more are kept"
+NO_ROOM: Final = f"{MAX_TOOLS} versions of this endpoint's contracts are pinned, and no more are kept"
 # What people and models decide by. Not the list of resources, which changes all day, and not the grammar.
-# Of each part. Whoever bumps versions all day fills the file with 10,000 pins (`TOOLS`), and no further.
+# Of each part. Whoever bumps versions all day fills the file with 10,000 pins (`MAX_TOOLS`), and no further.
 PINNED_BYTES: Final = 1_024
 _VERSION: Final = re.compile(r"[0-9A-Za-z.+-]{1,64}", re.ASCII)
 _PINNED: Final = ("description", "payload", "response", "auth")

@@ -60,7 +60,7 @@ def _described(found: SourceInspection) -> dict[str, Json]:
     if found.fault is not None:
         return answer | {"error": found.fault, "stderr": list(found.last_words)}
     if found.greeting is not None:
-        answer["server"] = found.greeting.server_info
+        answer["server"] = found.greeting.implementation
         answer["mcp_version"] = found.greeting.version
     offer, publication = found.offer, found.publication
     return answer | {

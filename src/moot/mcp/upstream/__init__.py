@@ -1,22 +1,24 @@
-"""An MCP server as something to ask: over stdio, Streamable HTTP or SSE, in either era, kept running."""
+"""An MCP server to call: over stdio, Streamable HTTP or SSE, in either era, kept running."""
 
 from moot.mcp.upstream.call_runner import CallCounts
 from moot.mcp.upstream.connection import Listener
-from moot.mcp.upstream.mcp_client import Events, Upstream, open_upstream
-from moot.mcp.upstream.negotiation import ServerInfo
+from moot.mcp.upstream.mcp_client import Upstream, UpstreamCallbacks, open_upstream
+from moot.mcp.upstream.server_session import ServerInfo
 from moot.mcp.upstream.server_settings import (
     ALL_CAPABILITIES,
+    DEFAULT_OPTIONS,
     HttpServer,
     Server,
     StdioServer,
     UpstreamLimits,
+    UpstreamOptions,
 )
 from moot.mcp.upstream.supervision import StartFailed
 
 __all__ = [
     "ALL_CAPABILITIES",
+    "DEFAULT_OPTIONS",
     "CallCounts",
-    "Events",
     "HttpServer",
     "Listener",
     "Server",
@@ -24,6 +26,8 @@ __all__ = [
     "StartFailed",
     "StdioServer",
     "Upstream",
+    "UpstreamCallbacks",
     "UpstreamLimits",
+    "UpstreamOptions",
     "open_upstream",
 ]

@@ -1,4 +1,4 @@
-"""One call from its start to its answer: in time, cancelled, parked for input, or lost."""
+"""Runs one call from its request to its result: it may time out, be cancelled, or be suspended for input."""
 
 from __future__ import annotations
 
@@ -8,19 +8,27 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from moot.errors import McpError
-from moot.mcp.eras import INPUT_METHODS, NOBODY, TIMED_OUT, CallerInfo, JsonObject, at_least, with_caller
+from moot.mcp.eras import (
+    INPUT_METHODS,
+    TIMED_OUT,
+    UNKNOWN_CALLER,
+    CallerInfo,
+    JsonObject,
+    at_least,
+    with_caller,
+)
 from moot.mcp.upstream.connection import Listener, PendingExchange, RpcConnection
-from moot.mcp.upstream.negotiation import ServerInfo
-from moot.mcp.upstream.server_settings import UpstreamLimits
+from moot.mcp.upstream.server_session import ServerInfo, ServerSession
+from moot.mcp.upstream.server_settings import UpstreamOptions
 from moot.mcp.upstream.suspended_calls import SuspendedCalls
 
 
 class OutgoingCall(NamedTuple):
-    """A request as its caller made it, without the keys that say who that is."""
+    """A request as its caller made it, without the keys that describe the caller."""
 
     method: str
     params: JsonObject
-    caller: CallerInfo = NOBODY
+    caller: CallerInfo = UNKNOWN_CALLER
     owner: str = ""
     listener: Listener | None = None
     seconds: float | None = None
@@ -28,41 +36,41 @@ class OutgoingCall(NamedTuple):
 
 @dataclass(slots=True)
 class CallCounts:
-    """What happened since the start."""
+    """Counts since the start."""
 
     calls: int = 0
     timeouts: int = 0
     starts: int = 0
-    junk: int = 0
-    log_messages_unheard: int = 0
+    invalid_messages: int = 0
+    log_messages_dropped: int = 0
 
 
 class _Deadline:
-    """When a call has taken too long: some seconds after its last sign of progress, never beyond `most`.
+    """When a call has taken too long: `seconds` after its last progress, at most `max_seconds` in all.
 
-    A timer of the loop and no `asyncio.timeout`: every call has one, and it costs 8 µs against 1.4.
+    It is a timer of the loop, not `asyncio.timeout`: every call has one, and that would cost 8 µs, not 1.4.
     """
 
     __slots__ = ("_at", "_exchange", "_last", "_loop", "_seconds", "_timer")
 
-    def __init__(self, seconds: float, most: float) -> None:
+    def __init__(self, seconds: float, max_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         self._seconds = seconds
         self._at = now + seconds
-        self._last = now + most
+        self._last = now + max_seconds
         self._exchange: PendingExchange | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, exchange: PendingExchange) -> None:
-        """From now on whoever waits for the exchange hears when time is up, as TimeoutError."""
+    def start(self, exchange: PendingExchange) -> None:
+        """From now on the exchange fails with TimeoutError when time is up."""
         self._exchange = exchange
-        exchange.stir = self._stir
-        self._timer = self._loop.call_at(self._at, self._ring)
+        exchange.on_progress = self._extend
+        self._timer = self._loop.call_at(self._at, self._expire)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         if self._exchange is not None and self._timer is not None:
-            self._exchange.stir = None
+            self._exchange.on_progress = None
             self._timer.cancel()
 
     def check(self) -> None:
@@ -70,62 +78,60 @@ class _Deadline:
         if self._at <= self._loop.time():
             raise TimeoutError
 
-    def _stir(self) -> None:
-        self.end()
+    def _extend(self) -> None:
+        self.stop()
         self._at = min(self._loop.time() + self._seconds, self._last)
         if self._exchange is not None:
-            self.begin(self._exchange)
+            self.start(self._exchange)
 
-    def _ring(self) -> None:
+    def _expire(self) -> None:
         if self._exchange is not None:
             self._exchange.fail(TimeoutError())
 
 
 class CallRunner:
-    """Carries calls out over a connection."""
+    """Runs calls over the connection of a session."""
 
     def __init__(
         self,
-        limits: UpstreamLimits,
-        asking: SuspendedCalls,
+        options: UpstreamOptions,
+        suspended: SuspendedCalls,
         counts: CallCounts,
         *,
-        client_info: JsonObject,
-        capabilities: JsonObject,
-        suspect: Callable[[RpcConnection], None],
+        on_timeout: Callable[[RpcConnection], None],
     ) -> None:
-        self._limits = limits
-        self._asking = asking
+        self._options = options
+        self._suspended = suspended
         self._counts = counts
-        self._client_info = client_info
-        self._capabilities = capabilities
-        # Told when a connection let a call time out.
-        self._suspect = suspect
+        # Called when a call timed out on a connection.
+        self._on_timeout = on_timeout
         self._log_level: str | None = None
 
-    def caller(self, greeting: ServerInfo, caller: CallerInfo = NOBODY) -> CallerInfo:
-        """Who we are to a stateless server on behalf of a caller."""
-        capabilities = self._capabilities if caller.capabilities is None else caller.capabilities
-        return CallerInfo(greeting.version, self._client_info, capabilities, caller.log_level)
+    def caller_info(self, info: ServerInfo, caller: CallerInfo = UNKNOWN_CALLER) -> CallerInfo:
+        """What a stateless server is told about us when we call on behalf of a caller."""
+        options = self._options
+        capabilities = options.capabilities if caller.capabilities is None else caller.capabilities
+        return CallerInfo(info.version, options.client_info, capabilities, caller.log_level)
 
-    def begin(self) -> None:
-        """A new life of the server: it has forgotten which log messages were wanted."""
+    def reset(self) -> None:
+        """The server was started again: it has forgotten which log messages were wanted."""
         self._log_level = None
 
-    async def call(self, connection: RpcConnection, greeting: ServerInfo, call: OutgoingCall) -> JsonObject:
-        """The result, or McpError. Cancelling is told to the server."""
-        seconds = self._limits.call_seconds if call.seconds is None else call.seconds
-        deadline = _Deadline(seconds, max(seconds, self._limits.call_seconds_at_most))
-        turn = self._asking.turn(call.method)
+    async def run(self, session: ServerSession, call: OutgoingCall) -> JsonObject:
+        """The result; raises McpError. Cancelling also cancels the call at the server."""
+        limits = self._options.limits
+        seconds = limits.call_seconds if call.seconds is None else call.seconds
+        deadline = _Deadline(seconds, max(seconds, limits.max_call_seconds))
+        lock = self._suspended.lock_for(call.method)
         try:
-            if turn is None:
-                return await self._carried_out(connection, greeting, call, deadline)
+            if lock is None:
+                return await self._run_until(deadline, session, call)
             async with asyncio.timeout(seconds):
-                await turn.acquire()
+                await lock.acquire()
             try:
-                return await self._carried_out(connection, greeting, call, deadline)
+                return await self._run_until(deadline, session, call)
             finally:
-                turn.release()
+                lock.release()
         except TimeoutError:
             self._counts.timeouts += 1
             text = (
@@ -133,56 +139,54 @@ class CallRunner:
             )
             raise McpError(TIMED_OUT, text) from None
 
-    async def _carried_out(
-        self, connection: RpcConnection, greeting: ServerInfo, call: OutgoingCall, deadline: _Deadline
-    ) -> JsonObject:
-        """The result, McpError or TimeoutError."""
-        resumed = None
-        if greeting.era == "handshake" and call.method in INPUT_METHODS:
-            resumed = self._asking.resume(call.owner, call.method, call.params)
+    async def _run_until(self, deadline: _Deadline, session: ServerSession, call: OutgoingCall) -> JsonObject:
+        """The result; raises McpError or TimeoutError."""
+        connection, resumed = session.connection, None
+        if session.info.era == "handshake" and call.method in INPUT_METHODS:
+            resumed = self._suspended.resume(call.owner, call.method, call.params)
         if resumed is not None:
             connection, exchange = resumed
         else:
-            exchange = self._start(connection, greeting, call)
-        deadline.begin(exchange)
+            exchange = self._start(session, call)
+        deadline.start(exchange)
         try:
             outcome = await exchange.outcome
-            while outcome is None and not exchange.asks:
-                # What was asked was taken back before anyone could be told.
+            while outcome is None and not exchange.server_requests:
+                # The server cancelled its request before the caller could be asked.
                 deadline.check()
-                outcome = await exchange.wait_on()
+                outcome = await exchange.reopen()
         except TimeoutError:
             connection.abandon(exchange, "timed out")
-            self._suspect(connection)
+            self._on_timeout(connection)
             raise
         except asyncio.CancelledError:
             connection.abandon(exchange, "cancelled by the caller")
             raise
         finally:
-            deadline.end()
+            deadline.stop()
         if outcome is None:
-            return self._asking.park(connection, exchange, call.params)
+            return self._suspended.suspend(connection, exchange, call.params)
         return outcome
 
-    def hear_log(self, connection: RpcConnection | None, params: JsonObject) -> None:
-        """Hand on a log message; the wire does not say whose call it is about, so all who asked hear it."""
-        heard = False
+    def forward_log_message(self, connection: RpcConnection | None, params: JsonObject) -> None:
+        """Pass on a log message. It does not say whose call it is about, so all who want logs get it."""
+        forwarded = False
         level = str(params.get("level"))
         for exchange in list(connection.exchanges.values()) if connection is not None else ():
             if exchange.log_level is None or exchange.listener is None:
                 continue
             if at_least(level, exchange.log_level):
                 exchange.listener("notifications/message", params)
-                heard = True
-        self._counts.log_messages_unheard += not heard
+                forwarded = True
+        self._counts.log_messages_dropped += not forwarded
 
-    def _start(self, connection: RpcConnection, greeting: ServerInfo, call: OutgoingCall) -> PendingExchange:
-        wanted = call.caller.log_level
-        if greeting.era == "stateless":
-            params = with_caller(call.params, self.caller(greeting, call.caller))
+    def _start(self, session: ServerSession, call: OutgoingCall) -> PendingExchange:
+        connection, wanted = session.connection, call.caller.log_level
+        if session.info.era == "stateless":
+            params = with_caller(call.params, self.caller_info(session.info, call.caller))
         else:
             params = call.params
-            if wanted is not None and greeting.offers("logging"):
+            if wanted is not None and session.info.offers("logging"):
                 self._lower_log_level(connection, wanted)
         exchange = connection.start(call.method, params, owner=call.owner, listener=call.listener)
         exchange.capabilities = call.caller.capabilities
@@ -190,7 +194,7 @@ class CallRunner:
         return exchange
 
     def _lower_log_level(self, connection: RpcConnection, wanted: str) -> None:
-        # A handshake server has one level for everybody: the most talkative that anyone asked for.
+        # A handshake server has one level for all callers: the lowest that anyone asked for.
         if self._log_level is None or not at_least(wanted, self._log_level):
             self._log_level = wanted
             connection.start("logging/setLevel", {"level": wanted})

@@ -1,12 +1,12 @@
-"""JSON-RPC over one wire: which answer belongs to which request, and what the server says unasked.
+"""JSON-RPC over one transport: matches responses to requests, and passes on what the server sends unasked.
 
-A `Connection` lives as long as its wire. It knows nothing of MCP's lifecycle and decides nothing: answers
-go to the `Exchange` that waits for them, progress and streams to the exchange they name, everything else
-to `Hearing`. Ids are ours and count up, so two callers never meet; a caller's progress token is replaced
-by our id on the way out and put back on the way in.
+An `RpcConnection` lasts as long as its transport. It knows nothing of MCP's lifecycle: responses go to the
+`PendingExchange` that waits for them, progress and streams to the exchange that they name, everything else
+to a `MessageHandler`. Ids are ours and count up, so two callers never collide; a caller's progress token is
+replaced by our id on the way out and put back on the way in.
 
-Nothing here awaits. A server that talks unasked pays from a budget; when it is spent, reading stops for
-a moment, so that a flood costs the server its own time and not ours.
+Nothing here awaits. Messages that nobody asked for have a budget; when it is spent, reading pauses for a
+moment, so that a flood costs the server its own time and not ours.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from moot.mcp.eras import (
     with_progress_token,
 )
 from moot.mcp.upstream.server_settings import UpstreamLimits
-from moot.mcp.upstream.transports import Transport, TransportClosed
+from moot.mcp.upstream.transport import Transport, TransportClosed
 from moot.protocol.operation import Json
 from moot.resilience.token_bucket import TokenBucket
 
-# Told of what happens during one call: a method and its params. Never waits, never raises.
+# Called with notifications during one call: a method and its params. Never waits, never raises.
 Listener = Callable[[str, JsonObject], None]
 
-# Longest pause for a server that talks too much; its answers wait behind its talk.
-_HOLD_SECONDS: Final = 1.0
+# Longest pause for a server that sends too much unasked; its responses wait behind that.
+_MAX_PAUSE_SECONDS: Final = 1.0
 
 
 class PendingExchange:
-    """One request on the wire. `outcome` is done when the answer is there or the server asks something."""
+    """One request under way. `outcome` is done on a response, and when the server requests input."""
 
     __slots__ = (
-        "asked",
-        "asks",
         "capabilities",
         "id",
         "listener",
         "log_level",
         "method",
+        "on_progress",
         "outcome",
         "owner",
-        "parked",
-        "stir",
+        "request_count",
+        "server_requests",
+        "suspended",
         "token",
     )
 
@@ -64,20 +64,20 @@ class PendingExchange:
         self.listener = listener
         # The caller's own progress token.
         self.token: Json = None
-        # What the caller can be asked; None: it did not say.
+        # The caller's own client capabilities; None: it declared none.
         self.capabilities: JsonObject | None = None
-        # From which level on the caller wants to hear log messages; None: not at all.
+        # The lowest level of log messages that the caller wants; None: no log messages.
         self.log_level: str | None = None
-        # None: the server asked something; it stands in `asks`.
+        # None: the server has requested input, see `server_requests`.
         self.outcome: asyncio.Future[JsonObject | None] = loop.create_future()
-        self.asks: dict[str, ServerRequest] = {}
-        self.asked = 0
-        self.parked = False
-        # Called on every sign of progress.
-        self.stir: Callable[[], None] | None = None
+        self.server_requests: dict[str, ServerRequest] = {}
+        self.request_count = 0
+        self.suspended = False
+        # Called on every progress notification.
+        self.on_progress: Callable[[], None] | None = None
 
-    def wait_on(self) -> asyncio.Future[JsonObject | None]:
-        """Wait for what comes after a question."""
+    def reopen(self) -> asyncio.Future[JsonObject | None]:
+        """A new outcome, for what comes after a request of the server."""
         self.outcome = self.outcome.get_loop().create_future()
         return self.outcome
 
@@ -88,12 +88,12 @@ class PendingExchange:
     def fail(self, error: McpError | TimeoutError) -> None:
         if not self.outcome.done():
             self.outcome.set_exception(error)
-            # Whoever waited may be gone; then nobody has to hear of it.
+            # Whoever waited may be gone: asyncio need not warn about an exception that nobody retrieved.
             self.outcome.exception()
 
 
 class ServerRequest:
-    """A request of the server to its client."""
+    """A request from the server to its client."""
 
     __slots__ = ("id", "method", "params")
 
@@ -103,59 +103,58 @@ class ServerRequest:
         self.params = params
 
     @property
-    def request(self) -> JsonObject:
-        """As it stands in `inputRequests`."""
+    def input_request(self) -> JsonObject:
+        """Its form in `inputRequests`."""
         return {"method": self.method, "params": self.params}
 
 
 class MessageHandler(Protocol):
-    """Who is told what no exchange waits for."""
+    """Takes what belongs to no exchange."""
 
-    def asked(self, connection: RpcConnection, ask: ServerRequest) -> None: ...
+    def on_request(self, connection: RpcConnection, request: ServerRequest) -> None: ...
 
-    def withdrawn(self, ask_id: Json) -> None: ...
+    def on_request_cancelled(self, request_id: Json) -> None: ...
 
-    def noticed(self, method: str, params: JsonObject) -> None: ...
+    def on_notification(self, method: str, params: JsonObject) -> None: ...
 
-    def junk(self, fault: str) -> None: ...
+    def on_invalid_message(self, fault: str) -> None: ...
 
 
 class RpcConnection:
-    """Requests, answers and notifications over one wire."""
+    """Requests, responses and notifications over one transport."""
 
-    def __init__(self, hearing: MessageHandler, limits: UpstreamLimits) -> None:
-        self._hearing = hearing
-        self._limits = limits
+    def __init__(self, handler: MessageHandler, limits: UpstreamLimits) -> None:
+        self._handler = handler
         self._loop = asyncio.get_running_loop()
-        self._wire: Transport | None = None
+        self._transport: Transport | None = None
         self._last_id = 0
         self.exchanges: dict[int, PendingExchange] = {}
-        # A second's worth of talk is always fine.
+        # One second's worth is always allowed.
         rate = limits.unsolicited_per_second
         self._unsolicited = TokenBucket(rate, rate, self._loop.time())
         # Headers of HTTP requests, by method and params.
         self.headers_of: Callable[[str, JsonObject], Mapping[str, str]] | None = None
         self.ended: asyncio.Future[str] = self._loop.create_future()
 
-    def bind(self, wire: Transport) -> None:
-        """Use this wire from now on."""
-        self._wire = wire
+    def bind(self, transport: Transport) -> None:
+        """Use this transport from now on."""
+        self._transport = transport
 
     @property
     def over_http(self) -> bool:
-        return self._wire is not None and self._wire.name == "http"
+        return self._transport is not None and self._transport.name == "http"
 
     @property
     def refusal(self) -> str | None:
-        """What stood in the way last, where the server itself was not reached."""
-        return self._wire.refusal if self._wire is not None else None
+        """The last refusal by something in front of the server, such as an HTTP status."""
+        return self._transport.refusal if self._transport is not None else None
 
     # To the server
 
     def start(
         self, method: str, params: JsonObject, *, owner: str = "", listener: Listener | None = None
     ) -> PendingExchange:
-        """Send a request; the exchange settles later. Raises McpError when nothing can be sent."""
+        """Send a request without waiting for its response; raises McpError when nothing can be sent."""
         self._last_id += 1
         exchange = PendingExchange(self._last_id, method, owner, listener, self._loop)
         exchange.token = progress_token(params)
@@ -174,22 +173,22 @@ class RpcConnection:
         message: JsonObject = {"jsonrpc": "2.0", "method": method}
         self._send(message if params is None else message | {"params": params})
 
-    def answer(self, ask: ServerRequest, result: JsonObject) -> None:
-        """Answer what the server asked; a server that is gone needs no answer."""
-        self._reply({"jsonrpc": "2.0", "id": ask.id, "result": result})
+    def answer(self, request: ServerRequest, result: JsonObject) -> None:
+        """Answer a request of the server; a server that is gone needs no answer."""
+        self._try_send({"jsonrpc": "2.0", "id": request.id, "result": result})
 
-    def refuse(self, ask: ServerRequest, code: int, message: str) -> None:
-        """Answer with an error."""
-        self._reply({"jsonrpc": "2.0", "id": ask.id, "error": {"code": code, "message": message}})
+    def refuse(self, request: ServerRequest, code: int, message: str) -> None:
+        """Answer a request of the server with an error."""
+        self._try_send({"jsonrpc": "2.0", "id": request.id, "error": {"code": code, "message": message}})
 
     def abandon(self, exchange: PendingExchange, reason: str) -> None:
-        """Wait no more for an answer, and tell the server so."""
+        """Give up waiting for a response, and cancel the request at the server."""
         if self.exchanges.pop(exchange.id, None) is None:
             return
-        for ask in exchange.asks.values():
-            self.refuse(ask, UNREACHABLE, "the call was given up")
-        exchange.asks.clear()
-        self._reply(
+        for request in exchange.server_requests.values():
+            self.refuse(request, UNREACHABLE, "the call was given up")
+        exchange.server_requests.clear()
+        self._try_send(
             {
                 "jsonrpc": "2.0",
                 "method": "notifications/cancelled",
@@ -197,64 +196,64 @@ class RpcConnection:
             }
         )
 
-    # From the server (Sink)
+    # From the server (MessageSink)
 
-    def message(self, message: JsonObject) -> None:
+    def on_message(self, message: JsonObject) -> None:
         method = message.get("method")
         if isinstance(method, str):
-            self._spend()
+            self._spend_budget()
             params = message.get("params")
             body: JsonObject = params if isinstance(params, dict) else {}
             if message.get("id") is None:
-                self._notified(method, body)
+                self._process_notification(method, body)
             else:
-                self._asked(ServerRequest(message["id"], method, body))
+                self._process_request(ServerRequest(message["id"], method, body))
         else:
-            self._answered(message)
+            self._process_response(message)
 
-    def unreadable(self, fault: str, *, answer_to: int | None = None) -> None:
-        self._spend()
+    def on_unreadable(self, fault: str, *, answer_to: int | None = None) -> None:
+        self._spend_budget()
         exchange = self.exchanges.pop(answer_to, None) if answer_to is not None else None
         if exchange is None:
-            self._hearing.junk(fault)
+            self._handler.on_invalid_message(fault)
             return
-        exchange.fail(McpError(PARSE_ERROR, f"the MCP server gave an answer that cannot be read: {fault}"))
+        exchange.fail(McpError(PARSE_ERROR, f"the MCP server sent a response that cannot be read: {fault}"))
 
-    def closed(self, why: str) -> None:
+    def close(self, reason: str) -> None:
         if self.ended.done():
             return
-        self.ended.set_result(why)
+        self.ended.set_result(reason)
         waiting, self.exchanges = list(self.exchanges.values()), {}
         for exchange in waiting:
-            text = f"the MCP server {why} before it answered; whether the call had any effect is not known"
+            text = f"the MCP server {reason} before it answered; whether the call had any effect is not known"
             exchange.fail(McpError(UNREACHABLE, text))
 
     # Inside
 
     def _send(self, message: JsonObject) -> None:
-        if self._wire is None or self.ended.done():
+        if self._transport is None or self.ended.done():
             raise McpError(UNREACHABLE, "the MCP server is not running")
         method = message.get("method")
         headers = None
         if self.headers_of is not None and isinstance(method, str):
             headers = self.headers_of(method, message.get("params") or {})
         try:
-            self._wire.send(message, headers)
+            self._transport.send(message, headers)
         except TransportClosed as closed:
             raise McpError(UNREACHABLE, f"the MCP server {closed}") from None
 
-    def _reply(self, message: JsonObject) -> None:
+    def _try_send(self, message: JsonObject) -> None:
         try:
             self._send(message)
         except McpError as gone:
-            self._hearing.junk(str(gone))
+            self._handler.on_invalid_message(str(gone))
 
-    def _answered(self, message: JsonObject) -> None:
+    def _process_response(self, message: JsonObject) -> None:
         id = message.get("id")
         exchange = self.exchanges.pop(id, None) if isinstance(id, int) and not isinstance(id, bool) else None
         if exchange is None:
-            self._spend()
-            self._hearing.junk("an answer to nothing that was asked")
+            self._spend_budget()
+            self._handler.on_invalid_message("a response to no request")
             return
         result = message.get("result")
         if isinstance(result, dict) and "error" not in message:
@@ -262,32 +261,32 @@ class RpcConnection:
         else:
             exchange.fail(_error_of(message))
 
-    def _asked(self, ask: ServerRequest) -> None:
-        if not isinstance(ask.id, str | int):
-            self._hearing.junk("a request whose id is neither text nor number")
-        elif ask.method == "ping":
-            self.answer(ask, {})
+    def _process_request(self, request: ServerRequest) -> None:
+        if not isinstance(request.id, str | int):
+            self._handler.on_invalid_message("a request whose id is neither a string nor a number")
+        elif request.method == "ping":
+            self.answer(request, {})
         else:
-            self._hearing.asked(self, ask)
+            self._handler.on_request(self, request)
 
-    def _notified(self, method: str, params: JsonObject) -> None:
+    def _process_notification(self, method: str, params: JsonObject) -> None:
         if method == "notifications/progress":
             exchange = self.exchanges.get(_as_id(params.get("progressToken")))
             if exchange is None or exchange.token is None:
                 return
-            if exchange.stir is not None:
-                exchange.stir()
+            if exchange.on_progress is not None:
+                exchange.on_progress()
             if exchange.listener is not None:
                 exchange.listener(method, {**params, "progressToken": exchange.token})
             return
         if method == "notifications/cancelled":
-            # A stateless server ends a stream so; a handshake server takes a question back.
+            # A stateless server ends a stream this way; a handshake server cancels a request of its own.
             exchange = self.exchanges.get(_as_id(params.get("requestId")))
             if exchange is not None and exchange.method == "subscriptions/listen":
                 del self.exchanges[exchange.id]
                 exchange.fail(McpError(UNREACHABLE, "the MCP server ended the subscription"))
             else:
-                self._hearing.withdrawn(params.get("requestId"))
+                self._handler.on_request_cancelled(params.get("requestId"))
             return
         meta = params.get("_meta")
         if isinstance(meta, dict) and SUBSCRIPTION_ID_KEY in meta:
@@ -295,17 +294,17 @@ class RpcConnection:
             if exchange is not None and exchange.listener is not None:
                 exchange.listener(method, params)
             return
-        self._hearing.noticed(method, params)
+        self._handler.on_notification(method, params)
 
-    def _spend(self) -> None:
-        # A debt beyond one pause is forgiven: what was read was read.
-        debt_seconds = self._unsolicited.take_anyway(self._loop.time(), max_debt_seconds=_HOLD_SECONDS)
-        if debt_seconds and self._wire is not None:
-            self._wire.hold(debt_seconds + 0.01)
+    def _spend_budget(self) -> None:
+        # A debt beyond one pause is forgiven: what was read cannot be unread.
+        debt_seconds = self._unsolicited.take_anyway(self._loop.time(), max_debt_seconds=_MAX_PAUSE_SECONDS)
+        if debt_seconds and self._transport is not None:
+            self._transport.pause_reading(debt_seconds + 0.01)
 
 
 def _as_id(value: Json) -> int:
-    # `True` is a number to Python, and some servers give our number back as text.
+    # `True` is an int to Python, and some servers return our number as a string.
     if isinstance(value, str) and value.isdecimal() and len(value) < 16:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else -1

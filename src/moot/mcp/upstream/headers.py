@@ -1,4 +1,4 @@
-"""The HTTP headers that repeat what a request says, so that what stands between can route it."""
+"""The HTTP headers that repeat parts of a request, so that proxies can route by them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp.shared.inbound import (
 )
 
 from moot.mcp.eras import STATELESS_VERSION, JsonObject
-from moot.mcp.upstream.negotiation import ServerInfo
+from moot.mcp.upstream.server_session import ServerInfo
 
 
 class RequestHeaders:
@@ -25,11 +25,11 @@ class RequestHeaders:
 
     def __init__(self) -> None:
         # None until it is known which era the server speaks.
-        self.greeting: ServerInfo | None = None
+        self.server_info: ServerInfo | None = None
         self._maps: dict[str, Mapping[tuple[str, ...], str]] = {}
 
     def learn(self, tools: object) -> None:
-        """Take note of what a `tools/list` result says."""
+        """Read a `tools/list` result."""
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
                 schema = tool.get("inputSchema")
@@ -41,12 +41,12 @@ class RequestHeaders:
 
     def of(self, method: str, params: JsonObject) -> Mapping[str, str]:
         """The headers of one message."""
-        if self.greeting is None and method == "initialize":
-            # It is what settles the version.
+        if self.server_info is None and method == "initialize":
+            # The version is agreed on by this very request.
             return {}
-        version = STATELESS_VERSION if self.greeting is None else self.greeting.version
+        version = STATELESS_VERSION if self.server_info is None else self.server_info.version
         headers = {MCP_PROTOCOL_VERSION_HEADER: version}
-        if self.greeting is not None and self.greeting.era == "handshake":
+        if self.server_info is not None and self.server_info.era == "handshake":
             return headers
         headers[MCP_METHOD_HEADER] = method
         name: Any = params.get(NAME_BEARING_METHODS.get(method, ""))

@@ -1,92 +1,56 @@
-"""Finding out which era a server speaks, and greeting it.
+"""Finding out which era a server speaks, and agreeing on a version.
 
-`server/discover` goes first: a stateless server answers it, most handshake servers refuse it. Some of those
-say nothing to what they do not know, some end; so after `probe_seconds` of silence `initialize` is sent as
-well, and whichever answers first decides. A server that ended is started again and only asked to
-`initialize`. An era that worked once is asked for first the next time.
+`server/discover` goes first: a stateless server answers it, and most handshake servers refuse it. Some of
+those do not answer a method that they do not know, and some exit. So after `probe_seconds` of silence
+`initialize` is sent as well, and whichever is answered first decides. A server that exited is started again
+and gets only `initialize`. An era that worked once is tried first the next time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from moot.errors import McpError
 from moot.mcp.eras import (
     HANDSHAKE_VERSION,
     HANDSHAKE_VERSIONS,
-    SERVER_INFO_KEY,
     STATELESS_VERSION,
     STATELESS_VERSIONS,
     UNSUPPORTED_VERSION,
     CallerInfo,
     Era,
-    JsonObject,
-    discovered,
+    to_discover_result,
     with_caller,
 )
 from moot.mcp.upstream.connection import PendingExchange, RpcConnection
-from moot.mcp.upstream.server_settings import UpstreamLimits
-
-
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
-    """What a server said of itself: always as a `server/discover` result, whatever its era."""
-
-    era: Era
-    version: str
-    discovered: JsonObject
-
-    @property
-    def capabilities(self) -> JsonObject:
-        found = self.discovered.get("capabilities")
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def server_info(self) -> JsonObject:
-        meta = self.discovered.get("_meta")
-        found = meta.get(SERVER_INFO_KEY) if isinstance(meta, dict) else None
-        return found if isinstance(found, dict) else {}
-
-    def offers(self, feature: str) -> bool:
-        """Whether the server declares tools, resources, prompts, completions or logging."""
-        return isinstance(self.capabilities.get(feature), dict)
-
-    def tells(self, feature: str, what: str) -> bool:
-        """Whether the server declares `listChanged` or `subscribe` of a feature."""
-        found = self.capabilities.get(feature)
-        return isinstance(found, dict) and found.get(what) is True
+from moot.mcp.upstream.server_session import ServerInfo
+from moot.mcp.upstream.server_settings import UpstreamOptions
 
 
 class NoAgreement(Exception):
-    """The server answered, but not so that anyone could work with it; the text says what it said."""
+    """The server answered, but no era and version fit both sides; the text says what it answered."""
 
 
 async def negotiate(
-    connection: RpcConnection,
-    *,
-    client_info: JsonObject,
-    capabilities: JsonObject,
-    limits: UpstreamLimits,
-    expected: Era | None = None,
+    connection: RpcConnection, options: UpstreamOptions, *, expected: Era | None = None
 ) -> ServerInfo:
     """Agree on an era and a version; a handshake still has to be confirmed with `notifications/initialized`.
 
     Raises NoAgreement, McpError when the connection ends, TimeoutError.
     """
-    caller = CallerInfo(version=STATELESS_VERSION, info=client_info, capabilities=capabilities)
-    async with asyncio.timeout(limits.start_seconds):
+    caller = CallerInfo(STATELESS_VERSION, options.client_info, options.capabilities)
+    async with asyncio.timeout(options.limits.start_seconds):
         if expected == "handshake":
-            return await _finish(connection, _start_initialize(connection, client_info, capabilities))
+            return await _finish(connection, _start_initialize(connection, options))
         discover = connection.start("server/discover", with_caller({}, caller))
-        patience = None if expected == "stateless" else limits.probe_seconds
-        done, _ = await asyncio.wait([discover.outcome], timeout=patience)
+        probe_seconds = None if expected == "stateless" else options.limits.probe_seconds
+        done, _ = await asyncio.wait([discover.outcome], timeout=probe_seconds)
         if done:
-            greeting = _discovered(connection, discover)
-            if greeting is not None:
-                return greeting
-            return await _finish(connection, _start_initialize(connection, client_info, capabilities))
-        initialize = _start_initialize(connection, client_info, capabilities)
+            info = _stateless_info(connection, discover)
+            if info is not None:
+                return info
+            return await _finish(connection, _start_initialize(connection, options))
+        initialize = _start_initialize(connection, options)
         return await _first_of(connection, discover, initialize)
 
 
@@ -97,24 +61,26 @@ async def _first_of(
     while discover.outcome in waiting:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if discover.outcome in done:
-            greeting = _discovered(connection, discover)
-            if greeting is not None:
+            info = _stateless_info(connection, discover)
+            if info is not None:
                 connection.exchanges.pop(initialize.id, None)
-                return greeting
+                return info
             break
         fault = initialize.outcome.exception()
         if not (isinstance(fault, McpError) and fault.code == UNSUPPORTED_VERSION):
             connection.exchanges.pop(discover.id, None)
             break
-        # It reads slowly and takes `discover` for its greeting; the answer to that is on its way.
+        # It reads slowly and took `discover` as its first message; the response to that is on its way.
     return await _finish(connection, initialize)
 
 
-def _start_initialize(
-    connection: RpcConnection, client_info: JsonObject, capabilities: JsonObject
-) -> PendingExchange:
-    offer = {"protocolVersion": HANDSHAKE_VERSION, "capabilities": capabilities, "clientInfo": client_info}
-    return connection.start("initialize", offer)
+def _start_initialize(connection: RpcConnection, options: UpstreamOptions) -> PendingExchange:
+    params = {
+        "protocolVersion": HANDSHAKE_VERSION,
+        "capabilities": options.capabilities,
+        "clientInfo": options.client_info,
+    }
+    return connection.start("initialize", params)
 
 
 async def _finish(connection: RpcConnection, initialize: PendingExchange) -> ServerInfo:
@@ -124,16 +90,16 @@ async def _finish(connection: RpcConnection, initialize: PendingExchange) -> Ser
         if connection.ended.done():
             raise
         raise NoAgreement(f"refused to initialize: {refusal}") from None
-    assert result is not None  # noqa: S101  # nobody is asked anything before the greeting
+    assert result is not None  # noqa: S101  # no server request belongs to `initialize`
     version = result.get("protocolVersion")
     if version not in HANDSHAKE_VERSIONS:
         known = ", ".join((*HANDSHAKE_VERSIONS, *STATELESS_VERSIONS))
-        raise NoAgreement(f"wants to speak version {version!r}; known here are {known}")
-    return ServerInfo("handshake", version, discovered(result))
+        raise NoAgreement(f"wants protocol version {version!r}; known here are {known}")
+    return ServerInfo("handshake", version, to_discover_result(result))
 
 
-def _discovered(connection: RpcConnection, exchange: PendingExchange) -> ServerInfo | None:
-    """The greeting of a stateless server; None when this is none. Raises when the connection ended."""
+def _stateless_info(connection: RpcConnection, exchange: PendingExchange) -> ServerInfo | None:
+    """What a stateless server answered; None when this is none. Raises when the connection ended."""
     fault = exchange.outcome.exception()
     if fault is not None:
         if isinstance(fault, McpError) and not connection.ended.done():

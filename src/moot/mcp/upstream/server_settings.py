@@ -1,4 +1,4 @@
-"""Which MCP server to talk to, and every bound on talking to it."""
+"""Which MCP server to talk to, who we say we are, and every bound on talking to it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path, PurePath
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from moot import __version__
 from moot.errors import UsageError
 from moot.mcp.child_process import ChildLimits, Command
 from moot.mcp.eras import JsonObject
 from moot.protocol.strict_json import encode
 
-# A client that can be asked anything: what cannot be answered is declined, by whoever is asked.
+CLIENT_INFO: Final[JsonObject] = {"name": "moot", "version": __version__}
+# A client that takes every kind of request: what a caller cannot answer, it declines itself.
 ALL_CAPABILITIES: Final[JsonObject] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}},
@@ -32,45 +34,60 @@ class UpstreamLimits:
     start_seconds: float = 60.0
     # A server that has not answered `server/discover` by then is asked to `initialize` as well.
     probe_seconds: float = 3.0
-    # A call without any sign of progress; every sign starts it anew.
+    # A call without any progress notification; each one starts this time anew.
     call_seconds: float = 300.0
-    # A call in all, whatever it reports: what a space allows an answer to be owed.
-    call_seconds_at_most: float = 3_600.0
+    # A call in all, whatever progress it reports: as long as a space waits for an answer.
+    max_call_seconds: float = 3_600.0
     # How long a caller waits for a server that is being started or restarted.
-    patience_seconds: float = 10.0
-    # Whether a server that let a call time out still lives is found out so quickly; callers wait for it.
+    reconnect_wait_seconds: float = 10.0
+    # How long the health check after a timed-out call may take; new calls wait for its result.
     health_seconds: float = 5.0
     # Calls in progress at once: more than that is a loop.
-    calls: int = 256
-    # Calls that wait for input, and for how long: a person reads and types.
-    parked: int = 64
+    max_calls: int = 256
+    # Calls suspended until their caller gives input, and for how long: a person reads and types.
+    max_suspended_calls: int = 64
     input_seconds: float = 300.0
-    # Questions of one call in all; the SDKs give up after ten rounds.
-    asks_per_call: int = 32
+    # Requests for input during one call; the SDKs give up after ten rounds.
+    max_requests_per_call: int = 32
     # Messages that nobody asked for, in a second, before reading from the server pauses.
     unsolicited_per_second: float = 500.0
-    # Containers inside each other in one message: a space takes 64, its own two included.
-    depth: int = 60
+    # Nested arrays and objects in one message: a space takes 64 levels, its own two included.
+    max_depth: int = 60
     # Watched resources in all.
-    watched: int = 1_024
+    max_watched_resources: int = 1_024
     # Pages of one list: a server that always has another page ends here.
-    pages: int = 100
+    max_pages: int = 100
     # Messages waiting to be posted over HTTP.
-    queued: int = 1_024
+    max_queued_messages: int = 1_024
     # Between two attempts to start: doubled each time, back to the first after a minute of service.
     backoff_seconds: float = 0.5
-    backoff_seconds_at_most: float = 30.0
+    max_backoff_seconds: float = 30.0
     steady_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamOptions:
+    """How to talk to a server, whichever it is."""
+
+    limits: UpstreamLimits = field(default_factory=UpstreamLimits)
+    client_info: JsonObject = field(default_factory=lambda: CLIENT_INFO)
+    capabilities: JsonObject = field(default_factory=lambda: ALL_CAPABILITIES)
+    # The answer to a server that asks for roots outside of any call. Inside a call its caller is asked,
+    # unless there are roots here.
+    roots: tuple[JsonObject, ...] = ()
+
+
+DEFAULT_OPTIONS: Final = UpstreamOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StdioServer:
-    """A server that is started as a child and spoken to over its stdin and stdout."""
+    """A server that is started as a child process and reached over its stdin and stdout."""
 
     command: Command
-    # What may be inherited of it is decided by the child's allow-list.
+    # Our environment; an allow-list decides which of it the child inherits.
     inherited: Mapping[str, str] = field(default_factory=dict)
-    # Where its stderr is kept besides in memory.
+    # Where its stderr is kept, besides in memory.
     stderr_file: Path | None = None
 
     @property
@@ -88,13 +105,15 @@ class HttpServer:
     headers: Mapping[str, str] = field(default_factory=dict)
     # `auto` takes Streamable HTTP, and SSE where that is refused or the path ends in /sse.
     transport: Literal["auto", "http", "sse"] = "auto"
-    # With https: a certificate of ours, or other authorities than the system's.
+    # With https: a client certificate, or other authorities than the system's.
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise UsageError(f"{self.url!r} is no URL of an MCP server: it starts with http:// or https://")
+            raise UsageError(
+                f"{self.url!r} is not the URL of an MCP server: it has to start with http:// or https://"
+            )
 
     @property
     def label(self) -> str:

@@ -1,12 +1,12 @@
-"""Keeping one MCP server running: start, greet, serve, end, wait a little, begin again.
+"""Keeps one MCP server running: start it, negotiate, serve, and after its end wait a little and start again.
 
-How it works. `run` is the one task that owns the way to the server, since what the SDK opens must be closed
-in the task that opened it. A *life* of the server goes from its start to its end: `_try` opens the wire,
-`_serve` greets and waits for the end. Callers get the connection of the life that is on (`connected`), or
-wait up to `patience_seconds` for the next one.
+How it works. `run` is the one task that owns the transport, since what the SDK opens must be closed in the
+task that opened it. A *run* of the server goes from its start to its end: `_run_transport` opens the
+transport, `_negotiate` agrees on an era, `_serve` waits for the end. Callers get the session of the present
+run (`wait_for_session`), or wait up to `reconnect_wait_seconds` for the next one.
 
-A server that let a call time out is asked whether it lives (`suspect`); new calls wait for the verdict. One
-that does not answer in `health_seconds` is ended, and the next life begins.
+After a call has timed out the server is checked (`check_health`); new calls wait for the result. A server
+that does not answer in `health_seconds` is ended, and the next run begins.
 """
 
 from __future__ import annotations
@@ -14,133 +14,123 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal, Protocol
 
 from moot.errors import McpError, MootError, UsageError
-from moot.mcp.eras import UNREACHABLE, CallerInfo, Era, JsonObject, with_caller
+from moot.mcp.eras import UNREACHABLE, CallerInfo, Era, with_caller
 from moot.mcp.stderr_tail import StderrTail
 from moot.mcp.upstream.call_runner import CallCounts
 from moot.mcp.upstream.connection import MessageHandler, RpcConnection
-from moot.mcp.upstream.negotiation import NoAgreement, ServerInfo, negotiate
-from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer, UpstreamLimits
-from moot.mcp.upstream.transports import TransportClosed, open_wire
-
-if TYPE_CHECKING:
-    from moot.mcp.upstream.headers import RequestHeaders
+from moot.mcp.upstream.negotiation import NoAgreement, negotiate
+from moot.mcp.upstream.server_session import ServerInfo, ServerSession
+from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer, UpstreamOptions
+from moot.mcp.upstream.stdio_transport import open_stdio
+from moot.mcp.upstream.transport import Transport, TransportClosed
 
 log = logging.getLogger(__name__)
 
-# How long a server that takes no messages is given to say how it ended.
-ENDING_SECONDS: Final = 1.0
+# How long to wait for the exit code of a server that accepts no messages any more.
+EXIT_CODE_SECONDS: Final = 1.0
 
 State = Literal["starting", "up", "down", "stopped"]
 
 
 class StartFailed(MootError):
-    """The server did not come up; `last_words` is the end of its stderr, as it was written."""
+    """The server did not come up; `stderr_lines` is the end of its stderr, as it was written."""
 
-    def __init__(self, message: str, last_words: list[str]) -> None:
+    def __init__(self, message: str, stderr_lines: list[str]) -> None:
         super().__init__(message)
-        self.last_words = last_words
+        self.stderr_lines = stderr_lines
 
 
 class LifecycleListener(MessageHandler, Protocol):
-    """Who is told of each life of the server, besides what it says."""
+    """Takes the messages of the server, and the start and end of each of its runs."""
 
-    def came_up(
-        self, connection: RpcConnection, greeting: ServerInfo, *, again: bool
-    ) -> Coroutine[Any, Any, None]:
-        """A life begins; what is returned runs as long as it lasts."""
+    def on_up(self, session: ServerSession, *, again: bool) -> Coroutine[Any, Any, None]:
+        """A run begins; the returned coroutine runs as long as it lasts."""
 
-    def went_down(self, why: str) -> None:
-        """It is over, or never began."""
+    def on_down(self, reason: str) -> None:
+        """The run is over, or never began."""
 
-    def lost(self, connection: RpcConnection) -> None:
-        """Nothing will come from this connection any more."""
+    def on_connection_lost(self, connection: RpcConnection) -> None:
+        """Nothing will arrive on this connection any more."""
 
 
 class Supervisor:
-    """The lives of one server."""
+    """Runs one server again and again."""
 
     def __init__(
-        self,
-        server: Server,
-        attendant: LifecycleListener,
-        limits: UpstreamLimits,
-        counts: CallCounts,
-        *,
-        client_info: JsonObject,
-        capabilities: JsonObject,
+        self, server: Server, options: UpstreamOptions, listener: LifecycleListener, counts: CallCounts
     ) -> None:
         self.state: State = "starting"
-        self.greeting: ServerInfo | None = None
-        self.connection: RpcConnection | None = None
+        # The server as it last described itself; stays after its end.
+        self.server_info: ServerInfo | None = None
+        self.session: ServerSession | None = None
         # Why it is not up, as the end of a sentence about the server.
-        self.trouble = "is still starting"
-        self.keeper = StderrTail(server.stderr_file if isinstance(server, StdioServer) else None)
-        # Only over HTTP.
-        self.headers: RequestHeaders | None = None
+        self.down_reason = "is still starting"
+        self.stderr = StderrTail(server.stderr_file if isinstance(server, StdioServer) else None)
         self._server = server
-        self._attendant = attendant
-        self._limits = limits
+        self._options = options
+        self._limits = options.limits
+        self._listener = listener
         self._counts = counts
-        self._client_info = client_info
-        self._capabilities = capabilities
         self._tasks: asyncio.TaskGroup | None = None
         self._checking = False
-        # Whether the end of the present life was told.
-        self._told = False
+        # Whether the end of the present run was reported.
+        self._down_reported = False
         # Set, and replaced, on every change that callers may wait for.
-        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
         # What worked last time.
-        self._expected: Era | None = None
+        self._expected_era: Era | None = None
         self._sse = isinstance(server, HttpServer) and server.transport == "sse"
 
     # For callers
 
-    async def connected(self) -> tuple[RpcConnection, ServerInfo]:
-        """The connection of the life that is on; raises McpError when there is none in time."""
-        if (live := self.live()) is not None:
-            return live
+    async def wait_for_session(self) -> ServerSession:
+        """The session of the present run; raises McpError when there is none in time."""
+        if (session := self.usable_session()) is not None:
+            return session
         try:
-            async with asyncio.timeout(self._limits.patience_seconds):
-                while (live := self.live()) is None:
+            async with asyncio.timeout(self._limits.reconnect_wait_seconds):
+                while (session := self.usable_session()) is None:
                     if self.state == "stopped":
                         raise McpError(UNREACHABLE, "the MCP server was stopped")
-                    await self._moved.wait()
-                return live
+                    await self._changed.wait()
+                return session
         except TimeoutError:
-            again = "it is being started again, " if self.state == "down" else ""
-            raise McpError(UNREACHABLE, f"the MCP server {self.trouble}; {again}try later") from None
+            again = "it is being restarted, " if self.state == "down" else ""
+            raise McpError(UNREACHABLE, f"the MCP server {self.down_reason}; {again}try later") from None
 
-    async def ready(self) -> ServerInfo:
-        """Wait for the first greeting; raises StartFailed when the first attempt fails."""
-        while self.greeting is None and self.state != "down":
-            await self._moved.wait()
-        if self.greeting is None:
-            raise StartFailed(f"the MCP server {self.trouble}", self.keeper.last_lines())
-        return self.greeting
+    async def wait_until_ready(self) -> ServerInfo:
+        """Wait for the first session; raises StartFailed when the first attempt fails."""
+        while self.server_info is None and self.state != "down":
+            await self._changed.wait()
+        if self.server_info is None:
+            raise StartFailed(f"the MCP server {self.down_reason}", self.stderr.last_lines())
+        return self.server_info
 
     def restart(self) -> None:
-        """End this life; the next one begins as after any other."""
-        if self.connection is not None:
-            self.connection.closed("was restarted")
+        """End this run; the next one begins as after any other."""
+        if self.session is not None:
+            self.session.connection.close("was restarted")
 
-    def suspect(self, connection: RpcConnection) -> None:
-        """A call timed out on this connection: find out whether the server lives."""
-        if self._tasks is not None and not self._checking and connection is self.connection:
-            self._checking = True
-            self._tasks.create_task(self._check_health(connection))
+    def check_health(self, connection: RpcConnection) -> None:
+        """A call timed out on this connection: find out whether the server still answers."""
+        session = self.session
+        if self._tasks is None or self._checking or session is None or connection is not session.connection:
+            return
+        self._checking = True
+        self._tasks.create_task(self._check_health(session))
 
-    def live(self) -> tuple[RpcConnection, ServerInfo] | None:
-        """What `connected` would give at once, if anything."""
-        connection, greeting = self.connection, self.greeting
-        # Between its end and the owner's noticing there is a moment. And who asks a server that may have
-        # hung waits for the verdict: it takes a moment if the server lives, and saves the call if not.
-        if connection is None or greeting is None or connection.ended.done() or self._checking:
+    def usable_session(self) -> ServerSession | None:
+        """The session of the present run if calls can use it at once."""
+        # A server that may hang gets no call until the health check is over: that is quick if it answers,
+        # and saves the call if it does not. The second condition is the moment before its end is handled.
+        if self._checking or self.session is None or self.session.connection.ended.done():
             return None
-        return connection, greeting
+        return self.session
 
     # The owning task
 
@@ -150,138 +140,145 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                begun = loop.time()
-                why = await self._live_once()
-                self._went_down(why)
-                if loop.time() - begun > self._limits.steady_seconds:
+                started_at = loop.time()
+                reason = await self._run_once()
+                self._report_down(reason)
+                if loop.time() - started_at > self._limits.steady_seconds:
                     pause = self._limits.backoff_seconds
-                # Half to whole, so that many bridges do not start as one.
+                # Half to whole, so that many bridges do not start at the same moment.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-                pause = min(pause * 2, self._limits.backoff_seconds_at_most)
+                pause = min(pause * 2, self._limits.max_backoff_seconds)
         finally:
             self.state = "stopped"
-            self._moved.set()
-            self.keeper.close()
+            self._changed.set()
+            self.stderr.close()
 
-    async def _live_once(self) -> str:
-        """One life, or the attempt at it; why it ended."""
+    async def _run_once(self) -> str:
+        """One run, or the attempt at it; why it ended."""
         self._counts.starts += 1
-        self._told = False
+        self._down_reported = False
         server = self._server
-        if not isinstance(server, HttpServer) or server.transport != "auto" or self.greeting is not None:
-            return await self._try(sse=self._sse)
+        if not isinstance(server, HttpServer) or server.transport != "auto" or self.server_info is not None:
+            return await self._run_transport(sse=self._sse)
         first = server.label.endswith("/sse")
-        why = await self._try(sse=first)
-        if self.greeting is None:
-            other = await self._try(sse=not first)
-            # Neither way leads there: what the likelier one said tells more.
-            why = why if self.greeting is None else other
-        return why
+        reason = await self._run_transport(sse=first)
+        if self.server_info is None:
+            other = await self._run_transport(sse=not first)
+            # Neither works: the error of the likelier one says more.
+            reason = reason if self.server_info is None else other
+        return reason
 
-    async def _try(self, *, sse: bool) -> str:
-        connection = RpcConnection(self._attendant, self._limits)
-        why = "was stopped"
+    async def _run_transport(self, *, sse: bool) -> str:
+        connection = RpcConnection(self._listener, self._limits)
+        reason = "was stopped"
         try:
-            async with open_wire(
-                self._server, connection, keeper=self.keeper, limits=self._limits, prefer_sse=sse
-            ) as wire:
-                connection.bind(wire)
-                why = await self._serve(connection, sse=sse)
+            async with self._open_transport(connection, sse=sse) as transport:
+                connection.bind(transport)
+                reason = await self._negotiate(connection, sse=sse)
         except (UsageError, TransportClosed) as fault:
-            why = str(fault) if isinstance(fault, TransportClosed) else f"cannot be started: {fault}"
+            reason = str(fault) if isinstance(fault, TransportClosed) else f"cannot be started: {fault}"
         except Exception as fault:
-            # The connection's task: whatever breaks in a transport is one life of one server.
+            # The connection's task: whatever breaks in a transport ends one run of one server.
             log.exception("connection to an MCP server broke", extra={"server": self._server.label})
-            why = f"broke the connection: {type(fault).__name__}"
+            reason = f"broke the connection: {type(fault).__name__}"
         finally:
-            connection.closed(why)
-            self._attendant.lost(connection)
-            self.connection = None
-        return why
+            connection.close(reason)
+            self._listener.on_connection_lost(connection)
+            self.session = None
+        return reason
 
-    async def _serve(self, connection: RpcConnection, *, sse: bool) -> str:
-        # Never raises but when cancelled: the ways over HTTP would wrap it up in groups.
-        self.headers = None
+    @asynccontextmanager
+    async def _open_transport(self, connection: RpcConnection, *, sse: bool) -> AsyncIterator[Transport]:
+        """Raises UsageError or TransportClosed when the server cannot be reached."""
+        if isinstance(self._server, StdioServer):
+            async with open_stdio(self._server, connection, self.stderr, self._limits) as transport:
+                yield transport
+            return
+        # Imported only where HTTP is used: half a second, and thirty packages.
+        from moot.mcp.upstream.http_transports import open_http, open_sse
+
+        async with (open_sse if sse else open_http)(self._server, connection, self._limits) as transport:
+            yield transport
+
+    async def _negotiate(self, connection: RpcConnection, *, sse: bool) -> str:
+        # Raises nothing but CancelledError: the HTTP transports would wrap it up in exception groups.
+        headers = None
         if connection.over_http:
             from moot.mcp.upstream.headers import RequestHeaders
 
-            self.headers = RequestHeaders()
-            connection.headers_of = self.headers.of
+            headers = RequestHeaders()
+            connection.headers_of = headers.of
         try:
-            greeting = await negotiate(
-                connection,
-                client_info=self._client_info,
-                capabilities=self._capabilities,
-                limits=self._limits,
-                expected="handshake" if sse else self._expected,
-            )
-            if self.headers is not None:
-                self.headers.greeting = greeting
-            if greeting.era == "handshake":
+            expected = "handshake" if sse else self._expected_era
+            info = await negotiate(connection, self._options, expected=expected)
+            if headers is not None:
+                headers.server_info = info
+            if info.era == "handshake":
                 connection.notify("notifications/initialized")
         except TimeoutError:
-            return f"did not answer its greeting within {self._limits.start_seconds:.0f} s"
+            return f"did not finish the handshake within {self._limits.start_seconds:.0f} s"
         except NoAgreement as fault:
-            self._expected = None
+            self._expected_era = None
             return f"{fault} ({connection.refusal})" if connection.refusal else str(fault)
         except McpError:
-            # It ended at the question of which era it is, or at the era it had last time: ask otherwise.
-            self._expected = "handshake" if self._expected is None else None
-            # A pipe breaks a moment before its server's exit code is known, and that tells more.
-            await asyncio.wait([connection.ended], timeout=ENDING_SECONDS)
-            return connection.ended.result() if connection.ended.done() else "does not take messages"
-        self._expected, self._sse = greeting.era, sse
-        return await self._serve_greeted(connection, greeting)
+            # It exited on `server/discover`, or on the era that worked last time: try the other one next.
+            self._expected_era = "handshake" if self._expected_era is None else None
+            # A pipe breaks a moment before the exit code of its process is known, and that says more.
+            await asyncio.wait([connection.ended], timeout=EXIT_CODE_SECONDS)
+            return connection.ended.result() if connection.ended.done() else "does not accept messages"
+        self._expected_era, self._sse = info.era, sse
+        return await self._serve(ServerSession(connection, info, headers))
 
-    async def _serve_greeted(self, connection: RpcConnection, greeting: ServerInfo) -> str:
-        again = self.greeting is not None
-        self.connection, self.greeting, self.state = connection, greeting, "up"
+    async def _serve(self, session: ServerSession) -> str:
+        again = self.server_info is not None
+        connection, info = session.connection, session.info
+        self.session, self.server_info, self.state = session, info, "up"
         log.info(
             "MCP server up",
-            extra={"server": self._server.label, "era": greeting.era, "version": greeting.version},
+            extra={"server": self._server.label, "era": info.era, "version": info.version},
         )
         async with asyncio.TaskGroup() as group:
             self._tasks = group
-            attending = group.create_task(self._attendant.came_up(connection, greeting, again=again))
-            self._move()
+            listening = group.create_task(self._listener.on_up(session, again=again))
+            self._wake_waiters()
             try:
-                # Not awaited itself: cancelling this task would cancel it for everybody.
+                # Not awaited itself: cancelling this task would cancel the future for everybody.
                 await asyncio.wait([connection.ended])
-                # Told at once: ending a child that lingers takes seconds.
-                self._went_down(connection.ended.result())
+                # Reported at once: ending a child that lingers takes seconds.
+                self._report_down(connection.ended.result())
             finally:
                 self._tasks = None
-                attending.cancel()
-                connection.closed("was stopped")
+                listening.cancel()
+                connection.close("was stopped")
         return connection.ended.result()
 
-    def _went_down(self, why: str) -> None:
-        if self._told:
+    def _report_down(self, reason: str) -> None:
+        if self._down_reported:
             return
-        self._told = True
-        self.state, self.trouble = "down", why
-        log.warning("MCP server down", extra={"server": self._server.label, "reason": why})
-        self._move()
-        self._attendant.went_down(why)
+        self._down_reported = True
+        self.state, self.down_reason = "down", reason
+        log.warning("MCP server down", extra={"server": self._server.label, "reason": reason})
+        self._wake_waiters()
+        self._listener.on_down(reason)
 
-    def _move(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
+    def _wake_waiters(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    async def _check_health(self, connection: RpcConnection) -> None:
-        """One that answers anything at all, an error included, lives."""
-        greeting = self.greeting
+    async def _check_health(self, session: ServerSession) -> None:
+        """Any response counts as healthy, an error too."""
+        connection, info = session.connection, session.info
         try:
-            if greeting is None or greeting.era == "handshake":
+            if info.era == "handshake":
                 exchange = connection.start("ping", {})
             else:
-                caller = CallerInfo(greeting.version, self._client_info, self._capabilities)
+                caller = CallerInfo(info.version, self._options.client_info, self._options.capabilities)
                 exchange = connection.start("server/discover", with_caller({}, caller))
             done, _ = await asyncio.wait([exchange.outcome], timeout=self._limits.health_seconds)
             if not done:
-                connection.closed(f"answered nothing for {self._limits.health_seconds:.3g} s and was ended")
+                connection.close(f"answered nothing for {self._limits.health_seconds:.3g} s and was ended")
         except McpError as fault:
-            connection.closed(f"takes no messages and was ended: {fault.message}")
+            connection.close(f"accepts no messages and was ended: {fault.message}")
         finally:
             self._checking = False
-            self._move()
+            self._wake_waiters()

@@ -1,56 +1,56 @@
-"""What a handshake server asks in the middle of a call, as answers and repetitions of that call.
+"""Requests for input in the middle of a call, translated from the handshake era to the stateless one.
 
 How it works. A handshake server that needs input (elicitation, sampling, roots) sends a request of its own
 and waits, the call still running. A caller in the stateless era knows no such requests: its call *answers*
-`input_required`, and it repeats the call with `inputResponses`. So the running call is parked under a
-`requestState` of ours; the repetition finds it, hands the answers to the server and waits on.
+`input_required`, and it repeats the call with `inputResponses`. So the running call is suspended under a
+`requestState` of ours; the repetition resumes it, passes the answers to the server and keeps waiting.
 
-Whose call is it? The wire does not say. With one call running there is no doubt. With several there is,
-and asking the wrong caller would let one person confirm what another one started. So a question that
-cannot be told apart is refused, and from the first question on such a server gets one call at a time;
-a parked call counts as not running, since the server waits for us. A caller's answer is only taken from
-that caller and for that call: owner, method and params must be the same.
+Which call does a request belong to? The messages do not say. With one call running there is no doubt. With
+several there is, and asking the wrong caller would let one person confirm what another one started. So an
+ambiguous request is refused, and after its first request such a server gets one call at a time; a suspended
+call counts as not running, since the server waits for us. An answer is accepted only from the same caller
+and for the same call: owner, method and params must be equal.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import secrets
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
 from moot.errors import McpError
 from moot.mcp.eras import (
-    ASKS,
     INPUT_METHODS,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    SERVER_REQUESTS,
     TIMED_OUT,
     JsonObject,
     input_required,
 )
 from moot.mcp.upstream.connection import PendingExchange, RpcConnection, ServerRequest
-from moot.mcp.upstream.server_settings import UpstreamLimits
+from moot.mcp.upstream.server_settings import UpstreamOptions
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 
-# Which client capability stands for which question.
+# Server request → the client capability that it needs.
 _CAPABILITY: Final = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-# Servers look for roots right after the greeting; that belongs to no call, though one may be running.
-_SETTLING_SECONDS: Final = 2.0
-# What may differ between a call and its repetition.
+# Servers ask for roots right after the handshake; that belongs to no call, though one may be running.
+_STARTUP_SECONDS: Final = 2.0
+# Params that may differ between a call and its repetition.
 _VARYING: Final = frozenset({"inputResponses", "requestState", "_meta"})
 
 
 @dataclass(slots=True)
 class SuspendedCall:
-    """A call that waits for its caller."""
+    """A call that waits for input from its caller."""
 
     connection: RpcConnection
     exchange: PendingExchange
@@ -59,151 +59,152 @@ class SuspendedCall:
 
 
 class SuspendedCalls:
-    """The questions of one server, and the calls that wait for answers."""
+    """The calls of one server that wait for input."""
 
-    def __init__(
-        self, limits: UpstreamLimits, mint: Callable[[], str], roots: tuple[JsonObject, ...] = ()
-    ) -> None:
-        self._limits = limits
-        self._mint = mint
-        self._roots = list(roots)
-        self._parked: dict[str, SuspendedCall] = {}
-        # Set from the first question on.
+    def __init__(self, options: UpstreamOptions) -> None:
+        self._limits = options.limits
+        self._roots = list(options.roots)
+        self._suspended: dict[str, SuspendedCall] = {}
+        # Set after the server's first request.
         self._one_at_a_time = False
-        self._turn = asyncio.Lock()
-        self._settled = 0.0
+        self._lock = asyncio.Lock()
+        self._startup_end = 0.0
 
     def begin(self) -> None:
-        """A new life of the server."""
-        self._settled = asyncio.get_running_loop().time() + _SETTLING_SECONDS
+        """The server was started again."""
+        self._startup_end = asyncio.get_running_loop().time() + _STARTUP_SECONDS
 
-    def turn(self, method: str) -> asyncio.Lock | None:
-        """What a call has to hold while it runs: nothing, unless the server asks questions."""
-        return self._turn if self._one_at_a_time and method in INPUT_METHODS else None
+    def lock_for(self, method: str) -> asyncio.Lock | None:
+        """The lock that a call holds while it runs; None unless the server requests input."""
+        return self._lock if self._one_at_a_time and method in INPUT_METHODS else None
 
-    def asked(self, connection: RpcConnection, ask: ServerRequest) -> None:
-        """The server asks: find out whom, or refuse."""
-        if ask.method not in ASKS:
-            connection.refuse(ask, METHOD_NOT_FOUND, f"no such method: {ask.method}")
+    def on_request(self, connection: RpcConnection, request: ServerRequest) -> None:
+        """Find out which caller a request of the server is for, or refuse it."""
+        if request.method not in SERVER_REQUESTS:
+            connection.refuse(request, METHOD_NOT_FOUND, f"no such method: {request.method}")
             return
         running = [each for each in connection.exchanges.values() if each.method in INPUT_METHODS]
-        settling = asyncio.get_running_loop().time() < self._settled
-        if ask.method == "roots/list" and (self._roots or settling or not running):
-            connection.answer(ask, {"roots": self._roots})
+        starting = asyncio.get_running_loop().time() < self._startup_end
+        if request.method == "roots/list" and (self._roots or starting or not running):
+            connection.answer(request, {"roots": self._roots})
             return
-        # One that waits for us already asks nothing more, unless it is the only one.
-        candidates = [each for each in running if not each.parked] or running
+        # A suspended call waits for us and requests nothing more, unless it is the only one.
+        candidates = [each for each in running if not each.suspended] or running
         if len(candidates) != 1:
             self._one_at_a_time = self._one_at_a_time or bool(candidates)
             why = "several calls are running" if candidates else "no call is running"
-            connection.refuse(ask, INVALID_REQUEST, f"{why}, so nobody knows whom to ask")
+            connection.refuse(request, INVALID_REQUEST, f"{why}, so it is unknown which caller to ask")
             return
         self._one_at_a_time = True
-        self._ask(connection, ask, candidates[0])
+        self._add_request(connection, request, candidates[0])
 
-    def withdrawn(self, exchanges: dict[int, PendingExchange], ask_id: Json) -> None:
-        """The server takes a question back."""
+    def on_request_cancelled(self, exchanges: dict[int, PendingExchange], request_id: Json) -> None:
+        """The server cancels a request of its own."""
         for exchange in exchanges.values():
-            for key, ask in list(exchange.asks.items()):
-                if ask.id == ask_id:
-                    del exchange.asks[key]
+            for key, request in list(exchange.server_requests.items()):
+                if request.id == request_id:
+                    del exchange.server_requests[key]
 
-    def park(self, connection: RpcConnection, exchange: PendingExchange, params: JsonObject) -> JsonObject:
-        """What a call answers whose server has asked something."""
-        state = self._mint()
-        exchange.parked = True
-        exchange.wait_on()
+    def suspend(self, connection: RpcConnection, exchange: PendingExchange, params: JsonObject) -> JsonObject:
+        """Suspend a call whose server has requested input; returns its `input_required` result."""
+        state = secrets.token_urlsafe(24)
+        exchange.suspended = True
+        exchange.reopen()
         expiry = asyncio.get_running_loop().call_later(self._limits.input_seconds, self._expire, state)
         fingerprint = _fingerprint(exchange.owner, exchange.method, params)
-        self._parked[state] = SuspendedCall(connection, exchange, fingerprint, expiry)
-        return input_required({key: ask.request for key, ask in exchange.asks.items()}, state)
+        self._suspended[state] = SuspendedCall(connection, exchange, fingerprint, expiry)
+        requests = {key: request.input_request for key, request in exchange.server_requests.items()}
+        return input_required(requests, state)
 
     def resume(
         self, owner: str, method: str, params: JsonObject
     ) -> tuple[RpcConnection, PendingExchange] | None:
-        """The parked call that this request goes on with, answers handed over; None if it is a new call.
+        """The suspended call that this request continues, its answers passed on; None if it is a new call.
 
-        Raises McpError when the state is unknown, another's, or of another call.
+        Raises McpError when the state is unknown, another owner's, or of another call.
         """
         state = params.get("requestState")
         if state is None:
             return None
-        parked = self._parked.get(state) if isinstance(state, str) else None
-        if parked is None or parked.fingerprint != _fingerprint(owner, method, params):
-            text = "no call waits under this requestState: it took too long, or belongs to another; call anew"
+        call = self._suspended.get(state) if isinstance(state, str) else None
+        if call is None or call.fingerprint != _fingerprint(owner, method, params):
+            text = "no call waits under this requestState: it expired, or is another caller's; call again"
             raise McpError(INVALID_PARAMS, text)
         answers = params.get("inputResponses")
         if answers is not None and not isinstance(answers, dict):
-            raise McpError(
-                INVALID_PARAMS, "inputResponses has to be an object: key of a request → its answer"
-            )
+            raise McpError(INVALID_PARAMS, "inputResponses must be an object: key of a request → its answer")
         self._drop(state)
-        connection, exchange = parked.connection, parked.exchange
+        connection, exchange = call.connection, call.exchange
         for key, answer in (answers or {}).items():
-            ask = exchange.asks.get(key)
-            if ask is None:
+            request = exchange.server_requests.get(key)
+            if request is None:
                 continue
-            del exchange.asks[key]
+            del exchange.server_requests[key]
             if isinstance(answer, dict):
-                connection.answer(ask, answer)
+                connection.answer(request, answer)
             else:
-                connection.refuse(ask, INVALID_PARAMS, "the caller's answer is no object")
-        exchange.parked = False
-        if exchange.asks and not exchange.outcome.done():
-            # Not everything was answered, or more was asked meanwhile.
+                connection.refuse(request, INVALID_PARAMS, "the caller's answer is not an object")
+        exchange.suspended = False
+        if exchange.server_requests and not exchange.outcome.done():
+            # Not everything was answered, or more was requested meanwhile.
             exchange.outcome.set_result(None)
         return connection, exchange
 
     def forget(self, owner: str) -> None:
-        """A caller is gone: what waits for it is given up."""
-        for state, parked in list(self._parked.items()):
-            if parked.exchange.owner == owner:
+        """A caller is gone: give up the calls that wait for it."""
+        for state, call in list(self._suspended.items()):
+            if call.exchange.owner == owner:
                 self._drop(state)
-                self._decline(parked, "the caller is gone")
+                self._decline(call, "the caller is gone")
 
-    def lost(self, connection: RpcConnection) -> None:
-        """A connection has ended; repetitions are told what happened to their call."""
-        for parked in self._parked.values():
-            if parked.connection is connection:
-                parked.exchange.asks.clear()
+    def on_connection_lost(self, connection: RpcConnection) -> None:
+        """A connection has ended; a repetition gets the error of its call."""
+        for call in self._suspended.values():
+            if call.connection is connection:
+                call.exchange.server_requests.clear()
 
     @property
     def owners(self) -> frozenset[str]:
-        """Whose calls are parked."""
-        return frozenset(parked.exchange.owner for parked in self._parked.values())
+        """The callers whose calls are suspended."""
+        return frozenset(call.exchange.owner for call in self._suspended.values())
 
     # Inside
 
-    def _ask(self, connection: RpcConnection, ask: ServerRequest, exchange: PendingExchange) -> None:
-        capability = _CAPABILITY[ask.method]
+    def _add_request(
+        self, connection: RpcConnection, request: ServerRequest, exchange: PendingExchange
+    ) -> None:
+        capability = _CAPABILITY[request.method]
         if exchange.capabilities is not None and capability not in exchange.capabilities:
             connection.refuse(
-                ask, INVALID_REQUEST, f"the caller of {exchange.method} does not take {capability}"
+                request, INVALID_REQUEST, f"the caller of {exchange.method} does not support {capability}"
             )
-        elif exchange.asked >= self._limits.asks_per_call or len(self._parked) >= self._limits.parked:
-            connection.refuse(ask, INVALID_REQUEST, "too many questions are waiting for an answer")
+        elif (
+            exchange.request_count >= self._limits.max_requests_per_call
+            or len(self._suspended) >= self._limits.max_suspended_calls
+        ):
+            connection.refuse(request, INVALID_REQUEST, "too many requests for input wait for an answer")
         else:
-            exchange.asked += 1
-            exchange.asks[f"{capability}-{exchange.asked}"] = ask
-            if not exchange.parked and not exchange.outcome.done():
+            exchange.request_count += 1
+            exchange.server_requests[f"{capability}-{exchange.request_count}"] = request
+            if not exchange.suspended and not exchange.outcome.done():
                 exchange.outcome.set_result(None)
 
     def _expire(self, state: str) -> None:
-        parked = self._parked.pop(state, None)
-        if parked is not None:
-            self._decline(parked, f"no answer within {self._limits.input_seconds:.0f} s")
+        call = self._suspended.pop(state, None)
+        if call is not None:
+            self._decline(call, f"no answer within {self._limits.input_seconds:.0f} s")
 
-    def _decline(self, parked: SuspendedCall, why: str) -> None:
-        for ask in parked.exchange.asks.values():
-            if ask.method == "elicitation/create":
-                parked.connection.answer(ask, {"action": "cancel"})
+    def _decline(self, call: SuspendedCall, why: str) -> None:
+        for request in call.exchange.server_requests.values():
+            if request.method == "elicitation/create":
+                call.connection.answer(request, {"action": "cancel"})
             else:
-                parked.connection.refuse(ask, TIMED_OUT, why)
-        parked.exchange.asks.clear()
-        parked.connection.abandon(parked.exchange, why)
+                call.connection.refuse(request, TIMED_OUT, why)
+        call.exchange.server_requests.clear()
+        call.connection.abandon(call.exchange, why)
 
     def _drop(self, state: str) -> None:
-        self._parked.pop(state).expiry.cancel()
+        self._suspended.pop(state).expiry.cancel()
 
 
 def _fingerprint(owner: str, method: str, params: JsonObject) -> bytes:
