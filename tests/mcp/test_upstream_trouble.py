@@ -15,6 +15,7 @@ from moot.errors import McpError
 from moot.mcp.child_process import ChildLimits
 from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE, JsonObject
 from moot.mcp.upstream import HttpServer, StartFailed, UpstreamOptions, open_upstream
+from moot.resilience.restart_loop import RestartPolicy
 from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of
 from tests.waiting import HANG_SECONDS, bounded
 
@@ -209,7 +210,8 @@ async def test_a_server_that_cannot_start_says_so_with_the_end_of_its_stderr() -
 
 
 async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -> None:
-    limits = replace(QUICK, reconnect_wait_seconds=0.2, backoff_seconds=3_600.0, max_backoff_seconds=3_600.0)
+    never = RestartPolicy(first_seconds=3_600.0, max_seconds=3_600.0)
+    limits = replace(QUICK, reconnect_wait_seconds=0.2, restart=never)
     async with open_upstream(script("odd", "--die-at-start", "5"), UpstreamOptions(limits=limits)) as server:
         with pytest.raises(StartFailed):
             await server.wait_until_ready()
@@ -221,7 +223,7 @@ async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -
 
 async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
     heard = Heard()
-    limits = replace(QUICK, backoff_seconds=0.05, max_backoff_seconds=0.2)
+    limits = replace(QUICK, restart=RestartPolicy(first_seconds=0.05, max_seconds=0.2))
     async with open_upstream(
         script("odd", "--die-at-start", "1"), UpstreamOptions(limits=limits), heard.callbacks()
     ) as server:

@@ -24,6 +24,7 @@ from moot.mcp.upstream import (
     UpstreamOptions,
     open_upstream,
 )
+from moot.resilience.restart_loop import RestartPolicy
 from tests.waiting import HANG_SECONDS, bounded, until
 
 SERVERS = Path(__file__).parent / "servers"
@@ -33,7 +34,7 @@ QUICK = UpstreamLimits(
     child=ChildLimits(exit_seconds=0.5, terminate_seconds=0.5),
     probe_seconds=0.5,
     health_seconds=HANG_SECONDS,
-    backoff_seconds=0.02,
+    restart=RestartPolicy(first_seconds=0.02),
 )
 
 

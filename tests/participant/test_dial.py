@@ -14,7 +14,6 @@ from websockets.asyncio.server import ServerConnection, serve
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.http_client import fetch
 from moot.net.websocket_client import (
-    Backoff,
     ClientSocket,
     DialLimits,
     UpgradeRefused,
@@ -192,15 +191,6 @@ async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> Non
         line.give_up()
         stuck.set()
         await until(lambda: bool(ears.endings))
-
-
-def test_back_off_doubles_with_jitter_up_to_its_bound() -> None:
-    steps = Backoff(0.25, 4.0, draw=lambda: 1.0)
-    assert [steps.next() for _ in range(6)] == [0.25, 0.5, 1.0, 2.0, 4.0, 4.0]
-    steps.reset()
-    assert steps.next() == 0.25
-    lazy = Backoff(1.0, 4.0, draw=lambda: 0.0)
-    assert [lazy.next() for _ in range(3)] == [0.5, 1.0, 2.0]
 
 
 def test_close_codes_decide_and_unknown_ones_are_the_networks() -> None:

@@ -13,7 +13,6 @@ from moot.config.gateway_config import Secret
 from moot.errors import UsageError
 from moot.up.member_log import MemberLog
 from moot.up.orphan_cleanup import RunFile, began, end_leftovers, only_one
-from moot.up.part_status import RestartDelay, RestartPolicy
 from moot.up.process_group import argument_list, member_environment, start
 from moot.up.servers.commands import OUTPUT_BYTES, run_program
 from moot.up.template_vars import TemplateVars, VariableNotSet
@@ -98,19 +97,6 @@ def test_a_log_is_bounded(tmp_path: Path) -> None:
     assert [file.name for file in files] == ["log", "log.1"]
     assert sum(file.stat().st_size for file in files) <= 2_000
     assert files[0].read_text().endswith("line 499\n-- ended\n")
-
-
-# Back-off
-
-
-def test_pauses_double_and_begin_anew_after_steady_work() -> None:
-    back_off = RestartDelay(
-        RestartPolicy(first_seconds=1, most_seconds=5, steady_seconds=60), draw=lambda: 1.0
-    )
-    assert [back_off.after(0.1) for _ in range(5)] == [1, 2, 4, 5, 5]
-    assert [back_off.after(seconds) for seconds in (61, 1)] == [1, 2]
-    half = RestartDelay(RestartPolicy(first_seconds=1), draw=lambda: 0.0)
-    assert half.after(0) == 0.5
 
 
 # Processes

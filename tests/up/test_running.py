@@ -17,13 +17,14 @@ from moot.cli import main
 from moot.config import Secret, load
 from moot.errors import UsageError
 from moot.participant import connect
+from moot.resilience.restart_loop import RestartPolicy
 from moot.up.member_process import MemberProcess
-from moot.up.part_status import PartStatus, RestartPolicy
+from moot.up.part_status import PartStatus
 from moot.up.space_runner import SpaceRunner, StartSelection
 from tests.up.lifted import is_running, written
 from tests.waiting import until, until_seen
 
-QUICK = RestartPolicy(first_seconds=0.02, most_seconds=0.05)
+QUICK = RestartPolicy(first_seconds=0.02, max_seconds=0.05)
 YOU = 'you: {capabilities: [{kind: "*"}]}'
 
 
@@ -59,7 +60,7 @@ async def raised(
         folder=folder,
         environ=environment,
         wishes=wishes or StartSelection(),
-        patience=QUICK,
+        restart=QUICK,
     )
     stop = asyncio.Event()
     work = asyncio.create_task(up.run(stop))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,10 +17,12 @@ import orjson
 
 from moot.agent.agent_settings import AgentLimits, ModelSettings
 from moot.errors import MootError
+from moot.resilience.backoff import Backoff
 
 Message = dict[str, Any]
 Hear = Callable[[str], Awaitable[None]]
 
+_FIRST_RETRY_SECONDS: Final = 0.5
 # Statuses that may be others the next time.
 _AGAIN: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 # Names under which endpoints give what a model thinks before it speaks.
@@ -127,13 +128,14 @@ class Model:
             raise ModelFailed(f"the model did not finish within answer_seconds {limit:g}") from None
 
     async def _ask(self, body: bytes, hear: Hear | None) -> ModelReply:
+        backoff = Backoff(_FIRST_RETRY_SECONDS, self._limits.retry_seconds)
         for attempt in range(self._limits.retries + 1):
             try:
                 return await self._once(body, hear)
             except _Busy as busy:
                 if attempt == self._limits.retries or busy.was_heard:
                     raise busy.fault from None
-                await asyncio.sleep(self._pause(attempt, busy.asked))
+                await asyncio.sleep(self._retry_delay(backoff, busy.asked))
         raise ModelFailed("the model was not asked: retries is negative")
 
     async def _once(self, body: bytes, hear: Hear | None) -> ModelReply:
@@ -162,13 +164,12 @@ class Model:
             away = f"the endpoint cannot be reached ({type(error).__name__}): check --base-url"
             raise _Busy(ModelFailed(away), was_heard) from None
 
-    def _pause(self, attempt: int, asked: str | None) -> float:
-        most = self._limits.retry_seconds
+    def _retry_delay(self, backoff: Backoff, retry_after: str | None) -> float:
+        """As long as the endpoint asks for, within bounds; where it asks for nothing, by back-off."""
         try:
-            return min(most, max(0.0, float(asked or "")))
+            return min(self._limits.retry_seconds, max(0.0, float(retry_after or "")))
         except ValueError:
-            doubled: float = min(most, 0.5 * 2**attempt)
-            return doubled * random.uniform(0.5, 1.0)  # noqa: S311  # not a secret
+            return backoff.next_delay()
 
 
 def _refused(response: httpx2.Response) -> ModelFailed:

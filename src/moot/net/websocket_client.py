@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import socket
 import ssl
 import struct
@@ -286,28 +285,6 @@ def may_return(code: int) -> bool:
     row = CLOSE_CODES.get(code)
     # Unknown codes are a proxy's or a network's; those are not about us.
     return row.reconnect if row is not None else True
-
-
-class Backoff:
-    """How long to wait before each try: doubling, with jitter, lest a thousand come at once."""
-
-    def __init__(
-        self, first: float = 0.25, most: float = 30.0, *, draw: Callable[[], float] = random.random
-    ) -> None:
-        self._first = first
-        self._most = most
-        self._draw = draw
-        self._next = first
-
-    def next(self) -> float:
-        """Seconds to wait now: between half of the step and the whole."""
-        step = self._next
-        self._next = min(self._most, step * 2)
-        return step * (0.5 + 0.5 * self._draw())
-
-    def reset(self) -> None:
-        """It worked: the next trouble starts small again."""
-        self._next = self._first
 
 
 def _shown(url: str) -> str:

@@ -13,7 +13,8 @@ from moot.errors import MootError
 from moot.mcp.child_process import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
 from moot.net.websocket_client import may_return
-from moot.up.part_status import DEFAULT_PATIENCE, PartStatus, RestartDelay, RestartPolicy, State
+from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
+from moot.up.part_status import PartStatus, State
 from moot.up.process_group import argument_list, member_environment
 from moot.up.template_vars import TemplateVars
 
@@ -39,13 +40,13 @@ class BridgedServer:
         *,
         pins: Path,
         on_change: Callable[[], None],
-        patience: RestartPolicy = DEFAULT_PATIENCE,
+        restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
         assert config.mcp_server is not None  # noqa: S101  # who has none is not bridged
         self.config = config
         self.name = words.name
         self.space = words.space
-        self.restarts = 0
+        self._starts = 0
         # A bridge keeps its child to itself.
         self.pid: int | None = None
         self._server_config: McpServerConfig = config.mcp_server
@@ -53,7 +54,7 @@ class BridgedServer:
         self._logs = logs
         self._pins = pins
         self._on_change = on_change
-        self._back_off = RestartDelay(patience)
+        self._restart = restart
         self._member: ServerMember | None = None
         # From its start on, before it has answered anything.
         self._upstream: Upstream | None = None
@@ -62,7 +63,7 @@ class BridgedServer:
         self._said = ""
 
     def standing(self) -> PartStatus:
-        state, words, restarts = self._state, self._said, self.restarts
+        state, words, restarts = self._state, self._said, max(0, self._starts - 1)
         if state == "starting" and self._upstream is not None:
             words = self._silence(self._upstream)
         if self._member is not None and state == "running":
@@ -87,17 +88,13 @@ class BridgedServer:
 
     async def run(self) -> None:
         """Until cancelled, or until the space ends its membership for good."""
-        loop = asyncio.get_running_loop()
-        while True:
-            begun = loop.time()
-            goes_on, why = await self._live()
-            if not goes_on:
-                self._moved("ended", why)
-                return
-            pause = self._back_off.after(loop.time() - begun)
-            self._moved("waiting", f"{why}; again in {pause:.1f} s")
-            await asyncio.sleep(pause)
-            self.restarts += 1
+        _, why = await keep_running(
+            self._live,
+            self._restart,
+            should_restart=lambda end: end[0],
+            on_delay=lambda end, seconds: self._moved("waiting", f"{end[1]}; again in {seconds:.1f} s"),
+        )
+        self._moved("ended", why)
 
     async def _live(self) -> tuple[bool, str]:
         """One membership; whether to try again, and why it ended."""
@@ -105,6 +102,7 @@ class BridgedServer:
         from moot.bridge.bridge_runner import bridged
         from moot.bridge.bridge_settings import BridgeSettings
 
+        self._starts += 1
         self._moved("starting", "")
         words = self._words
         try:

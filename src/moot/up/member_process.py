@@ -12,8 +12,9 @@ from moot.config import connect_settings
 from moot.config.configuration import MemberConfig
 from moot.errors import UsageError
 from moot.mcp.child_process import ChildExit
+from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
 from moot.up.member_log import MemberLog
-from moot.up.part_status import DEFAULT_PATIENCE, PartStatus, RestartDelay, RestartPolicy, State
+from moot.up.part_status import PartStatus, State
 from moot.up.process_group import ProcessGroup, argument_list, member_environment, start
 from moot.up.template_vars import TemplateVars
 
@@ -35,17 +36,17 @@ class MemberProcess:
         logs: Path,
         *,
         on_change: Callable[[], None],
-        patience: RestartPolicy = DEFAULT_PATIENCE,
+        restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
         self.config = config
         self.name = words.name
         self.space = words.space
-        self.restarts = 0
+        self._starts = 0
         self.pid: int | None = None
         self.book = MemberLog(logs, words.token)
         self._words = words
         self._on_change = on_change
-        self._back_off = RestartDelay(patience)
+        self._restart = restart
         self._state: State = "starting"
         self._since = asyncio.get_running_loop().time()
         self._said = ""
@@ -59,26 +60,25 @@ class MemberProcess:
             state=self._state,
             pid=self.pid,
             since=self._since,
-            restarts=self.restarts,
+            restarts=max(0, self._starts - 1),
             words=words,
         )
 
     async def run(self) -> None:
         """Until cancelled, or until it has ended and shall not be started again. Leaves no process behind."""
-        loop = asyncio.get_running_loop()
         try:
-            while True:
-                begun = loop.time()
-                ended, why = await self._live()
-                if not self._goes_on(ended):
-                    self._moved("ended", why)
-                    return
-                pause = self._back_off.after(loop.time() - begun)
-                self._moved("waiting", f"{why}; again in {pause:.1f} s")
-                await asyncio.sleep(pause)
-                self.restarts += 1
+            _, why = await keep_running(
+                self._live,
+                self._restart,
+                should_restart=lambda end: self._goes_on(end[0]),
+                on_delay=lambda end, seconds: self._will_restart(end[1], seconds),
+            )
+            self._moved("ended", why)
         finally:
             self.book.close()
+
+    def _will_restart(self, why: str, seconds: float) -> None:
+        self._moved("waiting", f"{why}; again in {seconds:.1f} s")
 
     def _goes_on(self, ended: ChildExit | None) -> bool:
         match self.config.restart:
@@ -91,6 +91,7 @@ class MemberProcess:
 
     async def _live(self) -> tuple[ChildExit | None, str]:
         """One life; how it ended, and that in words."""
+        self._starts += 1
         self._moved("starting", "")
         try:
             running = await self._start()

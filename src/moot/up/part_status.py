@@ -1,11 +1,9 @@
-"""How one part of a running space is doing, and when to try again what failed."""
+"""How one part of a running space is doing."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from moot.protocol.operation import Json
 
@@ -42,36 +40,3 @@ class PartStatus:
             "joined": self.joined,
             "words": self.words,
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartPolicy:
-    """How long to wait before a member is started again: doubled each time, back to the first when steady."""
-
-    # A crash at once is noticed by the eye; half a second later it is back.
-    first_seconds: float = 0.5
-    # A member that cannot start costs two starts a minute, and is there soon after it is mended.
-    most_seconds: float = 30.0
-    # Whoever worked for a minute failed for another reason than the last time.
-    steady_seconds: float = 60.0
-
-
-class RestartDelay:
-    """The pauses of one member."""
-
-    def __init__(self, patience: RestartPolicy, draw: Callable[[], float] = random.random) -> None:
-        self._patience = patience
-        self._draw = draw
-        self._next = patience.first_seconds
-
-    def after(self, worked_seconds: float) -> float:
-        """How long to wait now, after a life of so many seconds."""
-        if worked_seconds >= self._patience.steady_seconds:
-            self._next = self._patience.first_seconds
-        step = self._next
-        self._next = min(step * 2, self._patience.most_seconds)
-        # Half to whole, so that members that failed together do not start as one.
-        return step * (0.5 + 0.5 * self._draw())
-
-
-DEFAULT_PATIENCE: Final = RestartPolicy()

@@ -19,10 +19,11 @@ from moot.config.connect_settings import token_of
 from moot.config.gateway_config import Secret, bracketed, is_wildcard
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
+from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 from moot.up.bridged_server import BridgedServer
 from moot.up.member_process import MemberProcess
 from moot.up.orphan_cleanup import RunFile, end_leftovers, only_one
-from moot.up.part_status import DEFAULT_PATIENCE, PartStatus, RestartPolicy
+from moot.up.part_status import PartStatus
 from moot.up.template_vars import TemplateVars
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class SpaceRunner:
         folder: Path,
         environ: Mapping[str, str],
         wishes: StartSelection,
-        patience: RestartPolicy = DEFAULT_PATIENCE,
+        restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
         check_selection(configuration, wishes)
         self.configuration = configuration
@@ -69,7 +70,7 @@ class SpaceRunner:
         self._folder = folder
         self._environ = environ
         self._wishes = wishes
-        self._patience = patience
+        self._restart = restart
         self._parts: dict[Key, Part] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._idle: dict[Key, str] = {}
@@ -202,10 +203,8 @@ class SpaceRunner:
         logs = self.data / "logs" / within / log_name
         if kind == "server":
             pins = self.data / "pins" / within / f"{name}.json"
-            return BridgedServer(
-                config, words, logs, pins=pins, on_change=self._moved, patience=self._patience
-            )
-        return MemberProcess(config, words, logs, on_change=self._moved, patience=self._patience)
+            return BridgedServer(config, words, logs, pins=pins, on_change=self._moved, restart=self._restart)
+        return MemberProcess(config, words, logs, on_change=self._moved, restart=self._restart)
 
     def _words(self, space: str, name: str, token: Secret) -> TemplateVars:
         settings = self.configuration.spaces[space]

@@ -24,6 +24,7 @@ from moot.endpoint.relay_subscriptions import RelayRefused
 from moot.errors import ConnectionLost, OutboxFull, TimedOut, UsageError
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
+from moot.resilience.backoff import Backoff
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, SKEW_SECONDS, SignedPublic
 
@@ -77,18 +78,19 @@ class Announcer:
 
     async def run(self) -> None:
         """Announce until cancelled."""
-        pause = self.limits.announce_debounce_seconds
+        backoff = self._new_backoff()
         while True:
             self._stirred.clear()
+            delay_seconds = self.limits.announce_debounce_seconds
             try:
                 if self._is_due or self._payload() != self._last:
                     await self._announce()
-                pause = self.limits.announce_debounce_seconds
+                backoff = self._new_backoff()
             except _FAULTS as fault:
                 self.trouble = str(fault)
                 log.warning("not announced", extra={"reason": str(fault)})
                 self._stirred.set()
-                pause = min(2 * pause, self.interval)
+                delay_seconds = backoff.next_delay()
             except UsageError as fault:
                 # Nothing that time would mend; the next change is another chance.
                 self.trouble = str(fault)
@@ -100,7 +102,11 @@ class Announcer:
             if not self._stirred.is_set():
                 self._is_due = True
             # D-71: what changes together is said together.
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay_seconds)
+
+    def _new_backoff(self) -> Backoff:
+        # Made anew after each success: the limits may have been reloaded.
+        return Backoff(2 * self.limits.announce_debounce_seconds, self.interval)
 
     @property
     def interval(self) -> float:

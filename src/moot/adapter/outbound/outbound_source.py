@@ -31,8 +31,8 @@ from moot.endpoint.known_endpoints import KnownEndpoints
 from moot.endpoint.remote_endpoint import RemoteCatalogue, RemoteEndpoint
 from moot.errors import MootError, Unreachable
 from moot.mcp.tool_pins import Pins
-from moot.net.websocket_client import Backoff
 from moot.protocol.operation import Json
+from moot.resilience.backoff import Backoff
 from moot.resilience.token_bucket import TokenBucket
 from moot.xprotocol.contracts import Contract
 
@@ -110,7 +110,7 @@ class OutboundSource:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        again = Backoff(FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
+        backoff = Backoff(FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         interval = self.settings.schema_refresh_interval_seconds
         try:
             while True:
@@ -120,15 +120,15 @@ class OutboundSource:
                 try:
                     await self._round()
                     self._failures = 0
-                    again.reset()
+                    backoff.reset()
                 except MootError as fault:
                     self._failed(fault)
-                    wait = again.next()
+                    wait = backoff.next_delay()
                 except Exception:
                     # A source's task: the others go on.
                     log.exception("a source failed", extra={"source": self.name})
                     self._failed(Unreachable("an internal error; the log says which"))
-                    wait = again.next()
+                    wait = backoff.next_delay()
                 if self._failures >= FAILURES_BEFORE_DISCOVERY and self.settings.endpoint is not None:
                     await self._leave()
                 async with self._round_over:

@@ -26,6 +26,7 @@ from moot.mcp.upstream.connection import PendingExchange, RpcConnection
 from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.protocol.operation import Json
+from moot.resilience.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class ChangeWatch:
             field: True for feature, field in _LIST_FIELDS.items() if info.declares(feature, "listChanged")
         }
         open_now: PendingExchange | None = None
-        pause = _RELISTEN_SECONDS
+        backoff = Backoff(_RELISTEN_SECONDS, _MAX_RELISTEN_SECONDS)
         loop = asyncio.get_running_loop()
         self._covered = frozenset()
         try:
@@ -179,15 +180,14 @@ class ChangeWatch:
                     if not await self._wait_for_end(stream):
                         continue
                     if loop.time() - begun > _MAX_RELISTEN_SECONDS:
-                        pause = _RELISTEN_SECONDS
+                        backoff.reset()
                     self._report_all_changed(lists)
                     self._covered = frozenset()
                 elif _is_unsupported(stream):
                     # It has no streams: nothing to do until somebody watches again.
                     await self._watches_changed.wait()
                     continue
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _MAX_RELISTEN_SECONDS)
+                await asyncio.sleep(backoff.next_delay())
         except McpError as gone:
             log.debug("listening ended", extra={"reason": gone.message})
 

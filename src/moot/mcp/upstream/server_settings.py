@@ -15,6 +15,7 @@ from moot.errors import UsageError
 from moot.mcp.child_process import ChildLimits, Command
 from moot.mcp.eras import JsonObject
 from moot.protocol.strict_json import encode
+from moot.resilience.restart_loop import RestartPolicy
 
 CLIENT_INFO: Final[JsonObject] = {"name": "moot", "version": __version__}
 # A client that takes every kind of request: what a caller cannot answer, it declines itself.
@@ -59,10 +60,8 @@ class UpstreamLimits:
     max_pages: int = 100
     # Messages waiting to be posted over HTTP.
     max_queued_messages: int = 1_024
-    # Between two attempts to start: doubled each time, back to the first after a minute of service.
-    backoff_seconds: float = 0.5
-    max_backoff_seconds: float = 30.0
-    steady_seconds: float = 60.0
+    # Between two attempts to start.
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

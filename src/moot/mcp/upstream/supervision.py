@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, Protocol
@@ -28,6 +27,7 @@ from moot.mcp.upstream.server_session import ServerInfo, ServerSession
 from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer, UpstreamOptions
 from moot.mcp.upstream.stdio_transport import open_stdio
 from moot.mcp.upstream.transport import Transport, TransportClosed
+from moot.resilience.restart_loop import keep_running
 
 log = logging.getLogger(__name__)
 
@@ -136,18 +136,13 @@ class Supervisor:
 
     async def run(self) -> None:
         """Keep the server up until cancelled."""
-        pause = self._limits.backoff_seconds
-        loop = asyncio.get_running_loop()
         try:
-            while True:
-                started_at = loop.time()
-                reason = await self._run_once()
-                self._report_down(reason)
-                if loop.time() - started_at > self._limits.steady_seconds:
-                    pause = self._limits.backoff_seconds
-                # Half to whole, so that many bridges do not start at the same moment.
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-                pause = min(pause * 2, self._limits.max_backoff_seconds)
+            await keep_running(
+                self._run_once,
+                self._limits.restart,
+                should_restart=lambda _: True,
+                on_delay=lambda reason, _: self._report_down(reason),
+            )
         finally:
             self.state = "stopped"
             self._changed.set()

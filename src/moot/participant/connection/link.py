@@ -21,7 +21,6 @@ import orjson
 from moot.errors import ConnectionClosed, MalformedEnvelope, MootError, NotAdmitted, Unreachable
 from moot.net.websocket_client import (
     LOST,
-    Backoff,
     ClientSocket,
     UpgradeRefused,
     dial,
@@ -38,6 +37,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import Frame, is_frame, read_frame
 from moot.protocol.operation import Json
+from moot.resilience.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class Link:
                     return self._end(_ending_of(fault))
                 if self._leaving is not None:
                     return self._end(CloseReason(1000, self._leaving))
-                await self._rest(min(backoff.next(), max(0.01, deadline - loop.time())))
+                await self._rest(min(backoff.next_delay(), max(0.01, deadline - loop.time())))
         finally:
             self.phase = "closed"
             if self._line is not None:

@@ -1,0 +1,57 @@
+"""A restart loop: something that ends is started again with back-off, until it shall not be."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from moot.resilience.backoff import Backoff
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """How long to wait before a restart: doubled each time, back to the first delay after steady work."""
+
+    # A crash at once is noticed by the eye; half a second later it is back.
+    first_seconds: float = 0.5
+    # What cannot start costs two starts a minute, and is there soon after it is mended.
+    max_seconds: float = 30.0
+    # What worked for a minute failed for another reason than the last time.
+    steady_seconds: float = 60.0
+
+
+DEFAULT_RESTART: Final = RestartPolicy()
+
+
+async def keep_running(
+    run: Callable[[], Awaitable[T]],
+    policy: RestartPolicy,
+    *,
+    should_restart: Callable[[T], bool],
+    on_delay: Callable[[T, float], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    draw: Callable[[], float] = random.random,
+) -> T:
+    """Await `run` again and again; returns what it returned when that is no reason to restart.
+
+    `on_delay` is told each result and how many seconds it is until the next run. What `run` raises ends the
+    loop, and so does cancelling it.
+    """
+    backoff = Backoff(policy.first_seconds, policy.max_seconds, draw=draw)
+    while True:
+        started_at = clock()
+        result = await run()
+        if not should_restart(result):
+            return result
+        if clock() - started_at >= policy.steady_seconds:
+            backoff.reset()
+        delay_seconds = backoff.next_delay()
+        on_delay(result, delay_seconds)
+        await sleep(delay_seconds)
