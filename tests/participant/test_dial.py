@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
-from moot.net.http_client import fetch
 from moot.net.websocket_client import (
     ClientSocket,
     DialLimits,
@@ -22,7 +20,7 @@ from moot.net.websocket_client import (
     websocket_url,
 )
 from moot.protocol.close_codes import CLOSE_CODES
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import until
 
 
 class Ears:
@@ -208,44 +206,3 @@ def test_addresses() -> None:
     for bad in ("h", "ftp://h", "http://", "http://h:99999", "http://u:p@h"):
         with pytest.raises(UsageError):
             websocket_url(bad, "/ws", {})
-
-
-async def test_one_http_get() -> None:
-    over = asyncio.Event()
-    answering: set[asyncio.Task[None] | None] = set()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answering.add(asyncio.current_task())
-        # On a busy machine the slow one may hang up before it has asked.
-        with contextlib.suppress(OSError, EOFError), contextlib.closing(writer):
-            await say(await reader.readuntil(b"\r\n\r\n"), writer)
-        answering.discard(asyncio.current_task())
-
-    async def say(head: bytes, writer: asyncio.StreamWriter) -> None:
-        if b"GET /big" in head:
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000)
-        elif b"GET /short" in head:
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\nx")
-        elif b"GET /odd" in head:
-            writer.write(b"what?\r\n\r\n")
-        elif b"GET /slow" in head:
-            await over.wait()
-        else:
-            assert b"Authorization: Bearer t" in head
-            writer.write(
-                b"HTTP/1.1 203 Fine\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
-            )
-        await writer.drain()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    headers = {"Authorization": "Bearer t"}
-    assert await fetch(f"{base}/x?y=1", headers=headers, within=HANG_SECONDS, most=100) == (203, b"abc")
-    for path, words in (("/big", "larger than 100"), ("/short", "hung up"), ("/odd", "no answer")):
-        with pytest.raises(Unreachable, match=words):
-            await fetch(base + path, headers=headers, within=HANG_SECONDS, most=100)
-    with pytest.raises(Unreachable):
-        await fetch(f"{base}/slow", headers=headers, within=0.1, most=100)
-    over.set()
-    server.close()
-    await until(lambda: not answering)

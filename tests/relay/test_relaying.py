@@ -168,19 +168,25 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
             await alice.publish(sent.raw)
         assert watched == [sent.raw]
         status, body = await fetch(
-            relay.url.replace("ws", "http") + "/health", headers={}, within=HANG_SECONDS, most=999
+            relay.url.replace("ws", "http") + "/health",
+            headers={},
+            timeout_seconds=HANG_SECONDS,
+            max_bytes=999,
         )
         assert (status, orjson.loads(body)["events"], orjson.loads(body)["connections"]) == (200, 1, 1)
         base = relay.url.replace("ws", "http")
         for probe, said in (("/livez", "ok"), ("/readyz", "ready")):
-            status, body = await fetch(base + probe, headers={}, within=HANG_SECONDS, most=999)
+            status, body = await fetch(base + probe, headers={}, timeout_seconds=HANG_SECONDS, max_bytes=999)
             assert (status, orjson.loads(body)) == (200, {"status": said})
         relay._is_stopping = True
-        status, body = await fetch(base + "/readyz", headers={}, within=HANG_SECONDS, most=999)
+        status, body = await fetch(base + "/readyz", headers={}, timeout_seconds=HANG_SECONDS, max_bytes=999)
         assert (status, orjson.loads(body)["status"]) == (503, "stopping")
         relay._is_stopping = False
         status, _ = await fetch(
-            relay.url.replace("ws", "http") + "/other", headers={}, within=HANG_SECONDS, most=999
+            relay.url.replace("ws", "http") + "/other",
+            headers={},
+            timeout_seconds=HANG_SECONDS,
+            max_bytes=999,
         )
         assert status == 404
 

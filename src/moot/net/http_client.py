@@ -1,31 +1,64 @@
-"""One HTTP GET, for what a WebSocket cannot be asked: bounded in time and size, no redirects, no pool."""
+"""One HTTP GET: bounded in time and size, without redirects, proxies or connections kept open."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 import httptools
 
 from moot.errors import Unreachable
-from moot.net.websocket_client import untrusted
+from moot.net.outbound import OpenSocket, explain_untrusted
 
-_SECURE = ("https", "wss")
+_SECURE: Final = ("https", "wss")
+_CHUNK_BYTES: Final = 1 << 16
+# Status line and headers together; servers send one or two KiB.
+_MAX_HEADER_BYTES: Final = 32 << 10
+
+
+class HttpResponse(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+
+
+class ResponseTooLarge(Unreachable):
+    """The answer is larger than the caller takes."""
 
 
 class _ResponseParser:
     """What httptools calls while it reads."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.body = bytearray()
+        self.in_headers = True
         self.done = False
         self.too_large = False
-        self._most = most
+        self._max_bytes = max_bytes
+        self._read_bytes = 0
+        self._parser = httptools.HttpResponseParser(self)
+
+    @property
+    def status(self) -> int:
+        return self._parser.get_status_code()
+
+    def feed(self, data: bytes) -> None:
+        self._read_bytes += len(data)
+        self._parser.feed_data(data)
+        if self.in_headers and self._read_bytes > _MAX_HEADER_BYTES:
+            self.too_large = True
+
+    # Called by httptools
+
+    def on_headers_complete(self) -> None:
+        self.in_headers = False
 
     def on_body(self, piece: bytes) -> None:
-        if len(self.body) + len(piece) > self._most:
+        if len(self.body) + len(piece) > self._max_bytes:
             self.too_large = True
         else:
             self.body += piece
@@ -38,44 +71,70 @@ async def fetch(
     url: str,
     *,
     headers: Mapping[str, str],
-    within: float,
-    most: int,
+    timeout_seconds: float,
+    max_bytes: int,
     tls: ssl.SSLContext | None = None,
-) -> tuple[int, bytes]:
-    """Status and body of a GET; raises Unreachable when there is no answer, or none of that size."""
+    open_socket: OpenSocket | None = None,
+) -> HttpResponse:
+    """GET a URL; raises Unreachable when there is no whole answer, ResponseTooLarge above `max_bytes`.
+
+    `open_socket` connects in our place, for whoever wants to see the address first.
+    """
     parts = urlsplit(url)
-    secure = parts.scheme in _SECURE
-    port = parts.port or (443 if secure else 80)
-    answer = _ResponseParser(most)
-    parser = httptools.HttpResponseParser(answer)
+    answer = _ResponseParser(max_bytes)
     try:
-        async with asyncio.timeout(within):
-            reader, writer = await asyncio.open_connection(
-                parts.hostname, port, ssl=(tls or ssl.create_default_context()) if secure else None
-            )
+        async with asyncio.timeout(timeout_seconds):
+            reader, writer = await _connect(parts, tls, open_socket)
             try:
-                writer.write(_request(parts.netloc, f"{parts.path or '/'}?{parts.query}", headers))
+                writer.write(_request(parts, headers))
                 while not answer.done and not answer.too_large:
-                    data = await reader.read(1 << 16)
+                    data = await reader.read(_CHUNK_BYTES)
                     if not data:
                         break
-                    parser.feed_data(data)
+                    answer.feed(data)
             finally:
-                # Not a goodbye in good order: the other side may be the one that hangs.
+                # No orderly close: the other side may be the one that hangs.
                 writer.transport.abort()
     except ssl.SSLCertVerificationError as fault:
-        raise Unreachable(f"no answer from {parts.netloc}: {untrusted(fault)}") from fault
+        raise Unreachable(f"no answer from {parts.netloc}: {explain_untrusted(fault)}") from fault
     except (OSError, httptools.HttpParserError) as fault:
-        why = str(fault) or f"nothing within {within:g} s"
+        why = str(fault) or f"nothing within {timeout_seconds:g} s"
         raise Unreachable(f"no answer from {parts.netloc}: {why}") from fault
     if answer.too_large:
-        raise Unreachable(f"the answer of {parts.netloc} is larger than {most} bytes")
+        raise ResponseTooLarge(f"the answer of {parts.netloc} is larger than {max_bytes} bytes")
     if not answer.done:
         raise Unreachable(f"{parts.netloc} hung up in the middle of its answer")
-    return parser.get_status_code(), bytes(answer.body)
+    return HttpResponse(answer.status, bytes(answer.body))
 
 
-def _request(host: str, target: str, headers: Mapping[str, str]) -> bytes:
-    lines = [f"GET {target} HTTP/1.1", f"Host: {host}", "Connection: close", "Accept: application/json"]
+async def _connect(
+    parts: SplitResult, tls: ssl.SSLContext | None, open_socket: OpenSocket | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host = parts.hostname or ""
+    secure = parts.scheme in _SECURE
+    port = parts.port or (443 if secure else 80)
+    context = (tls or ssl.create_default_context()) if secure else None
+    if open_socket is None:
+        return await asyncio.open_connection(host, port, ssl=context)
+    opened = await open_socket(host, port)
+    try:
+        return await asyncio.open_connection(
+            sock=opened, ssl=context, server_hostname=host if secure else None
+        )
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _request(parts: SplitResult, headers: Mapping[str, str]) -> bytes:
+    query = f"?{parts.query}" if parts.query else ""
+    lines = [
+        f"GET {parts.path or '/'}{query} HTTP/1.1",
+        f"Host: {parts.netloc}",
+        "Connection: close",
+        "Accept: application/json",
+        # Compressed, a small answer could become a large one.
+        "Accept-Encoding: identity",
+    ]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")

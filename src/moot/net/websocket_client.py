@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -29,6 +29,7 @@ from picows import (
 )
 
 from moot.errors import MootError, OutboxFull, TimedOut, Unreachable, UsageError
+from moot.net.outbound import OpenSocket, explain_untrusted
 from moot.net.websocket_server import ServerSocket, SocketLimits
 from moot.protocol.close_codes import CLOSE_CODES
 
@@ -38,7 +39,6 @@ _picows_log.setLevel(logging.CRITICAL)
 
 # A connection that ended without a word (RFC 6455, 7.4.1).
 LOST: Final = 1006
-OpenSocket = Callable[[str, int], Awaitable[socket.socket]]
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 # Answers of a door that is only closed for the moment: a busy gateway, or a proxy before one that restarts.
 _COME_BACK: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -239,7 +239,7 @@ async def dial(
         raise Unreachable(f"{_shown(url)} is no WebSocket server: {fault}") from None
     except ssl.SSLCertVerificationError as fault:
         line.give_up()
-        raise Unreachable(f"{_shown(url)} cannot be reached: {untrusted(fault)}") from fault
+        raise Unreachable(f"{_shown(url)} cannot be reached: {explain_untrusted(fault)}") from fault
     except (OSError, WSError, EOFError) as fault:
         # TimeoutError is an OSError; ssl's errors are too.
         line.give_up()
@@ -270,14 +270,6 @@ def websocket_url(url: str, path: str, query: Mapping[str, str]) -> str:
     before = parts.path.rstrip("/").removesuffix(path)
     asked = f"?{urlencode(query)}" if query else ""
     return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{before}{path}{asked}"
-
-
-def untrusted(fault: ssl.SSLCertVerificationError) -> str:
-    """Why a certificate was not believed, and what to do if it is right."""
-    return (
-        f"its certificate is not trusted ({fault.verify_message}). If a private authority issued it, name"
-        " that authority's certificate: SSL_CERT_FILE=ca.pem"
-    )
 
 
 def may_return(code: int) -> bool:

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from moot.errors import NotAdmitted, Unreachable
-from moot.net.websocket_client import UpgradeRefused, untrusted
+from moot.net.outbound import explain_untrusted
+from moot.net.websocket_client import UpgradeRefused
 
 _HINTS: Final = {
     401: "the gateway does not know this token: check the token, or have another one made",
@@ -32,7 +33,7 @@ def unreachable(url: str, fault: Unreachable) -> Unreachable:
         case socket.gaierror():
             words = f"{start}: no machine of that name is known ({cause.strerror}). Check the address"
         case ssl.SSLCertVerificationError():
-            words = f"{start}: {untrusted(cause)}"
+            words = f"{start}: {explain_untrusted(cause)}"
         case ssl.SSLError():
             words = f"{start}: what answers there speaks no TLS. Try {_plain(url)}, without the s"
         case TimeoutError():

@@ -48,8 +48,8 @@ async def fetch_history(
         status, body = await fetch(
             _address(door, me, since),
             headers={"Authorization": f"Bearer {door.token}"},
-            within=limits.confirm_seconds,
-            most=limits.catch_up_bytes,
+            timeout_seconds=limits.confirm_seconds,
+            max_bytes=limits.catch_up_bytes,
             tls=door.tls,
         )
         if status != 200:
