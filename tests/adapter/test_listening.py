@@ -285,10 +285,10 @@ async def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, output: s
 
 def test_a_refusal_at_the_door_names_the_settings_of_the_adapter() -> None:
     from moot.adapter.config.adapter_settings import McpServerSettings
-    from moot.adapter.outbound.mcp_listener import _doors
+    from moot.adapter.outbound.mcp_listener import _access_policy
     from moot.mcp.downstream.http_access import HttpAccessDenied
 
-    doors = _doors(McpServerSettings(transport="sse"), 8765)
+    doors = _access_policy(McpServerSettings(transport="sse"), 8765)
     with pytest.raises(HttpAccessDenied, match=r"mcp_server\.allowed_hosts"):
         doors.check({"host": "evil.example"})
     with pytest.raises(HttpAccessDenied, match=r"mcp_server\.allowed_origins"):

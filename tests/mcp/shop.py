@@ -23,13 +23,12 @@ from moot.mcp.downstream.backend import (
     BackendCall,
     Change,
     ListChanged,
-    Offering,
     PendingCall,
     ResourceUpdated,
     ServerDescription,
     text_result,
 )
-from moot.mcp.eras import INVALID_PARAMS, JsonObject
+from moot.mcp.eras import INVALID_PARAMS, JsonObject, OfferKind
 from tests.waiting import bounded
 
 OBJECT: JsonObject = {"type": "object"}
@@ -75,13 +74,13 @@ class Decision:
             call=call,
             withdraw=self._withdraw,
             pending_result=lambda pending: text_result(f"pending under {pending.handle}"),
-            lives_seconds=60,
+            kept_seconds=60,
         )
         shop.decisions.append(self)
         shop.news.set()
 
     def approve(self, result: JsonObject | None = None) -> None:
-        self.pending.approved("approved by alice")
+        self.pending.mark_approved("approved by alice")
         self.pending.settle(result or text_result("done as agreed"), "done")
 
     def reject(self) -> None:
@@ -107,8 +106,8 @@ class Shop:
 
     # Backend
 
-    async def offers(self, what: Offering) -> list[JsonObject]:
-        match what:
+    async def offers(self, kind: OfferKind) -> list[JsonObject]:
+        match kind:
             case "tools":
                 return self.tools
             case "resources":

@@ -231,7 +231,7 @@ async def test_a_stateless_client_listens_for_what_it_asked_for_and_nothing_else
             second = await anext(aiter(news))
             assert [type(first).__name__, type(second).__name__] == ["ResourceUpdated", "ToolsListChanged"]
         await shop.shop.until(lambda: not shop.shop.subscribed and not shop.shop.listeners)
-        assert shop.face.listening == 0
+        assert shop.face.open_subscriptions == 0
 
 
 @pytest.mark.parametrize(("way", "mode"), [("http", "legacy"), ("http", "2026-07-28"), ("sse", "legacy")])

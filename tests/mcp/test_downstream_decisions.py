@@ -26,7 +26,7 @@ from tests.waiting import HANG_SECONDS, until
 
 # Nothing is decided within this by itself, so that every way beyond waiting is taken.
 HASTY = McpServerLimits(
-    decision_seconds=0.05, progress_seconds=0.02, patience_seconds=5, task_poll_seconds=0.05
+    decision_seconds=0.05, progress_seconds=0.02, dialog_wait_seconds=5, task_poll_seconds=0.05
 )
 ERAS = ["legacy", "2026-07-28"]
 TASKS = "io.modelcontextprotocol/tasks"
@@ -217,13 +217,13 @@ async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
         heard: list[tuple[str, Any]] = []
         request = RpcRequest(7, "subscriptions/listen", {"notifications": {"taskIds": ["p-1", "p-9", 3]}})
         client = StatelessRequest({"extensions": {TASKS: {}}}, None, lambda *told: heard.append(told))
-        listening = StatelessSubscription(shop.face, request, client)
-        await listening.begin(request.params["notifications"])
-        telling = asyncio.create_task(listening.tell())
+        subscription = StatelessSubscription(shop.face, request, client)
+        await subscription.start(request.params["notifications"])
+        telling = asyncio.create_task(subscription.run())
         shop.shop.decisions[0].approve()
         await until(lambda: len(heard) >= 2)
         telling.cancel()
-        await listening.end()
+        await subscription.close()
         (acknowledged, about), (method, task) = heard
         assert (acknowledged, about["notifications"]) == (
             "notifications/subscriptions/acknowledged",
@@ -252,9 +252,9 @@ async def test_a_tool_that_never_stops_asking_is_given_up_on() -> None:
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
     async with open_shop(HASTY) as shop, at(shop, "http", "legacy", elicitation_callback=answer) as one:
-        with pytest.raises(MCPError, match="asked for input 10 times"):
+        with pytest.raises(MCPError, match="requested input 10 times"):
             await one.call_tool("ask_for_ever", {})
-    assert len(asked) == HASTY.input_rounds
+    assert len(asked) == HASTY.max_input_rounds
 
 
 async def test_an_unknown_task_and_a_client_without_tasks_are_told_so() -> None:
@@ -326,7 +326,7 @@ async def test_a_stateless_client_is_asked_a_few_times_and_then_told_that_it_is_
     async with open_shop(HASTY) as shop:
         async with at(shop, "http", "2026-07-28", elicitation_callback=person) as one:
             assert text_of(await one.call_tool("decide", {})) == "pending under p-1"
-        assert len(person.asked) == HASTY.dialog_rounds
+        assert len(person.asked) == HASTY.max_dialogs
         assert len(shop.shop.decisions) == 1
 
 

@@ -285,7 +285,7 @@ async def test_a_handshake_that_fails_leaves_no_session() -> None:
 
 
 async def test_sessions_have_a_limit_and_idle_ones_make_room() -> None:
-    async with http(McpServerLimits(sessions=2)) as (shop, client):
+    async with http(McpServerLimits(max_sessions=2)) as (shop, client):
         await opened(shop, client)
         await opened(shop, client)
         answer = await client.post(shop.url, json=body("initialize", HELLO), headers=TYPES)
@@ -346,7 +346,7 @@ async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_r
 
 
 async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it() -> None:
-    async with http(McpServerLimits(kept_events=5, unread_bytes=2_000)) as (shop, client):
+    async with http(McpServerLimits(max_kept_events=5, unread_bytes=2_000)) as (shop, client):
         headers = await opened(shop, client)
         for _ in range(500):
             shop.shop.tell(ListChanged("tools"))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from moot.mcp.downstream import stdio_server
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
-from moot.mcp.downstream.rpc import InvalidRpcMessage, Message, read
+from moot.mcp.downstream.rpc import InvalidRpcMessage, Message, parse_message
 from tests.mcp.shop import Shop
 from tests.waiting import bounded
 
@@ -203,7 +203,7 @@ async def test_a_cancelled_request_gets_no_answer(era: str) -> None:
 
 
 async def test_an_id_in_use_and_too_many_at_once_are_refused() -> None:
-    async with pipes(McpServerLimits(requests=2)) as client:
+    async with pipes(McpServerLimits(max_requests=2)) as client:
         await client.open()
         hang = {"jsonrpc": "2.0", "id": "h", "method": "tools/call", "params": {"name": "hang"}}
         client.say(hang)
@@ -295,7 +295,7 @@ async def test_a_listen_stream_over_stdio_is_acknowledged_first_and_ends_when_ca
 
 
 async def test_there_is_a_limit_to_listening() -> None:
-    async with pipes(McpServerLimits(listeners=1)) as client:
+    async with pipes(McpServerLimits(max_listeners=1)) as client:
         wanted = {"notifications": {}, "_meta": META}
         await client.ask("subscriptions/listen", wanted)
         assert "1 listen streams" in (await client.ask("subscriptions/listen", wanted))["error"]["message"]
@@ -344,7 +344,7 @@ _members = st.fixed_dictionaries(
 def test_whatever_bytes_come_they_are_a_message_or_a_bad_one(raw: bytes) -> None:
     heard: Message | InvalidRpcMessage
     try:
-        heard = read(raw)
+        heard = parse_message(raw)
     except InvalidRpcMessage as fault:
         heard = fault
     if isinstance(heard, InvalidRpcMessage):

@@ -235,7 +235,7 @@ async def _last_words(why: str) -> None:
     """Answer the client's first request with the reason, so that it shows more than a closed pipe."""
     import orjson
 
-    from moot.mcp.downstream.rpc import InvalidRpcMessage, RpcRequest, read
+    from moot.mcp.downstream.rpc import InvalidRpcMessage, RpcRequest, parse_message
 
     loop = asyncio.get_running_loop()
     first: asyncio.Future[bytes] = loop.create_future()
@@ -250,7 +250,7 @@ async def _last_words(why: str) -> None:
     try:
         async with asyncio.timeout(_LAST_WORDS_SECONDS):
             line = await first
-        message = read(line)
+        message = parse_message(line)
     except (TimeoutError, InvalidRpcMessage, OSError):
         return
     if isinstance(message, RpcRequest):

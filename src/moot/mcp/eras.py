@@ -46,8 +46,18 @@ TIMED_OUT: Final = -32001
 HEADER_MISMATCH: Final = -32020
 UNSUPPORTED_VERSION: Final = -32022
 
-# List method → the field of its result that holds the list.
-LISTS: Final[Mapping[str, str]] = {
+# What a server offers, named after the field of a list result that holds it.
+OfferKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
+OFFER_KINDS: Final[tuple[OfferKind, ...]] = ("tools", "resources", "resourceTemplates", "prompts")
+# Offer kind → the field of an offer that identifies it.
+OFFER_KEYS: Final[Mapping[OfferKind, str]] = {
+    "tools": "name",
+    "resources": "uri",
+    "resourceTemplates": "uriTemplate",
+    "prompts": "name",
+}
+# List method → what it lists.
+LISTS: Final[Mapping[str, OfferKind]] = {
     "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",

@@ -25,13 +25,12 @@ from moot.mcp.downstream.backend import (
     BackendCall,
     Change,
     ListChanged,
-    Offering,
     PendingCall,
     ResourceUpdated,
     ServerDescription,
 )
 from moot.mcp.downstream.rpc import RESOURCE_NOT_FOUND
-from moot.mcp.eras import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
+from moot.mcp.eras import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, OfferKind
 from moot.protocol.operation import Json
 from moot.xprotocol.call_translation import payload_result
 from moot.xprotocol.contracts import Contract, ContractRefused
@@ -88,10 +87,10 @@ class EndpointsBackend:
 
     # Lists
 
-    async def offers(self, what: Offering) -> list[JsonObject]:
+    async def offers(self, kind: OfferKind) -> list[JsonObject]:
         await self._settled()
         lists = self._lists
-        match what:
+        match kind:
             case "tools":
                 return [shown.item for shown in lists.tools.values()]
             case "prompts":

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from moot.adapter.config.adapter_settings import McpServerSettings
 from moot.mcp.downstream import stdio_server
-from moot.mcp.downstream.backend import Backend, OfferCounts
+from moot.mcp.downstream.backend import Backend, McpServerCounts
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import DEFAULT_LIMITS, McpServerLimits
@@ -53,19 +53,19 @@ class McpListener:
         self._ended = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._stack = AsyncExitStack()
-        self._face = McpServer(backend, limits)
+        self._server = McpServer(backend, limits)
         # Of the HTTP listener; None: there is none.
         self.url: str | None = None
 
     @property
-    def counts(self) -> OfferCounts:
-        return self._face.counts
+    def counts(self) -> McpServerCounts:
+        return self._server.counts
 
     async def __aenter__(self) -> Self:
         settings = self._settings
         if settings is None or settings.transport == "none":
             return self
-        await self._stack.enter_async_context(self._face)
+        await self._stack.enter_async_context(self._server)
         try:
             if settings.transport == "stdio":
                 self._serving = asyncio.create_task(self._serve_streams())
@@ -89,7 +89,7 @@ class McpListener:
     async def _serve_streams(self) -> None:
         stdin, stdout = self._streams
         try:
-            await stdio_server.serve(self._face, stop=self._stop, stdin=stdin, stdout=stdout)
+            await stdio_server.serve(self._server, stop=self._stop, stdin=stdin, stdout=stdout)
         except Exception:
             # A connection's task.
             log.exception("serving the standard streams failed")
@@ -106,7 +106,7 @@ class McpListener:
             port_name="mcp_server.sse_port, or --port",
         )
         port: int = listening.getsockname()[1]
-        http = McpHttpServer(self._face, _doors(settings, port))
+        http = McpHttpServer(self._server, _access_policy(settings, port))
         application = http if settings.transport == "sse" else _only_streamable(http)
         shown = f"[{host}]" if ":" in host else host
         async with served(application, listening):
@@ -116,7 +116,7 @@ class McpListener:
                 http.close()
 
 
-def _doors(settings: McpServerSettings, port: int) -> HttpAccessPolicy:
+def _access_policy(settings: McpServerSettings, port: int) -> HttpAccessPolicy:
     """XP 3.1, D-84: the loopback names, the address that is listened on, and what the operator adds."""
     token = None if settings.token is None else settings.token.reveal()
     host = settings.sse_host
@@ -129,8 +129,10 @@ def _doors(settings: McpServerSettings, port: int) -> HttpAccessPolicy:
     hosts = [name for each in settings.allowed_hosts for name in (each, f"{each}:{port}")]
     if host not in LOOPBACK and host not in ANYWHERE:
         hosts.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-    doors = HttpAccessPolicy.of(port, hosts=hosts, origins=settings.allowed_origins, token=token)
-    return replace(doors, hosts_by="mcp_server.allowed_hosts", origins_by="mcp_server.allowed_origins")
+    policy = HttpAccessPolicy.of(port, hosts=hosts, origins=settings.allowed_origins, token=token)
+    return replace(
+        policy, hosts_option="mcp_server.allowed_hosts", origins_option="mcp_server.allowed_origins"
+    )
 
 
 def _only_streamable(http: McpHttpServer) -> Any:

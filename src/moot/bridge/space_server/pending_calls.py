@@ -82,7 +82,7 @@ class PendingCalls:
             call=call,
             withdraw=lambda _reason: _withdraw(proposal),
             pending_result=lambda pending: self._tell(pending, fingerprint, what, host),
-            lives_seconds=self._proposal_seconds + KEPT_SECONDS,
+            kept_seconds=self._proposal_seconds + KEPT_SECONDS,
         )
         self._kept[pending.handle] = pending
         proposal.on_change = lambda changed: _note(pending, changed)
@@ -154,12 +154,12 @@ def _note(pending: PendingCall, proposal: Proposal) -> None:
     if pending.finished.is_set():
         return
     if proposal.fulfilled_by is not None and not pending.decided.is_set():
-        pending.approved(f"approved by {proposal.fulfilled_by}, being done")
+        pending.mark_approved(f"approved by {proposal.fulfilled_by}, being done")
     elif proposal.rejections and not pending.decided.is_set():
         who = ", ".join(f"{no.by} ({no.reason})" for no in proposal.rejections)
-        pending.says(f"rejected by {who}; others may still approve it")
+        pending.set_note(f"rejected by {who}; others may still approve it")
     elif proposal.votes and not pending.decided.is_set():
-        pending.says(f"{', '.join(proposal.votes)} voted for it; more votes are needed")
+        pending.set_note(f"{', '.join(proposal.votes)} voted for it; more votes are needed")
 
 
 async def _withdraw(proposal: Proposal) -> None:

@@ -29,13 +29,12 @@ from moot.mcp.downstream.backend import (
     BackendCall,
     Change,
     ListChanged,
-    Offering,
     PendingCall,
     ResourceUpdated,
     ServerDescription,
     text_result,
 )
-from moot.mcp.eras import INVALID_PARAMS, JsonObject
+from moot.mcp.eras import INVALID_PARAMS, JsonObject, OfferKind
 from moot.participant import JoinedSpace
 from moot.participant.calls.offer_access import OfferAccess
 from moot.participant.calls.offer_discovery import OfferDiscovery
@@ -126,7 +125,7 @@ class SpaceBackend:
 
     # Lists
 
-    async def offers(self, what: Offering) -> list[JsonObject]:
+    async def offers(self, what: OfferKind) -> list[JsonObject]:
         await self.learning.settled()
         shown = [self._shown(offer) for offer in self.offered.all(what) if self._visible(offer)]
         return [*self.own.definitions(), *shown] if what == "tools" else shown

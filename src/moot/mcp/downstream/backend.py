@@ -1,12 +1,12 @@
-"""What stands behind the MCP face: something that offers tools, resources and prompts, and does things.
+"""What the MCP server serves: something that offers tools, resources and prompts, and runs calls.
 
-The face knows MCP and its clients; a backend knows where things come from, what its caller may do, and who
-has to agree first. Two stand behind it: a space seen by one member, and endpoints of XProtocol.
+The server knows MCP and its clients; a backend knows where offers come from, what its caller may do, and who
+has to approve first. There are two: a space as one member sees it, and XProtocol endpoints.
 
-A backend speaks the newest MCP shapes as plain JSON. A call answers with
+A backend uses the newest MCP shapes as plain JSON. A call returns
 
-    a result     complete, or `input_required` with questions for the client (MRTR)
-    Pending      somebody has to decide first; it can be waited for, withdrawn, and asked for later
+    a result     complete, or `input_required` with requests to the client (MRTR)
+    PendingCall  somebody has to decide first; it can be waited for, withdrawn, and looked up later
     McpError     raised: the JSON-RPC error that the client gets; code, message and data stay as they are
 """
 
@@ -19,23 +19,22 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from moot.errors import McpError
-from moot.mcp.eras import JsonObject
+from moot.mcp.eras import JsonObject, OfferKind
 from moot.protocol.operation import Json
 
-Offering = Literal["tools", "resources", "resourceTemplates", "prompts"]
 Listener = Callable[[JsonObject], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ListChanged:
-    """A list is not what it was."""
+    """A list has changed."""
 
     what: Literal["tools", "resources", "prompts"]
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceUpdated:
-    """A subscribed resource holds something new."""
+    """A subscribed resource has changed."""
 
     uri: str
 
@@ -45,7 +44,7 @@ Change = ListChanged | ResourceUpdated
 
 @dataclass(frozen=True, slots=True)
 class BackendCall:
-    """One thing that a client wants done. `params` are the backend's to keep; names are those it showed."""
+    """One call of a client. The backend may keep `params`; names are those that it listed."""
 
     method: str
     params: JsonObject
@@ -58,15 +57,16 @@ class BackendCall:
 class ServerDescription:
     """How a backend introduces itself."""
 
-    info: JsonObject  # Implementation: name, version, title …
+    # MCP's Implementation: name, version, title …
+    info: JsonObject
     instructions: str | None = None
 
 
 class PendingCall:
-    """A call that waits for somebody's decision, and what became of it. Kept by the backend for a while.
+    """A call that waits for somebody's decision, and its result. Kept by the backend for a while.
 
-    `decided` is set when it is clear whether it will be done, `finished` when the answer is there; both, in
-    this order, on every way it can end. `headline` says what waits for whom.
+    `decided` is set when it is clear whether it will be done, `finished` when the result is there; both, in
+    this order, however it ends. `headline` says what waits for whom.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class PendingCall:
         call: BackendCall,
         withdraw: Callable[[str], Awaitable[None]],
         pending_result: Callable[[PendingCall], JsonObject],
-        lives_seconds: float,
+        kept_seconds: float,
     ) -> None:
         self.handle = handle
         self.headline = headline
         self.call = call
-        self.lives_seconds = lives_seconds
+        self.kept_seconds = kept_seconds
         self.created = self.updated = time.time()
         self.note = "waiting for a decision"
         self.withdrawn = False
@@ -94,17 +94,17 @@ class PendingCall:
         self._result: JsonObject | None = None
         self._fault: McpError | None = None
 
-    def says(self, note: str) -> None:
-        """Something happened that a person waiting would like to read."""
+    def set_note(self, note: str) -> None:
+        """Set the text that a waiting person reads."""
         self.note = note
         self._changed()
 
-    def approved(self, note: str) -> None:
+    def mark_approved(self, note: str) -> None:
         self.decided.set()
-        self.says(note)
+        self.set_note(note)
 
     def settle(self, answer: JsonObject | McpError, note: str, *, withdrawn: bool = False) -> None:
-        """It is over: the result that the call has, or the error."""
+        """Finish with the result of the call, or its error."""
         if self.finished.is_set():
             return
         if isinstance(answer, McpError):
@@ -114,22 +114,22 @@ class PendingCall:
         self.withdrawn = withdrawn
         self.decided.set()
         self.finished.set()
-        self.says(note)
+        self.set_note(note)
 
     def result(self) -> JsonObject:
-        """What came of it; raises McpError if that was an error. Only once `finished` is set."""
+        """The result; raises McpError if the call failed. Only once `finished` is set."""
         if self._fault is not None:
             raise self._fault
         if self._result is None:
-            raise RuntimeError("asked for the result of a call that is still waiting")
+            raise RuntimeError("the call is still pending: it has no result")
         return self._result
 
     def pending_result(self) -> JsonObject:
-        """A result for a client that cannot be told later: it says what is pending, and how to ask again."""
+        """The result for a client that cannot wait: it says what is pending, and how to look it up."""
         return self._pending_result(self)
 
     async def withdraw(self, reason: str) -> None:
-        """Take it back, unless it is decided; never raises because it is too late."""
+        """Withdraw it unless it is decided; never raises because it is too late."""
         if not self.decided.is_set():
             await self._withdraw(reason)
 
@@ -140,35 +140,35 @@ class PendingCall:
 
 
 class Backend(Protocol):
-    """What a face shows. All lists are this caller's own, in an order that does not change by itself."""
+    """What a server serves. All lists are those of this caller, in a stable order."""
 
     @property
     def about(self) -> ServerDescription: ...
 
-    async def offers(self, what: Offering) -> list[JsonObject]:
-        """Everything of a kind that the caller may use, as shown in a list result."""
+    async def offers(self, kind: OfferKind) -> list[JsonObject]:
+        """All offers of a kind that the caller may use, as in a list result."""
 
     def tool(self, name: str) -> JsonObject | None:
-        """The description of a shown tool, without waiting; the same object until it changes."""
+        """The definition of a listed tool, without waiting; the same object until it changes."""
 
     async def perform(self, call: BackendCall) -> JsonObject | PendingCall:
-        """Do it. Cancelling the caller cancels what was asked for."""
+        """Run a call. Cancelling this cancels the call."""
 
     async def subscribe(self, uri: str) -> None:
-        """From now on `Updated` comes for this resource; raises McpError. Each needs its `unsubscribe`."""
+        """Report changes of this resource from now on; raises McpError. Each needs an `unsubscribe`."""
 
     async def unsubscribe(self, uri: str) -> None: ...
 
     def watch(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Tell `listener` of changes until the returned function is called."""
+        """Call `listener` on changes until the returned function is called."""
 
     def pending(self, handle: str) -> PendingCall | None:
-        """What is known under this handle: still waiting, or finished not too long ago."""
+        """The call with this handle, pending or finished recently."""
 
 
 @dataclass(slots=True)
-class OfferCounts:
-    """What a face has done, for metrics and tests."""
+class McpServerCounts:
+    """What a server has done so far, for metrics and tests."""
 
     requests: int = 0
     notifications: int = 0
@@ -177,7 +177,7 @@ class OfferCounts:
     sessions: int = 0
     channels: dict[str, int] = field(default_factory=dict)
 
-    def channel(self, name: str) -> None:
+    def count_channel(self, name: str) -> None:
         self.channels[name] = self.channels.get(name, 0) + 1
 
 

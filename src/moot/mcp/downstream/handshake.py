@@ -1,10 +1,9 @@
-"""A client of the handshake era (2024-11-05 to 2025-11-25): `initialize`, a session, questions both ways.
+"""A client of the handshake era (2024-11-05 to 2025-11-25): `initialize`, a session, requests both ways.
 
-    session = HandshakeSession(face, running, send)
+    session = HandshakeSession(server, running, send)
     session.receive(message)        # never waits; answers go out through `send(message, about)`
 
-`about` is the id of the request that a message belongs to, None for what belongs to none: over HTTP the two
-go different ways.
+`about` is the id of the request that a message belongs to, or None: over HTTP they use different streams.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from moot.protocol.operation import Json
 
 Send = Callable[[JsonObject, RequestId | None], None]
 
-_FIRST: Final = (
+_INITIALIZE_FIRST: Final = (
     "send initialize first (2025-11-25 and before), or carry the protocol version and client capabilities in "
     "params._meta (2026-07-28)"
 )
@@ -52,21 +51,21 @@ class HandshakeSession:
     """One client, from `initialize` to the end of its connection."""
 
     def __init__(
-        self, face: McpServer, running: RunningRequests, send: Send, *, owes_answers: bool = False
+        self, server: McpServer, running: RunningRequests, send: Send, *, always_answers: bool = False
     ) -> None:
-        self._face = face
-        # Over HTTP a stream ends with an answer, even if the request was cancelled.
-        self._owes_answers = owes_answers
+        self._server = server
+        # Over HTTP a stream ends with a response, even if the request was cancelled.
+        self._always_answers = always_answers
         self._running = running
         self._send = send
-        self._asked: dict[RequestId, asyncio.Future[JsonObject]] = {}
+        self._pending: dict[RequestId, asyncio.Future[JsonObject]] = {}
         self._numbers = itertools.count(1)
         self._subscribed: set[str] = set()
         self._unwatch: Callable[[], None] | None = None
         self.version = HANDSHAKE_VERSION
         self.capabilities: JsonObject = {}
         self.log_level: str | None = None
-        self.opened = False
+        self.initialized = False
 
     def receive(self, message: Message) -> None:
         if isinstance(message, RpcRequest):
@@ -77,20 +76,20 @@ class HandshakeSession:
             self._response(message)
 
     def close(self) -> None:
-        """The client is gone: whatever it asked for is taken back."""
+        """The client is gone: cancel its requests and subscriptions."""
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
         self._running.cancel_all()
-        for future in self._asked.values():
+        for future in self._pending.values():
             future.cancel()
-        self._asked.clear()
+        self._pending.clear()
         if self._subscribed:
-            self._face.spawn(self._release())
+            self._server.spawn(self._unsubscribe_all())
 
-    async def _release(self) -> None:
+    async def _unsubscribe_all(self) -> None:
         while self._subscribed:
-            await self._face.backend.unsubscribe(self._subscribed.pop())
+            await self._server.backend.unsubscribe(self._subscribed.pop())
 
     # From the client
 
@@ -99,12 +98,12 @@ class HandshakeSession:
             # At once: a client may send its next request without waiting for the answer.
             self._send(self._initialize(request), request.id)
             return
-        if not self.opened and request.method != "ping":
-            self._send(error_of(request.id, McpError(INVALID_PARAMS, _FIRST)), request.id)
+        if not self.initialized and request.method != "ping":
+            self._send(error_of(request.id, McpError(INVALID_PARAMS, _INITIALIZE_FIRST)), request.id)
             return
 
         def reply(message: JsonObject | None) -> None:
-            if message is None and self._owes_answers:
+            if message is None and self._always_answers:
                 message = error_of(request.id, McpError(CANCELLED, "Request cancelled"))
             if message is not None:
                 self._send(message, request.id)
@@ -112,17 +111,17 @@ class HandshakeSession:
         self._running.start(request, self._answer(request), reply)
 
     def _initialize(self, request: RpcRequest) -> JsonObject:
-        asked, capabilities = request.params.get("protocolVersion"), request.params.get("capabilities")
-        if not isinstance(asked, str) or not isinstance(capabilities, dict):
+        version, capabilities = request.params.get("protocolVersion"), request.params.get("capabilities")
+        if not isinstance(version, str) or not isinstance(capabilities, dict):
             why = 'initialize needs "protocolVersion" and "capabilities"'
             return error_of(request.id, McpError(INVALID_PARAMS, why))
-        self.version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSION
+        self.version = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSION
         self.capabilities = capabilities
-        self.opened = True
-        about = self._face.backend.about
+        self.initialized = True
+        about = self._server.backend.about
         result: JsonObject = {
             "protocolVersion": self.version,
-            "capabilities": self._face.capabilities("handshake"),
+            "capabilities": self._server.capabilities("handshake"),
             "serverInfo": about.info,
         }
         if about.instructions:
@@ -140,38 +139,40 @@ class HandshakeSession:
                 self.log_level = level
                 return {}
             case "resources/subscribe" | "resources/unsubscribe":
-                await self._subscription(request)
+                await self._change_subscription(request)
                 return {}
-        return await self._face.answer(request, Turn(self, request.id))
+        return await self._server.answer(request, HandshakeRequest(self, request.id))
 
-    async def _subscription(self, request: RpcRequest) -> None:
+    async def _change_subscription(self, request: RpcRequest) -> None:
         uri = request.params.get("uri")
         if not isinstance(uri, str) or not uri:
             raise McpError(INVALID_PARAMS, '"uri" must be a non-empty string')
         if request.method == "resources/subscribe":
             if uri in self._subscribed:
                 return
-            most = self._face.limits.subscriptions
+            most = self._server.limits.max_subscriptions
             if len(self._subscribed) >= most:
                 raise McpError(NOT_DONE, f"{most} resources at once; unsubscribe from some of them")
-            await self._face.backend.subscribe(uri)
+            await self._server.backend.subscribe(uri)
             self._subscribed.add(uri)
         elif uri in self._subscribed:
             self._subscribed.discard(uri)
-            await self._face.backend.unsubscribe(uri)
+            await self._server.backend.unsubscribe(uri)
 
     def _notification(self, notification: RpcNotification) -> None:
-        self._face.counts.notifications += 1
+        self._server.counts.notifications += 1
         if notification.method == "notifications/cancelled":
             id: Json = notification.params.get("requestId")
             if isinstance(id, str | int):
                 self._running.cancel(id)
-        elif notification.method == "notifications/initialized" and self._unwatch is None and self.opened:
-            # Only now may a server speak of its own accord.
-            self._unwatch = self._face.backend.watch(self._changed)
+        elif (
+            notification.method == "notifications/initialized" and self._unwatch is None and self.initialized
+        ):
+            # Only now may a server send notifications of its own.
+            self._unwatch = self._server.backend.watch(self._on_change)
 
     def _response(self, response: RpcResponse) -> None:
-        future = self._asked.pop(response.id, None)
+        future = self._pending.pop(response.id, None)
         if future is None or future.done():
             return
         if response.result is not None:
@@ -186,7 +187,7 @@ class HandshakeSession:
 
     # To the client
 
-    def _changed(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if isinstance(change, ListChanged):
             self._send(notification_of(f"notifications/{change.what}/list_changed"), None)
         elif change.uri in self._subscribed:
@@ -195,28 +196,28 @@ class HandshakeSession:
     async def ask(self, method: str, params: JsonObject, about: RequestId) -> JsonObject:
         id = f"moot-{next(self._numbers)}"
         future = asyncio.get_running_loop().create_future()
-        self._asked[id] = future
+        self._pending[id] = future
         try:
             self._send(request_of(id, method, params), about)
-            async with asyncio.timeout(self._face.limits.ask_seconds):
+            async with asyncio.timeout(self._server.limits.ask_seconds):
                 answer: JsonObject = await future
                 return answer
         except TimeoutError:
-            self._send(_taken_back(id, "nobody answered in time"), about)
-            raise McpError(NOT_DONE, f"no answer in {self._face.limits.ask_seconds:g} s") from None
+            self._send(_cancelled(id, "no answer in time"), about)
+            raise McpError(NOT_DONE, f"no answer in {self._server.limits.ask_seconds:g} s") from None
         except asyncio.CancelledError:
-            if id in self._asked:
-                self._send(_taken_back(id, "not needed any more"), about)
+            if id in self._pending:
+                self._send(_cancelled(id, "not needed any more"), about)
             raise
         finally:
-            self._asked.pop(id, None)
+            self._pending.pop(id, None)
 
     def notify(self, method: str, params: JsonObject, about: RequestId) -> None:
         self._send(notification_of(method, params), about)
 
 
-class Turn:
-    """One request of a session: the client as the face sees it."""
+class HandshakeRequest:
+    """The client of one request of a session."""
 
     __slots__ = ("_id", "_session")
 
@@ -241,5 +242,5 @@ class Turn:
         return await self._session.ask(method, params, self._id)
 
 
-def _taken_back(id: RequestId, reason: str) -> JsonObject:
+def _cancelled(id: RequestId, reason: str) -> JsonObject:
     return notification_of("notifications/cancelled", {"requestId": id, "reason": reason})

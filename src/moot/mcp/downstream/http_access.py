@@ -1,4 +1,4 @@
-"""Who may knock at the HTTP face: which hosts and origins (D-84), with which token, and how large a body.
+"""Who may use the HTTP server: which hosts and origins (D-84), with which token, and how large a body.
 
 A web page can make a browser post to localhost. It cannot choose the Host header of a name that it rebinds,
 and cannot hide its Origin, so both are compared with exact lists.
@@ -21,7 +21,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class HttpAccessDenied(Exception):
-    """Turned away before anything was looked at: an HTTP status, and words that tell what to do."""
+    """Refused before the body was read: an HTTP status, and a text that says what to do."""
 
     def __init__(self, status: int, message: str, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(message)
@@ -32,14 +32,14 @@ class HttpAccessDenied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpAccessPolicy:
-    """The exact lists. `token_hash` None: whoever reaches the port is let in, which is for loopback only."""
+    """The exact lists. `token_hash` None: whoever reaches the port may call, which is for loopback only."""
 
     hosts: frozenset[str]
     origins: frozenset[str]
     token_hash: bytes | None = None
-    # How whoever runs this adds to the lists, for the words of a refusal.
-    hosts_by: str = "--allow-host"
-    origins_by: str = "--allow-origin"
+    # How the operator adds to the lists, for the text of a refusal.
+    hosts_option: str = "--allow-host"
+    origins_option: str = "--allow-origin"
 
     @classmethod
     def of(
@@ -50,18 +50,20 @@ class HttpAccessPolicy:
         origins: Iterable[str] = (),
         token: str | None = None,
     ) -> HttpAccessPolicy:
-        """Loopback names at this port, and what is given besides."""
+        """The loopback names at this port, and the given ones."""
         names = {f"{name}:{port}" for name in _LOOPBACK} | {name.lower() for name in hosts}
         own = {f"http://{name}" for name in names} | {origin.lower() for origin in origins}
         return cls(frozenset(names), frozenset(own), token_hash=_hash(token) if token else None)
 
     def check(self, headers: dict[str, str]) -> None:
-        """Raises Denied for a stranger."""
+        """Raises HttpAccessDenied for an unknown host or origin, or a wrong token."""
         if headers.get("host", "").lower() not in self.hosts:
-            raise HttpAccessDenied(421, "this Host is not served here; name it with " + self.hosts_by)
+            raise HttpAccessDenied(421, "this Host is not served here; name it with " + self.hosts_option)
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self.origins:
-            raise HttpAccessDenied(403, "pages of this Origin may not call; name it with " + self.origins_by)
+            raise HttpAccessDenied(
+                403, "pages of this Origin may not call; name it with " + self.origins_option
+            )
         if self.token_hash is not None:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not hmac.compare_digest(_hash(token.strip()), self.token_hash):
@@ -88,8 +90,8 @@ def check_accept(headers: dict[str, str], *wanted: str) -> None:
             raise HttpAccessDenied(406, f"Accept must list {' and '.join(wanted)}")
 
 
-async def body_of(receive: Receive, headers: dict[str, str], limit: int) -> bytes:
-    """The whole body; raises Denied when it is larger than the limit, without reading the rest."""
+async def read_body(receive: Receive, headers: dict[str, str], limit: int) -> bytes:
+    """The whole body; raises HttpAccessDenied when it is larger than the limit, without reading the rest."""
     if (length := headers.get("content-length", "")).isdecimal() and int(length) > limit:
         raise HttpAccessDenied(413, f"a body has at most {limit} bytes")
     parts: list[bytes] = []
@@ -97,7 +99,7 @@ async def body_of(receive: Receive, headers: dict[str, str], limit: int) -> byte
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise HttpAccessDenied(400, "hung up before the end of the body")
+            raise HttpAccessDenied(400, "disconnected before the end of the body")
         part = message.get("body", b"")
         size += len(part)
         if size > limit:

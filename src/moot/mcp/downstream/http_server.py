@@ -1,11 +1,11 @@
 """MCP over HTTP as an ASGI application: Streamable HTTP at `/mcp` in both eras, HTTP+SSE at `/sse` for old
 clients.
 
-    async with Face(backend) as face:
-        application = HttpFace(face, Doors.of(port))        # behind any ASGI server; no lifespan needed
+    async with McpServer(backend) as server:
+        application = McpHttpServer(server, HttpAccessPolicy.of(port))  # for any ASGI server; no lifespan
 
-A POST of the stateless era is whole by itself. In the handshake era the first POST makes a session. Which it
-is, the version header says, or the body where an old client sends no header.
+A POST of the stateless era needs nothing else. In the handshake era the first POST makes a session. The
+version header says which era it is, or the body where an old client sends no header.
 """
 
 from __future__ import annotations
@@ -23,21 +23,28 @@ from moot.mcp.downstream import response_streams, stateless
 from moot.mcp.downstream.http_access import (
     HttpAccessDenied,
     HttpAccessPolicy,
-    body_of,
     check_accept,
     check_json,
+    read_body,
 )
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.response_streams import (
     STATUSES,
+    DisconnectWatch,
     EventStream,
-    PendingResponse,
     Receive,
     Scope,
     Send,
     respond,
 )
-from moot.mcp.downstream.rpc import InvalidRpcMessage, Message, RpcNotification, RpcRequest, error_of, read
+from moot.mcp.downstream.rpc import (
+    InvalidRpcMessage,
+    Message,
+    RpcNotification,
+    RpcRequest,
+    error_of,
+    parse_message,
+)
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.downstream.sessions import HttpSession, HttpSessions
 from moot.mcp.eras import (
@@ -54,7 +61,7 @@ log = logging.getLogger(__name__)
 _VERSION: Final = "mcp-protocol-version"
 _SESSION: Final = "mcp-session-id"
 # Method → the member of its params that the header Mcp-Name repeats.
-_NAMED: Final = {
+_NAME_PARAMS: Final = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
@@ -62,19 +69,19 @@ _NAMED: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-_DESCRIPTIONS_KNOWN: Final = 10_000
-_ONCE: Final = (_VERSION, "mcp-method", "mcp-name")
+_MAX_KNOWN_TOOLS: Final = 10_000
+_UNIQUE_HEADERS: Final = (_VERSION, "mcp-method", "mcp-name")
 
 
 class McpHttpServer:
-    """One face on HTTP. Sessions end with `close`, everything else with its request."""
+    """An MCP server on HTTP. Sessions end with `close`, everything else with its request."""
 
-    def __init__(self, face: McpServer, doors: HttpAccessPolicy, *, path: str = "/mcp") -> None:
-        self._face = face
-        self._doors = doors
+    def __init__(self, server: McpServer, access: HttpAccessPolicy, *, path: str = "/mcp") -> None:
+        self._server = server
+        self._access = access
         self._path = path
-        self._headers_wanted: dict[str, tuple[JsonObject, bool]] = {}
-        self.sessions = HttpSessions(face)
+        self._header_tools: dict[str, tuple[JsonObject, bool]] = {}
+        self.sessions = HttpSessions(server)
 
     def close(self) -> None:
         self.sessions.close()
@@ -84,11 +91,11 @@ class McpHttpServer:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008, "reason": "MCP is served over HTTP"})
             return
-        # RFC 9110: blanks around a value are not part of it, and not every server takes them off.
+        # RFC 9110: blanks around a value are not part of it, and not every server removes them.
         pairs = [(n.decode("latin-1"), v.decode("latin-1").strip(" \t")) for n, v in scope["headers"]]
         headers = dict(pairs)
         try:
-            self._doors.check(headers)
+            self._access.check(headers)
             await self._route(scope, pairs, headers, receive, send)
         except HttpAccessDenied as refusal:
             await respond(send, refusal.status, refusal.body, refusal.headers)
@@ -122,9 +129,9 @@ class McpHttpServer:
                 case _:
                     raise HttpAccessDenied(405, "POST, GET or DELETE", (b"allow", b"POST, GET, DELETE"))
         elif path == "/sse" and method == "GET":
-            await self._old_stream(headers, receive, send)
+            await self._open_sse(headers, receive, send)
         elif path == "/messages" and method == "POST":
-            await self._old_post(scope, headers, receive, send)
+            await self._post_to_sse(scope, headers, receive, send)
         else:
             raise HttpAccessDenied(404, f"MCP is served at {self._path}, for old clients at /sse")
 
@@ -135,15 +142,15 @@ class McpHttpServer:
     ) -> None:
         check_json(headers)
         check_accept(headers, "application/json", "text/event-stream")
-        message = read(await body_of(receive, headers, self._face.limits.message_bytes))
+        message = parse_message(await read_body(receive, headers, self._server.limits.message_bytes))
         version = headers.get(_VERSION)
         newer = version is not None and version not in HANDSHAKE_VERSIONS
-        carries = (
+        has_stateless_keys = (
             isinstance(message, RpcRequest)
             and message.method != "initialize"
             and stateless.is_stateless(message.params)
         )
-        if newer or carries:
+        if newer or has_stateless_keys:
             await self._stateless(message, pairs, headers, receive, send)
         else:
             await self._handshake(message, headers, receive, send)
@@ -157,7 +164,7 @@ class McpHttpServer:
         send: Send,
     ) -> None:
         if isinstance(message, RpcNotification):
-            # This era cancels by hanging up; there is nothing else to be told of.
+            # This era cancels by disconnecting; no other notification matters.
             try:
                 stateless.check_version(headers.get(_VERSION, ""))
             except McpError as fault:
@@ -168,10 +175,10 @@ class McpHttpServer:
         if not isinstance(message, RpcRequest):
             raise HttpAccessDenied(400, "a client sends requests and notifications, no responses")
         request = message
-        stream = EventStream("", self._face.limits)
+        stream = EventStream("", self._server.limits)
         try:
-            # First what the request says of itself, then whether its headers say the same.
-            stateless.client_of(request, _nothing, any_version=True)
+            # First check the request itself, then whether its headers say the same.
+            stateless.client_of(request, _ignore, any_version=True)
             check_headers(request, pairs, headers)
             await self._check_param_headers(request, pairs)
         except McpError as fault:
@@ -188,15 +195,15 @@ class McpHttpServer:
             else:
                 stream.put(answer, last=True)
 
-        running = RunningRequests(self._face.spawn, self._face.counts, limit=1)
-        running.start(request, stateless.answer(self._face, request, notify), reply)
+        running = RunningRequests(self._server.spawn, self._server.counts, max_requests=1)
+        running.start(request, stateless.answer(self._server, request, notify), reply)
         try:
-            await response_streams.answer(
+            await response_streams.send_response(
                 stream,
                 receive,
                 send,
-                limits=self._face.limits,
-                hung_up=lambda: running.cancel(request.id),
+                limits=self._server.limits,
+                on_disconnect=lambda: running.cancel(request.id),
                 statuses=STATUSES,
             )
         finally:
@@ -206,46 +213,48 @@ class McpHttpServer:
         self, message: Message, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
         opening = isinstance(message, RpcRequest) and message.method == "initialize"
-        session = self._opened() if opening and _SESSION not in headers else self._session(headers)
+        session = self._open_session() if opening and _SESSION not in headers else self._session(headers)
         if not isinstance(message, RpcRequest):
             session.receive(message)
             await respond(send, 202, b"", ())
             return
-        if message.id in session.busy:
+        if message.id in session.pending_ids:
             raise HttpAccessDenied(400, "this id names a request that is still being answered")
         stream = session.open(message.id)
         session.receive(message)
-        if opening and not session.session.opened:
-            # Nothing was agreed on, so there is nothing to keep.
+        if opening and not session.session.initialized:
+            # The handshake failed, so there is nothing to keep.
             self.sessions.end(session)
-        # Hanging up is not cancelling in this era: the client may come back for the rest.
-        session.in_flight += 1
+        # A disconnect does not cancel in this era: the client may come back for the rest.
+        session.open_responses += 1
         try:
-            await response_streams.answer(
+            await response_streams.send_response(
                 stream,
                 receive,
                 send,
-                limits=self._face.limits,
+                limits=self._server.limits,
                 headers=((_SESSION.encode(), session.id.encode()),),
                 with_ids=True,
             )
         finally:
-            session.in_flight -= 1
-            session.used = asyncio.get_running_loop().time()
+            session.open_responses -= 1
+            session.used_at = asyncio.get_running_loop().time()
 
     async def _get(self, headers: dict[str, str], receive: Receive, send: Send) -> None:
         self._check_era(headers)
         check_accept(headers, "text/event-stream")
         session = self._session(headers)
-        stream, after = session.at_large, session.at_large_seen
+        stream, after = session.server_stream, session.server_stream_position
         if (last := headers.get("last-event-id")) is not None:
-            found = session.resumed(last)
+            found = session.find_position(last)
             if found is None:
-                raise HttpAccessDenied(404, "nothing is kept from this Last-Event-ID on; ask again")
+                raise HttpAccessDenied(
+                    404, "nothing is kept from this Last-Event-ID on; send the request again"
+                )
             stream, after = found
-        await self._follow(session, stream, after, receive, send)
+        await self._send_stream(session, stream, after, receive, send)
 
-    async def _follow(
+    async def _send_stream(
         self,
         session: HttpSession,
         stream: EventStream,
@@ -255,12 +264,12 @@ class McpHttpServer:
         *,
         opening: bytes = b"",
     ) -> None:
-        session.in_flight += 1
+        session.open_responses += 1
         try:
-            async with PendingResponse(receive) as hanging:
-                await response_streams.follow(
+            async with DisconnectWatch(receive) as disconnect:
+                await response_streams.send_events(
                     stream,
-                    hanging,
+                    disconnect,
                     send,
                     after=after,
                     headers=() if opening else ((_SESSION.encode(), session.id.encode()),),
@@ -268,18 +277,20 @@ class McpHttpServer:
                     opening=opening,
                 )
         finally:
-            session.in_flight -= 1
-            session.used = asyncio.get_running_loop().time()
+            session.open_responses -= 1
+            session.used_at = asyncio.get_running_loop().time()
 
     def _check_era(self, headers: dict[str, str]) -> None:
         version = headers.get(_VERSION)
         if version is not None and version not in HANDSHAKE_VERSIONS:
             raise HttpAccessDenied(405, "this version has no sessions: POST only", (b"allow", b"POST"))
 
-    def _opened(self, *, one_stream: bool = False) -> HttpSession:
+    def _open_session(self, *, one_stream: bool = False) -> HttpSession:
         session = self.sessions.open(one_stream=one_stream)
         if session is None:
-            raise HttpAccessDenied(503, f"{self._face.limits.sessions} sessions are open; try again later")
+            raise HttpAccessDenied(
+                503, f"{self._server.limits.max_sessions} sessions are open; try again later"
+            )
         return session
 
     def _session(self, headers: dict[str, str]) -> HttpSession:
@@ -292,55 +303,55 @@ class McpHttpServer:
         return session
 
     async def _check_param_headers(self, request: RpcRequest, pairs: list[tuple[str, str]]) -> None:
-        """A tool may want arguments repeated as headers, so that what stands between can route by them."""
+        """A tool may want arguments repeated as headers, so that proxies can route by them."""
         if request.method != "tools/call":
             return
         name, arguments = request.params.get("name"), request.params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             return
-        tool = self._face.backend.tool(name)
+        tool = self._server.backend.tool(name)
         if tool is None or not self._wants_headers(name, tool):
             return
-        # The SDK's own reading of a long list of rules. It takes a second to import, which few ever need.
+        # The SDK checks a long list of rules. It takes a second to import, and few need it.
         inbound = await asyncio.to_thread(import_module, "mcp.shared.inbound")
-        refusal = inbound.validate_mcp_param_headers(tool.get("inputSchema"), arguments, _Pairs(pairs))
+        refusal = inbound.validate_mcp_param_headers(tool.get("inputSchema"), arguments, _HeaderPairs(pairs))
         if refusal is not None:
             raise McpError(refusal.code, refusal.message, refusal.data)
 
     def _wants_headers(self, name: str, tool: JsonObject) -> bool:
-        """Whether a tool's schema names headers; looked at once for each description."""
-        known = self._headers_wanted.get(name)
+        """Whether a tool's schema names headers; checked once for each definition."""
+        known = self._header_tools.get(name)
         if known is None or known[0] is not tool:
-            if len(self._headers_wanted) >= _DESCRIPTIONS_KNOWN:
-                self._headers_wanted.clear()
-            known = self._headers_wanted[name] = (tool, b"x-mcp-header" in strict_json.encode(tool))
+            if len(self._header_tools) >= _MAX_KNOWN_TOOLS:
+                self._header_tools.clear()
+            known = self._header_tools[name] = (tool, b"x-mcp-header" in strict_json.encode(tool))
         return known[1]
 
     # HTTP+SSE (2024-11-05)
 
-    async def _old_stream(self, headers: dict[str, str], receive: Receive, send: Send) -> None:
+    async def _open_sse(self, headers: dict[str, str], receive: Receive, send: Send) -> None:
         check_accept(headers, "text/event-stream")
-        session = self._opened(one_stream=True)
+        session = self._open_session(one_stream=True)
         opening = f"event: endpoint\ndata: /messages?session_id={session.id}\n\n".encode()
         try:
-            await self._follow(session, session.at_large, 0, receive, send, opening=opening)
+            await self._send_stream(session, session.server_stream, 0, receive, send, opening=opening)
         finally:
             # One connection is the whole session here.
             self.sessions.end(session)
 
-    async def _old_post(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:
+    async def _post_to_sse(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:
         check_json(headers)
         ids = parse_qs(scope["query_string"].decode("latin-1")).get("session_id", [""])
         session = self.sessions.get(ids[0])
         if session is None:
             raise HttpAccessDenied(404, "no such session: open /sse first")
-        message = read(await body_of(receive, headers, self._face.limits.message_bytes))
+        message = parse_message(await read_body(receive, headers, self._server.limits.message_bytes))
         session.receive(message)
         await respond(send, 202, b"", ())
 
 
-class _Pairs(dict[str, str]):
-    """Headers as the SDK's check wants them: `items` with every line, doubled ones included."""
+class _HeaderPairs(dict[str, str]):
+    """Headers in the form that the SDK's check needs: `items` with every line, also repeated ones."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__(pairs)
@@ -351,9 +362,9 @@ class _Pairs(dict[str, str]):
 
 
 def check_headers(request: RpcRequest, pairs: list[tuple[str, str]], headers: dict[str, str]) -> None:
-    """Stateless era: headers repeat what the body says, and nothing else; raises McpError."""
+    """Stateless era: headers must repeat what the body says; raises McpError."""
     names = [name for name, _ in pairs]
-    for name in _ONCE:
+    for name in _UNIQUE_HEADERS:
         if names.count(name) > 1:
             raise McpError(HEADER_MISMATCH, f"Header mismatch: {name} appears more than once")
     version = request.params["_meta"][PROTOCOL_VERSION_KEY]
@@ -361,26 +372,26 @@ def check_headers(request: RpcRequest, pairs: list[tuple[str, str]], headers: di
         raise McpError(HEADER_MISMATCH, f"Header mismatch: {_VERSION} must be what params._meta says")
     if headers.get("mcp-method") != request.method:
         raise McpError(HEADER_MISMATCH, "Header mismatch: mcp-method must be the body's method")
-    member = _NAMED.get(request.method)
+    member = _NAME_PARAMS.get(request.method)
     if member is not None:
-        told = request.params.get(member)
-        if told is not None and decoded(headers.get("mcp-name", "")) != told:
+        expected = request.params.get(member)
+        if expected is not None and decode_header(headers.get("mcp-name", "")) != expected:
             raise McpError(HEADER_MISMATCH, f"Header mismatch: mcp-name must be the body's params.{member}")
     stateless.check_version(version)
 
 
-def decoded(value: str) -> str | None:
-    """A header's text; `=?base64?…?=` holds what a header cannot. None if that is not what it says it is."""
+def decode_header(value: str) -> str | None:
+    """A header's text; `=?base64?…?=` holds what a header cannot. None if it cannot be decoded."""
     if not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     text = value.removeprefix("=?base64?").removesuffix("?=")
     try:
         raw = b64decode(text, validate=True)
-        # One spelling for one text: what two readers could take for different names is none.
+        # Only the canonical encoding: another one could pass for a different name elsewhere.
         return raw.decode("utf-8") if b64encode(raw).decode() == text else None
     except ValueError:
         return None
 
 
-def _nothing(_method: str, _params: JsonObject) -> None:
+def _ignore(_method: str, _params: JsonObject) -> None:
     return None

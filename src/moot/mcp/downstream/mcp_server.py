@@ -1,9 +1,9 @@
-"""What an MCP server answers, whichever way and in whichever era it was asked.
+"""The methods of the MCP server, whatever the transport and the era.
 
-    answer = await face.answer(request, client)     # the result, shaped for the client's era; or McpError
+    result = await server.answer(request, client)     # in the shape of the client's era; or McpError
 
-`client` is the way back to whoever asked, for as long as this request lasts: notifications, and in the
-handshake era also questions. Methods that belong to one era only live in `handshake` and `stateless`.
+`client` reaches the sender of the request while it is being answered: with notifications, and in the
+handshake era also with requests. Methods of one era only are in `handshake` and `stateless`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Self
 
 from moot.errors import McpError
-from moot.mcp.downstream.backend import Backend, BackendCall, OfferCounts, Offering, PendingCall
+from moot.mcp.downstream.backend import Backend, BackendCall, McpServerCounts, PendingCall
 from moot.mcp.downstream.client_channel import TASKS, ClientChannel
 from moot.mcp.downstream.client_requests import ClientRequests
 from moot.mcp.downstream.limits import DEFAULT_LIMITS, McpServerLimits
@@ -39,31 +39,25 @@ from moot.mcp.eras import (
 )
 from moot.protocol.operation import Json
 
-OFFERINGS: Final[Mapping[str, Offering]] = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
-ACTS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
-# What a client tells of itself that matters to whoever serves the call.
-_ASKABLE: Final = ("elicitation", "sampling", "roots")
-# Servers of the handshake era log unasked; this is what their clients are used to.
-_UNASKED_LEVEL: Final = "info"
+CALL_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+# Client capabilities that matter to the server of the call.
+_INPUT_CAPABILITIES: Final = ("elicitation", "sampling", "roots")
+# Servers of the handshake era log without being asked; clients expect this level.
+_DEFAULT_LOG_LEVEL: Final = "info"
 
 
 class McpServer:
-    """One backend, shown to any number of clients, within `async with`: what was begun ends with it."""
+    """One backend, served to any number of clients, within `async with`: leaving it cancels what runs."""
 
     def __init__(self, backend: Backend, limits: McpServerLimits = DEFAULT_LIMITS) -> None:
         self.backend = backend
         self.limits = limits
-        self.counts = OfferCounts()
+        self.counts = McpServerCounts()
         self.tasks = McpTasks(backend, limits, self.spawn)
-        # Not to be guessed by a tool server: its own request states must never look like ours.
+        # Random, so that the request states of a tool server never look like ours.
         prefix = f"moot-{secrets.token_hex(8)}:"
-        self.asking = ClientRequests(backend, limits, self.counts, self.tasks, prefix)
-        self.listening = 0
+        self.client_requests = ClientRequests(backend, limits, self.counts, self.tasks, prefix)
+        self.open_subscriptions = 0
         self._group = asyncio.TaskGroup()
         self._spawned: set[asyncio.Task[None]] = set()
 
@@ -74,18 +68,18 @@ class McpServer:
     async def __aexit__(self, *_fault: Any) -> None:
         for task in tuple(self._spawned):
             task.cancel()
-        # Not told of a fault in the block: it would come out as a group of one, and nobody catches those.
+        # Without the exception of the block: the group would wrap it up, and nobody catches that.
         await self._group.__aexit__(None, None, None)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Something that goes on beside its request, at most until the face ends. `work` must not raise."""
+        """Run something beside its request, at most until the server ends. `work` must not raise."""
         task = self._group.create_task(work)
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)
         return task
 
     def capabilities(self, era: Era) -> JsonObject:
-        """Everything is always declared: what members offer comes and goes, a declaration cannot."""
+        """Everything is always declared: offers come and go, a declaration cannot."""
         made: JsonObject = {
             "tools": {"listChanged": True},
             "resources": {"subscribe": True, "listChanged": True},
@@ -99,18 +93,18 @@ class McpServer:
         return made
 
     async def answer(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
-        """Raises McpError for what has no result. Cancelling takes back what was begun."""
+        """The result; raises McpError. Cancelling cancels the call at the backend."""
         method = request.method
-        if method in ACTS:
-            result = await self._act(request, client)
-        elif method in OFFERINGS:
+        if method in CALL_METHODS:
+            result = await self._run_call(request, client)
+        elif method in LISTS:
             result = await self._list(request, client)
         else:
             raise McpError(METHOD_NOT_FOUND, f"Method not found: {method[:64]}")
-        return self.shaped(method, result, client.era)
+        return self.shape_result(method, result, client.era)
 
-    def shaped(self, method: str, result: JsonObject, era: Era) -> JsonObject:
-        """A result as its era wants it; no field that we do not know is lost."""
+    def shape_result(self, method: str, result: JsonObject, era: Era) -> JsonObject:
+        """A result in the shape of an era; unknown fields are kept."""
         if era == "handshake":
             made = handshake_result(method, result)
             if method == "tools/call" and not isinstance(made.get("structuredContent", {}), dict):
@@ -127,33 +121,33 @@ class McpServer:
 
     async def _list(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
         if request.params.get("cursor") is not None:
-            # Everything comes on one page: several clients never ask for a second.
+            # Everything is on one page: several clients never ask for a second.
             raise McpError(INVALID_PARAMS, "unknown cursor: this list has one page")
-        items = await self.backend.offers(OFFERINGS[request.method])
+        items = await self.backend.offers(LISTS[request.method])
         if request.method == "tools/list" and client.era == "handshake":
             items = [_handshake_tool(item) for item in items]
         return {LISTS[request.method]: items}
 
-    async def _act(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
+    async def _run_call(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
         check_params(request.method, request.params)
-        resumed = self.asking.resumed(request, client)
+        resumed = self.client_requests.resume(request, client)
         if resumed is not None:
             return await resumed
-        call = self._call(request, client)
+        call = self._backend_call(request, client)
         try:
             answer = await self.backend.perform(call)
             if isinstance(answer, PendingCall):
-                return await self.asking.decided(answer, client)
+                return await self.client_requests.wait_for_decision(answer, client)
             if is_input_required(answer):
-                return await self.asking.with_input(call, answer, client)
+                return await self.client_requests.collect_input(call, answer, client)
         except McpError as fault:
             if fault.code == RESOURCE_NOT_FOUND and client.era == "stateless":
                 raise McpError(INVALID_PARAMS, fault.message, fault.data) from None
             raise
         return answer
 
-    def _call(self, request: RpcRequest, client: ClientChannel) -> BackendCall:
-        """What goes to the backend: the era's own keys are taken off, what serves the call stays."""
+    def _backend_call(self, request: RpcRequest, client: ClientChannel) -> BackendCall:
+        """The call for the backend: without the keys of the era, with those that serve the call."""
         params = request.params
         meta: Json = params.get("_meta")
         meta = {**meta} if isinstance(meta, dict) else {}
@@ -164,47 +158,49 @@ class McpServer:
             meta.pop(CLIENT_CAPABILITIES_KEY, None)
         elif client.era == "handshake":
             meta[CLIENT_CAPABILITIES_KEY] = {
-                name: client.capabilities[name] for name in _ASKABLE if name in client.capabilities
+                name: client.capabilities[name] for name in _INPUT_CAPABILITIES if name in client.capabilities
             }
-            level = level or _UNASKED_LEVEL
+            level = level or _DEFAULT_LOG_LEVEL
             meta[LOG_LEVEL_KEY] = level
         params = {**params, "_meta": meta} if meta else {k: v for k, v in params.items() if k != "_meta"}
 
-        def progress(heard: JsonObject) -> None:
-            client.notify("notifications/progress", heard)
+        def send_progress(progress: JsonObject) -> None:
+            client.notify("notifications/progress", progress)
 
-        def log(heard: JsonObject) -> None:
-            if level is not None and at_least(str(heard.get("level")), level):
-                client.notify("notifications/message", heard)
+        def send_log(message: JsonObject) -> None:
+            if level is not None and at_least(str(message.get("level")), level):
+                client.notify("notifications/message", message)
 
         return BackendCall(
             request.method,
             params,
-            progress=progress if progress_token(request.params) is not None else None,
-            log=log if level is not None else None,
+            progress=send_progress if progress_token(request.params) is not None else None,
+            log=send_log if level is not None else None,
         )
 
 
 def check_params(method: str, params: JsonObject) -> None:
-    """The shape that a method needs before anything can be done with it; raises McpError."""
+    """Check the params that every call of a method needs; raises McpError."""
     if method == "resources/read":
-        _wants_text(params, "uri")
+        _check_text(params, "uri")
     elif method == "completion/complete":
         ref = params.get("ref")
         if not isinstance(ref, dict) or not isinstance(params.get("argument"), dict):
             raise McpError(INVALID_PARAMS, 'completion/complete needs the objects "ref" and "argument"')
-        _wants_text(ref, "uri" if ref.get("type") == "ref/resource" else "name")
+        _check_text(ref, "uri" if ref.get("type") == "ref/resource" else "name")
     else:
-        _wants_text(params, "name")
+        _check_text(params, "name")
         if not isinstance(params.get("arguments", {}), dict):
             raise McpError(INVALID_PARAMS, '"arguments" must be an object')
     if "inputResponses" in params and not isinstance(params["inputResponses"], dict):
         raise McpError(INVALID_PARAMS, '"inputResponses" must be an object')
     if not isinstance(params.get("requestState", ""), str):
-        raise McpError(INVALID_PARAMS, '"requestState" must be the string that came with the question')
+        raise McpError(
+            INVALID_PARAMS, '"requestState" must be the string that came with the request for input'
+        )
 
 
-def _wants_text(params: Mapping[str, Json], name: str) -> None:
+def _check_text(params: Mapping[str, Json], name: str) -> None:
     if not isinstance(params.get(name), str) or not params[name]:
         raise McpError(INVALID_PARAMS, f'"{name}" must be a non-empty string')
 

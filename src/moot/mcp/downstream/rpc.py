@@ -1,6 +1,6 @@
 """JSON-RPC 2.0 as MCP uses it: one object a message, an id is a string or an integer and never null.
 
-Values stay plain JSON from end to end, so nothing that this room does not know is lost.
+Values stay plain JSON from end to end, so unknown fields are kept.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from moot.protocol.operation import Json
 
 RequestId = str | int
 
-# Outside the range that JSON-RPC and MCP reserve, as MCP asks of codes that are nobody else's.
+# Outside the range that JSON-RPC and MCP reserve, as MCP requires of custom codes.
 NOT_ALLOWED: Final = -31003
 NOT_DONE: Final = -31009
-# What the SDKs answer on HTTP for a request that its client cancelled: the stream has to end with something.
+# What the SDKs answer on HTTP for a request that its client cancelled: the stream has to end with a response.
 CANCELLED: Final = -32800
 MISSING_CAPABILITY: Final = -32021
-# Legacy for "no such resource"; the stateless era says invalid params.
+# Handshake era for "no such resource"; the stateless era uses invalid params.
 RESOURCE_NOT_FOUND: Final = -32002
 
 
@@ -41,7 +41,7 @@ class RpcNotification:
 
 @dataclass(frozen=True, slots=True)
 class RpcResponse:
-    """The client's answer to something we asked; exactly one of the two is there."""
+    """The client's response to a request of ours; exactly one of `result` and `error` is set."""
 
     id: RequestId
     result: JsonObject | None
@@ -52,15 +52,15 @@ Message = RpcRequest | RpcNotification | RpcResponse
 
 
 class InvalidRpcMessage(McpError):
-    """Not a JSON-RPC message; `id` is what could be read of it, to answer under."""
+    """Not a JSON-RPC message; `id` is the id to answer under, if it could be read."""
 
     def __init__(self, code: int, message: str, id: RequestId | None = None) -> None:
         super().__init__(code, message)
         self.id = id
 
 
-def read(raw: bytes) -> Message:
-    """The one message that these bytes are; raises BadMessage."""
+def parse_message(raw: bytes) -> Message:
+    """Parse one message; raises InvalidRpcMessage."""
     try:
         value = strict_json.parse(raw)
     except InvalidJson as fault:
@@ -69,7 +69,7 @@ def read(raw: bytes) -> Message:
 
 
 def message_of(value: Json) -> Message:
-    """The message that a JSON value is; raises BadMessage."""
+    """The message that a JSON value is; raises InvalidRpcMessage."""
     if value.__class__ is not dict:
         what = "a batch: send messages one by one" if value.__class__ is list else "not an object"
         raise InvalidRpcMessage(INVALID_REQUEST, f"Invalid request: {what}")

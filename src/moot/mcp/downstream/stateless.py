@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from moot.errors import McpError
 from moot.mcp.downstream.backend import Change, ListChanged
-from moot.mcp.downstream.client_channel import ClientChannel, takes_tasks
+from moot.mcp.downstream.client_channel import ClientChannel, supports_tasks
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.rpc import NOT_DONE, RpcRequest
 from moot.mcp.downstream.task_extension import METHODS as TASK_METHODS
@@ -28,7 +28,7 @@ from moot.protocol.operation import Json
 
 Notify = Callable[[str, JsonObject], None]
 
-_WISHES: Final = {
+_LIST_FIELDS: Final = {
     "toolsListChanged": "tools",
     "promptsListChanged": "prompts",
     "resourcesListChanged": "resources",
@@ -36,7 +36,7 @@ _WISHES: Final = {
 
 
 class StatelessRequest:
-    """The client as one stateless request shows it."""
+    """The client of one stateless request."""
 
     __slots__ = ("_notify", "capabilities", "log_level")
 
@@ -52,7 +52,7 @@ class StatelessRequest:
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         raise McpError(
-            NOT_DONE, f"{method} with {len(params)} params: this era has no questions to the client"
+            NOT_DONE, f"{method} with {len(params)} params: this era has no requests to the client"
         )
 
 
@@ -63,7 +63,7 @@ def is_stateless(params: JsonObject) -> bool:
 
 
 def client_of(request: RpcRequest, notify: Notify, *, any_version: bool = False) -> StatelessRequest:
-    """Who sent this; raises McpError when it does not say what it must, or speaks an unknown version."""
+    """The sender of a request; raises McpError when required keys are missing or the version is unknown."""
     meta: Json = request.params.get("_meta")
     if not isinstance(meta, dict):
         raise McpError(INVALID_PARAMS, f"params._meta must hold {PROTOCOL_VERSION_KEY} and more")
@@ -80,134 +80,134 @@ def client_of(request: RpcRequest, notify: Notify, *, any_version: bool = False)
 
 
 def check_version(version: str) -> None:
-    """Raises McpError naming the versions that are spoken here without a handshake."""
+    """Raises McpError naming the stateless versions that are supported."""
     if version not in STATELESS_VERSIONS:
         data = {"supported": list(STATELESS_VERSIONS), "requested": version}
         raise McpError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
-async def answer(face: McpServer, request: RpcRequest, notify: Notify) -> JsonObject:
-    """The result of one request; raises McpError. Cancelling it takes back what was begun."""
+async def answer(server: McpServer, request: RpcRequest, notify: Notify) -> JsonObject:
+    """The result of one request; raises McpError. Cancelling cancels the call."""
     client = client_of(request, notify)
     method = request.method
     if method == "server/discover":
-        return face.shaped(method, _discovered(face), "stateless")
+        return server.shape_result(method, _discover_result(server), "stateless")
     if method == "subscriptions/listen":
-        return face.shaped(method, await _listen(face, request, client), "stateless")
+        return server.shape_result(method, await _listen(server, request, client), "stateless")
     if method in TASK_METHODS:
-        if not takes_tasks(client.capabilities):
+        if not supports_tasks(client.capabilities):
             raise missing_tasks()
         params = {key: value for key, value in request.params.items() if key != "_meta"}
-        return face.shaped(method, await face.tasks.answer(method, params), "stateless")
-    return await face.answer(request, client)
+        return server.shape_result(method, await server.tasks.answer(method, params), "stateless")
+    return await server.answer(request, client)
 
 
-def _discovered(face: McpServer) -> JsonObject:
-    about = face.backend.about
+def _discover_result(server: McpServer) -> JsonObject:
+    about = server.backend.about
     made: JsonObject = {
         "supportedVersions": list(STATELESS_VERSIONS),
-        "capabilities": face.capabilities("stateless"),
+        "capabilities": server.capabilities("stateless"),
     }
     if about.instructions:
         made["instructions"] = about.instructions
     return made
 
 
-async def _listen(face: McpServer, request: RpcRequest, client: ClientChannel) -> JsonObject:
-    """`subscriptions/listen`: acknowledge what can be had, then tell of it until the client goes away."""
+async def _listen(server: McpServer, request: RpcRequest, client: ClientChannel) -> JsonObject:
+    """`subscriptions/listen`: acknowledge what is possible, then report changes until the client goes."""
     wanted: Json = request.params.get("notifications")
     if not isinstance(wanted, dict):
         raise McpError(INVALID_PARAMS, '"notifications" must say what to listen for')
-    if wanted.get("taskIds") and not takes_tasks(client.capabilities):
+    if wanted.get("taskIds") and not supports_tasks(client.capabilities):
         raise missing_tasks()
-    if face.listening >= face.limits.listeners:
-        raise McpError(NOT_DONE, f"{face.limits.listeners} listen streams are open already; close one")
-    listening = StatelessSubscription(face, request, client)
-    face.listening += 1
+    if server.open_subscriptions >= server.limits.max_listeners:
+        raise McpError(NOT_DONE, f"{server.limits.max_listeners} listen streams are open already; close one")
+    subscription = StatelessSubscription(server, request, client)
+    server.open_subscriptions += 1
     try:
-        await listening.begin(wanted)
-        await listening.tell()
+        await subscription.start(wanted)
+        await subscription.run()
     finally:
-        face.listening -= 1
-        await listening.end()
+        server.open_subscriptions -= 1
+        await subscription.close()
     return {"_meta": {SUBSCRIPTION_ID_KEY: request.id}}
 
 
 class StatelessSubscription:
-    """One listen stream. What happens while the client reads slowly is told once: each is "look again"."""
+    """One listen stream. Repeated changes while the client reads slowly are reported once."""
 
-    def __init__(self, face: McpServer, request: RpcRequest, client: ClientChannel) -> None:
-        self._face = face
+    def __init__(self, server: McpServer, request: RpcRequest, client: ClientChannel) -> None:
+        self._server = server
         self._client = client
         self._meta: JsonObject = {SUBSCRIPTION_ID_KEY: request.id}
         self._kinds: set[str] = set()
         self._uris: set[str] = set()
-        self._followed: list[McpTask] = []
-        self._news: dict[str, tuple[str, JsonObject]] = {}
-        self._woken = asyncio.Event()
+        self._tasks: list[McpTask] = []
+        self._unsent: dict[str, tuple[str, JsonObject]] = {}
+        self._wakeup = asyncio.Event()
         self._unwatch: Callable[[], None] | None = None
 
-    async def begin(self, wanted: JsonObject) -> None:
-        honoured: JsonObject = {}
-        for wish, kind in _WISHES.items():
-            if wanted.get(wish) is True:
+    async def start(self, wanted: JsonObject) -> None:
+        accepted: JsonObject = {}
+        for field, kind in _LIST_FIELDS.items():
+            if wanted.get(field) is True:
                 self._kinds.add(kind)
-                honoured[wish] = True
-        # Watch before subscribing, so that nothing falls between.
-        self._unwatch = self._face.backend.watch(self._changed)
+                accepted[field] = True
+        # Watch before subscribing, so that nothing is missed.
+        self._unwatch = self._server.backend.watch(self._on_change)
         uris: Json = wanted.get("resourceSubscriptions")
         if isinstance(uris, list):
             for uri in dict.fromkeys(each for each in uris if isinstance(each, str)):
-                if len(self._uris) < self._face.limits.subscriptions and await self._subscribed(uri):
+                if len(self._uris) < self._server.limits.max_subscriptions and await self._subscribe(uri):
                     self._uris.add(uri)
             if self._uris:
-                honoured["resourceSubscriptions"] = sorted(self._uris)
+                accepted["resourceSubscriptions"] = sorted(self._uris)
         ids: Json = wanted.get("taskIds")
         if isinstance(ids, list):
             for id in ids:
-                task = self._face.tasks.get(id) if isinstance(id, str) else None
+                task = self._server.tasks.get(id) if isinstance(id, str) else None
                 if task is not None:
-                    task.watchers.append(self._task_changed)
-                    self._followed.append(task)
-            if self._followed:
-                honoured["taskIds"] = [task.id for task in self._followed]
-        acknowledged = {"notifications": honoured, "_meta": self._meta}
+                    task.watchers.append(self._on_task_change)
+                    self._tasks.append(task)
+            if self._tasks:
+                accepted["taskIds"] = [task.id for task in self._tasks]
+        acknowledged = {"notifications": accepted, "_meta": self._meta}
         self._client.notify("notifications/subscriptions/acknowledged", acknowledged)
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         while True:
-            await self._woken.wait()
-            self._woken.clear()
-            news, self._news = self._news, {}
-            for method, params in news.values():
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            unsent, self._unsent = self._unsent, {}
+            for method, params in unsent.values():
                 self._client.notify(method, {**params, "_meta": self._meta})
 
-    async def end(self) -> None:
+    async def close(self) -> None:
         if self._unwatch is not None:
             self._unwatch()
-        for task in self._followed:
-            task.watchers.remove(self._task_changed)
+        for task in self._tasks:
+            task.watchers.remove(self._on_task_change)
         for uri in self._uris:
-            await self._face.backend.unsubscribe(uri)
+            await self._server.backend.unsubscribe(uri)
 
-    async def _subscribed(self, uri: str) -> bool:
+    async def _subscribe(self, uri: str) -> bool:
         try:
-            await self._face.backend.subscribe(uri)
+            await self._server.backend.subscribe(uri)
         except McpError:
-            # The acknowledgement leaves it out: that is how this era says no.
+            # This era refuses by leaving it out of the acknowledgement.
             return False
         return True
 
-    def _changed(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if isinstance(change, ListChanged):
             if change.what in self._kinds:
-                self._tell(change.what, f"notifications/{change.what}/list_changed", {})
+                self._queue(change.what, f"notifications/{change.what}/list_changed", {})
         elif change.uri in self._uris:
-            self._tell(f"uri {change.uri}", "notifications/resources/updated", {"uri": change.uri})
+            self._queue(f"uri {change.uri}", "notifications/resources/updated", {"uri": change.uri})
 
-    def _task_changed(self, task: McpTask) -> None:
-        self._tell(f"task {task.id}", "notifications/tasks", self._face.tasks.shown(task))
+    def _on_task_change(self, task: McpTask) -> None:
+        self._queue(f"task {task.id}", "notifications/tasks", self._server.tasks.to_json(task))
 
-    def _tell(self, key: str, method: str, params: JsonObject) -> None:
-        self._news[key] = (method, params)
-        self._woken.set()
+    def _queue(self, key: str, method: str, params: JsonObject) -> None:
+        self._unsent[key] = (method, params)
+        self._wakeup.set()

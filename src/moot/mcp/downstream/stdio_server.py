@@ -1,7 +1,7 @@
 """MCP over the standard streams of this process: one message a line, and nothing else ever on stdout.
 
 While serving, descriptor 1 leads to stderr and descriptor 0 to nowhere, so that a stray `print`, a library or
-a child cannot write between our lines or read them away. Reading and writing happen on the event loop: a
+a child cannot write between our lines or consume them. Reading and writing happen on the event loop: a
 thread for each line, as the SDK does it, costs more than the whole answer.
 """
 
@@ -24,7 +24,7 @@ from moot.mcp.downstream.rpc import (
     RpcRequest,
     error_of,
     notification_of,
-    read,
+    parse_message,
 )
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.eras import JsonObject
@@ -35,45 +35,45 @@ log = logging.getLogger(__name__)
 _CHUNK: Final = 1 << 16
 
 
-class LineTransport(Protocol):
+class LineWriter(Protocol):
     """Where lines go. `write` never waits."""
 
     def write(self, line: bytes) -> None: ...
 
 
 class StdioConnection:
-    """One client at the other end of two pipes; it may speak either era, request by request."""
+    """One client at the other end of two pipes; each request may be of either era."""
 
-    def __init__(self, face: McpServer, lines: LineTransport) -> None:
-        self._face = face
+    def __init__(self, server: McpServer, lines: LineWriter) -> None:
+        self._server = server
         self._lines = lines
-        self._running = RunningRequests(face.spawn, face.counts, limit=face.limits.requests)
-        self._session = HandshakeSession(face, self._running, self._send)
+        self._running = RunningRequests(server.spawn, server.counts, max_requests=server.limits.max_requests)
+        self._session = HandshakeSession(server, self._running, self._send)
 
     def receive(self, line: bytes) -> None:
-        """Take one line. Whatever is in it, this answers or ignores it and never raises."""
+        """Process one line. Whatever is in it, this answers or ignores it and never raises."""
         if not line.strip():
             return
         try:
-            message = read(line)
+            message = parse_message(line)
         except InvalidRpcMessage as fault:
-            self._face.counts.faults += 1
+            self._server.counts.faults += 1
             self._write(error_of(fault.id, fault))
             return
         try:
             if isinstance(message, RpcRequest) and stateless.is_stateless(message.params):
-                self._stateless(message)
+                self._answer_stateless(message)
             else:
-                # Notifications too: both eras cancel alike here, and share their ids.
+                # Notifications too: both eras cancel in the same way here, and share their ids.
                 self._session.receive(message)
         except Exception:
             # A connection's task: one message must not end it.
-            log.exception("a message could not be taken")
+            log.exception("a message could not be processed")
 
     def close(self) -> None:
         self._session.close()
 
-    def _stateless(self, request: RpcRequest) -> None:
+    def _answer_stateless(self, request: RpcRequest) -> None:
         def notify(method: str, params: JsonObject) -> None:
             self._write(notification_of(method, params))
 
@@ -81,7 +81,7 @@ class StdioConnection:
             if message is not None:
                 self._write(message)
 
-        self._running.start(request, stateless.answer(self._face, request, notify), reply)
+        self._running.start(request, stateless.answer(self._server, request, notify), reply)
 
     def _send(self, message: JsonObject, _about: RequestId | None) -> None:
         self._write(message)
@@ -90,13 +90,15 @@ class StdioConnection:
         self._lines.write(strict_json.encode(message) + b"\n")
 
 
-class Pipe(asyncio.Protocol):
-    """Cuts what comes in into lines, and stops reading while what goes out is not taken."""
+class LineReader(asyncio.Protocol):
+    """Cuts input into lines, and stops reading while output is not read."""
 
-    def __init__(self, line_bytes: int, take: Callable[[bytes], None], too_long: Callable[[], None]) -> None:
+    def __init__(
+        self, line_bytes: int, on_line: Callable[[bytes], None], on_too_long: Callable[[], None]
+    ) -> None:
         self._line_bytes = line_bytes
-        self._take = take
-        self._too_long = too_long
+        self._on_line = on_line
+        self._on_too_long = on_too_long
         self._kept = bytearray()
         self._skipping = False
         self.transport: asyncio.ReadTransport | None = None
@@ -114,23 +116,23 @@ class Pipe(asyncio.Protocol):
             if self._skipping:
                 self._skipping = False
             elif len(line) > self._line_bytes:
-                self._too_long()
+                self._on_too_long()
             else:
-                self._take(line)
+                self._on_line(line)
         rest = data[start:]
         if self._skipping or not rest:
             return
         if len(self._kept) + len(rest) > self._line_bytes:
-            # Not kept: the line is refused when it is this long already, and the rest of it passed over.
+            # The line is refused when it is this long, and the rest of it is skipped.
             self._kept.clear()
             self._skipping = True
-            self._too_long()
+            self._on_too_long()
         else:
             self._kept += rest
 
     def eof_received(self) -> bool:
         if self._kept and not self._skipping:
-            self._take(bytes(self._kept))
+            self._on_line(bytes(self._kept))
             self._kept.clear()
         self.ended.set()
         return False
@@ -139,10 +141,10 @@ class Pipe(asyncio.Protocol):
         self.ended.set()
 
 
-class _Writing(asyncio.BaseProtocol):
-    """The write side: tells the read side when the client does not read, and everybody when it is gone."""
+class _WriteSide(asyncio.BaseProtocol):
+    """The write side: pauses the read side while the client does not read, and notices when it is gone."""
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: LineReader) -> None:
         self._pipe = pipe
 
     def pause_writing(self) -> None:
@@ -157,7 +159,7 @@ class _Writing(asyncio.BaseProtocol):
         self._pipe.ended.set()
 
 
-class _PipeLines:
+class _PipeWriter:
     def __init__(self, transport: asyncio.WriteTransport, limit: int, gone: asyncio.Event) -> None:
         self._transport = transport
         self._limit = limit
@@ -172,8 +174,8 @@ class _PipeLines:
             self._gone.set()
 
 
-class _FileLines:
-    """Stdout that is a file (`> out.json`): event loops cannot watch those, and they never block for long."""
+class _FileWriter:
+    """Stdout that is a file (`> out.json`): event loops cannot watch files, and they never block for long."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -183,80 +185,80 @@ class _FileLines:
             line = line[os.write(self._descriptor, line) :]
 
 
-def _is_plain(descriptor: int) -> bool:
-    """A file, or a device such as /dev/null: nobody can wait for those, and libuv ends whoever tries."""
+def _is_file(descriptor: int) -> bool:
+    """A file, or a device such as /dev/null: event loops cannot wait for those, and libuv aborts."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(descriptor))
 
 
-async def serve(face: McpServer, *, stop: asyncio.Event, stdin: int = 0, stdout: int = 1) -> None:
+async def serve(server: McpServer, *, stop: asyncio.Event, stdin: int = 0, stdout: int = 1) -> None:
     """Serve until the client closes its end, or `stop` is set."""
-    async with _claimed(stdin, stdout) as (source, sink):
+    async with _take_over_streams(stdin, stdout) as (source, sink):
         loop = asyncio.get_running_loop()
         gone = asyncio.Event()
         box: list[StdioConnection] = []
-        refusal = InvalidRpcMessage(-32600, f"a message has at most {face.limits.message_bytes} bytes")
+        refusal = InvalidRpcMessage(-32600, f"a message has at most {server.limits.message_bytes} bytes")
 
         def too_long() -> None:
             lines.write(strict_json.encode(error_of(None, refusal)) + b"\n")
 
-        pipe = Pipe(face.limits.message_bytes, lambda line: box[0].receive(line), too_long)
-        lines: LineTransport
+        pipe = LineReader(server.limits.message_bytes, lambda line: box[0].receive(line), too_long)
+        lines: LineWriter
         writing: asyncio.WriteTransport | None = None
-        if _is_plain(sink):
-            lines = _FileLines(sink)
+        if _is_file(sink):
+            lines = _FileWriter(sink)
         else:
             out = os.fdopen(os.dup(sink), "wb", buffering=0)
-            writing, _ = await loop.connect_write_pipe(lambda: _Writing(pipe), out)
-            lines = _PipeLines(writing, face.limits.unread_bytes, gone)
-        connection = StdioConnection(face, lines)
+            writing, _ = await loop.connect_write_pipe(lambda: _WriteSide(pipe), out)
+            lines = _PipeWriter(writing, server.limits.unread_bytes, gone)
+        connection = StdioConnection(server, lines)
         box.append(connection)
         reading: asyncio.ReadTransport | None = None
-        if _is_plain(source):
+        if _is_file(source):
             _read_file(source, pipe)
         else:
             given = os.fdopen(os.dup(source), "rb", buffering=0)
             reading, _ = await loop.connect_read_pipe(lambda: pipe, given)
         try:
-            await _first(pipe.ended, gone, stop)
-            # Whoever says stop, and does not just close its end, waits for no answers.
+            await _wait_for_any(pipe.ended, gone, stop)
+            # After a stop, unlike a closed pipe, nobody waits for answers.
             if not gone.is_set() and not stop.is_set():
-                await _settle(connection, face)
+                await _finish_requests(connection, server)
         finally:
             connection.close()
             if reading is not None:
                 reading.close()
             if writing is not None:
-                await _flushed(writing)
+                await _flush(writing)
                 writing.close()
 
 
-def _read_file(descriptor: int, pipe: Pipe) -> None:
+def _read_file(descriptor: int, pipe: LineReader) -> None:
     """Stdin that is a file: all of it is there already."""
     while data := os.read(descriptor, _CHUNK):
         pipe.data_received(data)
     pipe.eof_received()
 
 
-# A client that closes its end has nothing to hear any more; one that is a script piping its requests in
-# still reads. Long enough for calls that answer at once, short enough for nobody to notice.
-_LAST_SECONDS: Final = 2.0
+# A client that closes its end may be a script that pipes its requests in and still reads. Long enough for
+# quick calls, short enough for nobody to notice.
+_FINISH_SECONDS: Final = 2.0
 
 
-async def _settle(connection: StdioConnection, face: McpServer) -> None:
-    """Let what is under way finish, for a moment."""
-    end = asyncio.get_running_loop().time() + min(_LAST_SECONDS, face.limits.decision_seconds)
+async def _finish_requests(connection: StdioConnection, server: McpServer) -> None:
+    """Let running requests finish, for a moment."""
+    end = asyncio.get_running_loop().time() + min(_FINISH_SECONDS, server.limits.decision_seconds)
     while len(connection._running) and asyncio.get_running_loop().time() < end:
         await asyncio.sleep(0.01)
 
 
-async def _flushed(writing: asyncio.WriteTransport) -> None:
-    end = asyncio.get_running_loop().time() + _LAST_SECONDS
+async def _flush(writing: asyncio.WriteTransport) -> None:
+    end = asyncio.get_running_loop().time() + _FINISH_SECONDS
     while writing.get_write_buffer_size() and asyncio.get_running_loop().time() < end:
         await asyncio.sleep(0.01)
 
 
-async def _first(*events: asyncio.Event) -> None:
+async def _wait_for_any(*events: asyncio.Event) -> None:
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -266,8 +268,8 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _claimed(stdin: int, stdout: int) -> AsyncIterator[tuple[int, int]]:
-    """Private descriptors for our lines; meanwhile the standard ones lead elsewhere."""
+async def _take_over_streams(stdin: int, stdout: int) -> AsyncIterator[tuple[int, int]]:
+    """Private descriptors for our lines; meanwhile the standard ones are redirected."""
     if (stdin, stdout) != (0, 1):
         yield stdin, stdout
         return

@@ -1,8 +1,8 @@
 """The Tasks extension (`io.modelcontextprotocol/tasks`): pending calls that a client follows by polling.
 
-A call becomes a task when its decision takes longer than a client should hang. The task is the pending call
-under the same handle. If the tool then needs input, the task says so, takes it by `tasks/update`, and the
-call is made once more with it, which may need a decision of its own.
+A call becomes a task when its decision takes longer than a client should wait. The task is the pending call
+under the same handle. If the tool then needs input, the task says so, gets it by `tasks/update`, and the
+call is repeated with it, which may need another decision.
 
     working ──► completed | failed | cancelled
        ▲ │
@@ -32,23 +32,23 @@ log = logging.getLogger(__name__)
 
 METHODS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-# Forgotten oldest first; each is small, and its client may still come back for it.
-MOST_TASKS = 1_000
+# Dropped oldest first; each is small, and its client may still come back for it.
+MAX_TASKS = 1_000
 
 
 class McpTask:
-    """One call that is followed by polling."""
+    """One call that its client polls."""
 
     def __init__(self, pending: PendingCall) -> None:
         self.id = pending.handle
         self.created = pending.created
-        self.lives_seconds = pending.lives_seconds
+        self.kept_seconds = pending.kept_seconds
         self.pending = pending
         self.answers: JsonObject = {}
         self.keys = itertools.count(1)
         # Keys must never repeat within a task, so a tool's own are renamed: ours → the tool's.
-        self.asked: dict[str, str] = {}
-        self.again: asyncio.Task[None] | None = None
+        self.input_keys: dict[str, str] = {}
+        self.repetition: asyncio.Task[None] | None = None
         self.fault: McpError | None = None
         self.watchers: list[Callable[[McpTask], None]] = []
         self._result: JsonObject | None = None
@@ -56,31 +56,31 @@ class McpTask:
     def follow(self, pending: PendingCall) -> None:
         self.pending = pending
         self._result = None
-        pending.watchers.append(self._changed)
+        pending.watchers.append(self._notify_watchers)
 
     def finish(self, result: JsonObject) -> None:
         self._result = result
-        self._changed(self.pending)
+        self._notify_watchers(self.pending)
 
     def result(self) -> JsonObject:
-        """Raises McpError; only when the call is finished."""
+        """The result; raises McpError. Only when the call is finished."""
         if self.fault is not None:
             raise self.fault
         return self._result if self._result is not None else self.pending.result()
 
     @property
     def finished(self) -> bool:
-        return self.again is None and (
+        return self.repetition is None and (
             self.fault is not None or self._result is not None or self.pending.finished.is_set()
         )
 
-    def _changed(self, _: PendingCall) -> None:
+    def _notify_watchers(self, _: PendingCall) -> None:
         for watcher in tuple(self.watchers):
             watcher(self)
 
 
 class McpTasks:
-    """All tasks of a face."""
+    """All tasks of a server."""
 
     def __init__(self, backend: Backend, limits: McpServerLimits, spawn: Spawn) -> None:
         self._backend = backend
@@ -88,18 +88,18 @@ class McpTasks:
         self._spawn = spawn
         self._tasks: dict[str, McpTask] = {}
 
-    def make(self, pending: PendingCall) -> JsonObject:
-        """The result of a call that goes on as a task."""
+    def create(self, pending: PendingCall) -> JsonObject:
+        """The result of a call that continues as a task."""
         task = McpTask(pending)
         task.follow(pending)
-        while len(self._tasks) >= MOST_TASKS:
+        while len(self._tasks) >= MAX_TASKS:
             del self._tasks[next(iter(self._tasks))]
         self._tasks[task.id] = task
-        return {**self._seed(task, "working"), "resultType": "task"}
+        return {**self._status_fields(task, "working"), "resultType": "task"}
 
     def get(self, id: str) -> McpTask | None:
         task = self._tasks.get(id)
-        if task is not None and time.time() > task.created + task.lives_seconds and task.finished:
+        if task is not None and time.time() > task.created + task.kept_seconds and task.finished:
             del self._tasks[id]
             return None
         return task
@@ -111,58 +111,60 @@ class McpTasks:
             raise McpError(INVALID_PARAMS, '"taskId" must be a string')
         task = self.get(id)
         if task is None:
-            # Perhaps a task that a tool server made; the backend knows whose, or refuses.
+            # Perhaps a task of a tool server; the backend knows whose, or refuses.
             answer = await self._backend.perform(BackendCall(method, params))
             if isinstance(answer, PendingCall):
-                await answer.withdraw("a task cannot be asked for by proposal")
-                raise McpError(INVALID_PARAMS, "this caller may not ask for that task")
+                await answer.withdraw("a task cannot be looked up by a proposal")
+                raise McpError(INVALID_PARAMS, "this caller may not look up that task")
             return answer
         if method == "tasks/get":
-            return self.shown(task)
+            return self.to_json(task)
         if method == "tasks/cancel":
-            if task.again is not None:
-                task.again.cancel()
+            if task.repetition is not None:
+                task.repetition.cancel()
             await task.pending.withdraw("cancelled by the client")
         else:
             self._update(task, params.get("inputResponses"))
         return {}
 
-    def shown(self, task: McpTask) -> JsonObject:
+    def to_json(self, task: McpTask) -> JsonObject:
         """The task as `tasks/get` and `notifications/tasks` show it."""
         if not task.finished:
-            return self._seed(task, "working")
+            return self._status_fields(task, "working")
         try:
             result = task.result()
         except McpError as fault:
             error: JsonObject = {"code": fault.code, "message": fault.message}
             if fault.data is not None:
                 error["data"] = fault.data
-            return self._seed(task, "failed") | {"error": error}
+            return self._status_fields(task, "failed") | {"error": error}
         if is_input_required(result):
-            return self._seed(task, "input_required") | {"inputRequests": self._questions(task, result)}
+            return self._status_fields(task, "input_required") | {
+                "inputRequests": self._input_requests(task, result)
+            }
         if task.pending.withdrawn:
-            return self._seed(task, "cancelled")
-        return self._seed(task, "completed") | {"result": {"resultType": "complete", **result}}
+            return self._status_fields(task, "cancelled")
+        return self._status_fields(task, "completed") | {"result": {"resultType": "complete", **result}}
 
-    def _seed(self, task: McpTask, status: str) -> JsonObject:
+    def _status_fields(self, task: McpTask, status: str) -> JsonObject:
         return {
             "taskId": task.id,
             "status": status,
             "statusMessage": task.pending.note,
-            "createdAt": _moment(task.created),
-            "lastUpdatedAt": _moment(task.pending.updated),
-            "ttlMs": int(task.lives_seconds * 1000),
+            "createdAt": _timestamp(task.created),
+            "lastUpdatedAt": _timestamp(task.pending.updated),
+            "ttlMs": int(task.kept_seconds * 1000),
             "pollIntervalMs": int(self._limits.task_poll_seconds * 1000),
         }
 
-    def _questions(self, task: McpTask, result: JsonObject) -> JsonObject:
+    def _input_requests(self, task: McpTask, result: JsonObject) -> JsonObject:
         requests: Json = result.get("inputRequests")
         requests = requests if isinstance(requests, dict) else {}
-        ours = {theirs: key for key, theirs in task.asked.items()}
+        ours = {theirs: key for key, theirs in task.input_keys.items()}
         for theirs in requests:
             if theirs not in ours:
                 ours[theirs] = f"input-{next(task.keys)}"
-                task.asked[ours[theirs]] = theirs
+                task.input_keys[ours[theirs]] = theirs
         return {ours[theirs]: request for theirs, request in requests.items() if theirs not in task.answers}
 
     def _update(self, task: McpTask, responses: Json) -> None:
@@ -173,25 +175,27 @@ class McpTasks:
         except McpError:
             return
         if result is None or not is_input_required(result):
-            # Late or unasked answers are no mistake.
+            # Late or unneeded answers are ignored.
             return
-        outstanding = self._questions(task, result)
-        task.answers |= {task.asked[key]: value for key, value in responses.items() if key in outstanding}
-        if all(task.asked[key] in task.answers for key in outstanding):
-            task.again = self._spawn(self._repeat(task, result))
+        outstanding = self._input_requests(task, result)
+        task.answers |= {
+            task.input_keys[key]: value for key, value in responses.items() if key in outstanding
+        }
+        if all(task.input_keys[key] in task.answers for key in outstanding):
+            task.repetition = self._spawn(self._repeat(task, result))
 
     async def _repeat(self, task: McpTask, result: JsonObject) -> None:
-        """Make the call once more, with what the tool wanted to know."""
+        """Repeat the call with the input that the tool requested."""
         call = task.pending.call
         params = {**call.params, "inputResponses": task.answers}
         if isinstance(result.get("requestState"), str):
             params["requestState"] = result["requestState"]
         task.answers = {}
-        # Answered keys must not come back for another question, so they are forgotten for good.
-        task.asked = {}
+        # Answered keys must not be used for another request.
+        task.input_keys = {}
         try:
             answer = await self._backend.perform(BackendCall(call.method, params))
-            task.again = None
+            task.repetition = None
             if isinstance(answer, PendingCall):
                 task.follow(answer)
             else:
@@ -201,17 +205,17 @@ class McpTasks:
         except McpError as fault:
             task.fault = fault
         except Exception:
-            log.exception("a task could not go on")
+            log.exception("a task could not continue")
             task.fault = McpError(INTERNAL_ERROR, "internal error; the log says why")
         finally:
-            task.again = None
+            task.repetition = None
 
 
 def missing_tasks() -> McpError:
-    """What a client hears that uses tasks without having said that it can."""
+    """The error for a client that uses tasks without having declared them."""
     data: JsonObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
     return McpError(MISSING_CAPABILITY, f"Missing required client capability: {TASKS}", data)
 
 
-def _moment(seconds: float) -> str:
+def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
