@@ -82,7 +82,7 @@ async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
         rules = (up.data / "trust" / "newsroom" / "rules.yaml").read_text("utf-8")
     assert "private/diary.md: alice said no (inappropriate)" in said
     assert "reports/day-10.md: alice had it done" in said
-    assert "That is not proof: up to" in said
+    assert "error rate up to" in said
     # One in twenty is left to her as a check, so not all of them.
     assert any(f"reports/day-{day}.md: approver had it done" in said for day in range(20, 25))
     assert "the rule is suspended: alice complained: " in said

@@ -87,7 +87,7 @@ def test_a_script_without_a_mistake_ends_with_0_and_proposals_are_numbered(lab: 
     first = lab.do(agent.propose("host", "tools/call", {"name": "add", "arguments": {"a": 2}}))
     code, told = piped(lab, '/reject 1 --reason policy --explain "no sums"\n/members\n/help pause\n')
     assert code == 0
-    assert f"#1 {first.id[:8]}  agent proposes to host: tools/call add" in told
+    assert f"#1 {first.id[:8]}  agent proposes tools/call add on host" in told
     assert "    a: 2" in told
     assert f"rejected {first.id[:8]}: policy" in told
     assert "usage: /pause [--reason WORDS] [--for SECONDS] MEMBER" in told
@@ -112,7 +112,7 @@ def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_resul
     (members,) = [row["value"] for row in rows if row.get("did") == "members"]
     assert {"alice", "bob"} == {row["id"] for row in members}
     (fault,) = [row for row in rows if row.get("error") == "usage_error"]
-    assert "no proposal nothing" in fault["message"]
+    assert "unknown proposal nothing" in fault["message"]
 
 
 def test_streams_are_read_and_written(lab: Town) -> None:
@@ -182,7 +182,7 @@ def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: To
         lab.do(until_heard(bob, "half a sentence"))
         # A call that waits for a decision keeps nobody from typing.
         screen.type("/propose host add a:=1\r")
-        screen.until(lambda shown: "alice proposes to host: tools/call add" in shown)
+        screen.until(lambda shown: "alice proposes tools/call add on host" in shown)
         screen.type("/members\r")
         screen.until(lambda shown: "bob: *" in shown)
         screen.type("\x04")

@@ -57,7 +57,7 @@ def test_a_tool_is_called_with_typed_arguments(lab: Town, host: JoinedSpace) -> 
     assert (value["how"], value["result"]["structuredContent"]) == ("direct", {"result": 5})
     assert lab.type("call", "host", "fail") == 1
     code, words = lab.fails("call", "host", "add", "a:=one")
-    assert (code, "cannot be read as JSON" in words) == (1, True)
+    assert (code, "is not valid JSON" in words) == (1, True)
     assert "name=text" in lab.fails("call", "host", "add", "a")[1]
     assert lab.fails("call", "host", "add", "a:=1", "b:=2", "--direct", "--as", "agent")[0] == 3
 
@@ -119,11 +119,11 @@ def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: Join
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nonsense:::x", "is no capability"),
-        ("mcp/request:tools/call:", "is no capability"),
-        ("ch at", "is no capability"),
-        ("[1]", "is no capability"),
-        ("", "is no capability"),
+        ("nonsense:::x", "is not a capability"),
+        ("mcp/request:tools/call:", "is not a capability"),
+        ("ch at", "is not a capability"),
+        ("[1]", "is not a capability"),
+        ("", "is not a capability"),
         ("chat:tools/call", "chat has none"),
         ("chatt", "did you mean chat?"),
         ("mcp/requests", "did you mean mcp/request?"),

@@ -112,11 +112,11 @@ def envelope(kind: str, payload: Json, **more: Json) -> Envelope:
         (envelope("chat", {"text": "hi"}, to=["a", "b"]), "bob → a, b: hi"),
         (
             envelope("mcp/proposal", {"method": "tools/call", "params": {"name": "x"}}, to=["host"]),
-            "bob proposes host: tools/call x  [e1234567]",
+            "bob proposes x on host  [e1234567]",
         ),
         (
             envelope("mcp/request", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, to=["host"]),
-            "bob asks host: tools/list",
+            "bob calls tools/list on host",
         ),
         (
             envelope("mcp/request", {"id": 1, "method": "tools/list"}, to=["h"], correlation_id=["p1"]),

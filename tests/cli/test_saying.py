@@ -57,7 +57,7 @@ def test_any_kind_can_be_sent_and_its_refusal_is_told(lab: Town) -> None:
     assert code in (1, 3)
     assert words
     assert lab.fails("send", "--kind", "acme/ping", "{")[0] == 1
-    assert lab.fails("send", "  ")[1] == "moot: there is nothing to say: moot send TEXT\n"
+    assert lab.fails("send", "  ")[1] == "moot: there is no text to send: moot send TEXT\n"
 
 
 def test_a_chat_is_acknowledged_and_cancelled(lab: Town) -> None:
@@ -142,9 +142,9 @@ def test_a_chat_or_a_thought_that_nobody_knows_is_not_answered(lab: Town) -> Non
         for line in lab.told("tail", "-n", "9", "--kind", "chat", "--count", "1", "--json").splitlines()
     ]
     for words, said in (
-        (["ack", "nosuch"], "the gateway remembers no chat nosuch"),
-        (["cancel", "nosuch"], "the gateway remembers no chat nosuch"),
-        (["stop", "nosuch"], "no reasoning nosuch is known: nobody thinks"),
+        (["ack", "nosuch"], "the gateway has no recent chat message nosuch"),
+        (["cancel", "nosuch"], "the gateway has no recent chat message nosuch"),
+        (["stop", "nosuch"], "unknown reasoning nosuch: none is active"),
     ):
         code, told = lab.fails(*words)
         assert (code, said in told) == (1, True)
@@ -153,7 +153,7 @@ def test_a_chat_or_a_thought_that_nobody_knows_is_not_answered(lab: Town) -> Non
 
 def test_who_is_named_and_not_there_is_noted(lab: Town) -> None:
     assert (
-        lab.told("send", "--to", "bob", "hello") == "note: bob is not in the space now and has not heard it\n"
+        lab.told("send", "--to", "bob", "hello") == "note: bob is not in the space and did not receive it\n"
     )
     lab.join("bob")
     assert lab.told("send", "--to", "bob", "hello") == ""

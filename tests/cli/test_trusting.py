@@ -107,8 +107,8 @@ def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(office: O
         (["accept", "s-nosuch", "--grant"], "there is no suggestion s-nosuch"),
         (["dismiss", "s-nosuch"], "there is no suggestion s-nosuch: nothing is suggested"),
         (["dismiss", "s-nosuch", "--as", "carol"], "not dismissed: there is no such suggestion"),
-        (["stop", "nosuch"], "not stopped: no rule is named nosuch"),
-        (["lift", "nosuch"], "not lifted: no rule nosuch is suspended"),
+        (["stop", "nosuch"], "not stopped: there is no rule nosuch"),
+        (["lift", "nosuch"], "not resumed: there is no suspended rule nosuch"),
         (["resume"], "rules were not stopped"),
     ):
         code, told = lab.fails("trust", *words)
@@ -119,7 +119,7 @@ def test_the_switch_says_what_it_did(office: Office) -> None:
     lab = office.lab
     told = lab.told("trust", "stop", "--about", "nosuch")
     assert told.startswith("no rule is known behind nosuch, so all rules are stopped")
-    assert "all rules are stopped already" in lab.fails("trust", "stop")[1]
+    assert "all rules are already stopped" in lab.fails("trust", "stop")[1]
     assert lab.told("trust", "resume") == "rules decide again\n"
 
 
@@ -132,7 +132,7 @@ def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(office: 
     assert told == f"accepted {name}; rule {rule.name} decides from now on\n"
     assert "nothing is suggested" in lab.fails("trust", "accept", name)[1]
     assert lab.told("trust", "stop", rule.name) == f"rule {rule.name} is suspended\n"
-    assert "is suspended already" in lab.fails("trust", "stop", rule.name)[1]
+    assert "is already suspended" in lab.fails("trust", "stop", rule.name)[1]
     assert lab.told("trust", "lift", rule.name) == f"rule {rule.name} decides again\n"
 
 

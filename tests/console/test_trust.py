@@ -57,7 +57,7 @@ def test_a_widening_of_rights_is_suggested_only_once_history_supports_it(
     # It is made once enough was decided, which on a busy machine is before the last of them.
     expect(card(page)).to_contain_text(re.compile(r"(8|9|10)decisions of second"))
     approvals = int(card(page).locator(".fact strong").first.inner_text())
-    expect(card(page)).to_contain_text("That is not proof: up to")
+    expect(card(page)).to_contain_text("error rate up to")
     expect(card(page).locator(".fact").nth(1)).to_contain_text(
         re.compile(r"[1-9]\d %could be wrong, at most")
     )
@@ -95,7 +95,7 @@ def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, offic
     expect(page.locator(".acts li")).to_have_count(3)
     page.locator(".acts li").first.get_by_role("button", name="Why").click()
     why = dialog(page, "Why?")
-    expect(why).to_contain_text("That was automatic, by rule write_file-agent-")
+    expect(why).to_contain_text("Decided automatically by rule write_file-agent-")
     expect(why).to_contain_text("human accepted it from suggestion s-")
     page.keyboard.press("Escape")
     # The timeline and the desk lead here.
@@ -103,7 +103,7 @@ def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, offic
     newest = list(automatic)[-1].id
     page.goto(page.url.replace("/trust", f"/timeline/{newest}"))
     page.get_by_role("button", name="Why?").click()
-    expect(dialog(page, "Why?")).to_contain_text("That was automatic, by rule write_file-agent-")
+    expect(dialog(page, "Why?")).to_contain_text("Decided automatically by rule write_file-agent-")
     page.goto(page.url.partition("/trust")[0] + f"/desk/{newest}")
     expect(page.locator(".story")).to_contain_text("approver approved it by rule write_file-agent-")
     # Whoever comes late is told by the approver's tools.
@@ -150,7 +150,7 @@ def test_a_suggestion_becomes_a_right_of_the_agent_and_one_key_takes_it_back(
     expect(card(page)).to_have_count(1)
     page.keyboard.press("e")
     box = dialog(page, "Let agent do it without asking?")
-    expect(box).to_contain_text("further arguments pass")
+    expect(box).to_contain_text("other arguments are allowed too")
     expect(box).to_contain_text("it does not expire")
     box.get_by_role("button", name="Grant it").click()
     expect(card(page)).to_have_count(0)
@@ -216,7 +216,7 @@ def test_a_tripped_rule_says_why_and_is_lifted_and_an_objection_suspends_it(
     accept(page)
     office.mood = "reject"
     assert office.write("reports/../x.md") == "no, second"
-    expect(rule(page)).to_contain_text("Suspended: agent proposed something unusual: path hides something")
+    expect(rule(page)).to_contain_text("Suspended: agent made an unusual proposal: path contains escapes")
     office.mood = "approve"
     assert office.write("reports/day-20.md") == "by second"
     page.keyboard.press("l")

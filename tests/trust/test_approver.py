@@ -243,10 +243,10 @@ async def test_nobody_accepts_a_rule_for_their_own_proposals_and_nobody_widens_o
         here.agent.on("chat")(lambda envelope: chats.append(envelope.payload["text"]))
         here.alice.on("chat")(lambda envelope: chats.append(envelope.payload["text"]))
         await here.agent.send("trust/accept", {"suggestion": id}, confirm=True)
-        await until(lambda: any("nobody accepts a rule for their own proposals" in text for text in chats))
+        await until(lambda: any("nobody can accept a rule for their own proposals" in text for text in chats))
         wide = {**suggestion["rule"], "arguments": {"path": "*", "text": "*"}}
         await here.alice.send("trust/accept", {"suggestion": id, "rule": wide}, confirm=True)
-        await until(lambda: any("may take more than what was suggested" in text for text in chats))
+        await until(lambda: any("may allow more than the suggestion" in text for text in chats))
         assert here.book.rules == ()
         narrow = {
             **suggestion["rule"],
@@ -270,7 +270,7 @@ async def test_a_changed_tool_suspends_the_rules_about_it(tmp_path: Path) -> Non
             """Does something else now."""
             return "written"
 
-        assert "is not what it was" in (await here.said("trust/rule", "suspended")).payload["why"]
+        assert "its definition changed" in (await here.said("trust/rule", "suspended")).payload["why"]
 
 
 async def test_in_the_shadow_nothing_is_done_and_predictions_are_compared(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_suggestion_says_what_it_rests_on_and_how_sure_one_may_be() -> None:
     # Two places were looked at, each of which may be luck: the doubt of 5 % is halved.
     assert suggestion.error_bound == pytest.approx(upper_bound(0, 12, doubt=0.025))
     assert suggestion.words == (
-        "Approve when agent proposes write_file at files with path “/srv/reports/r-….txt”, "
+        "Approve when agent proposes write_file on files with path “/srv/reports/r-….txt” "
         "and no other arguments"
     )
     assert "12 approvals by alice and no rejection" in suggestion.evidence
@@ -180,7 +180,7 @@ def test_a_suggestion_is_accepted_as_narrowed_and_refused_as_widened() -> None:
     narrowed = replace(suggestion.rule, range={("amount",): Range(10, 15)})
     (rule,) = accepted((), suggestion, by="alice", now=NOW, rule=narrowed)
     assert (rule.range[("amount",)], rule.origin.accepted_by) == (Range(10, 15), "alice")
-    with pytest.raises(UsageError, match="can be narrowed and not widened"):
+    with pytest.raises(UsageError, match="can only be narrowed"):
         accepted(
             (), suggestion, by="alice", now=NOW, rule=replace(narrowed, range={("amount",): Range(1, 15)})
         )
@@ -212,14 +212,14 @@ def test_a_grant_says_what_a_capability_can_and_what_it_loses() -> None:
         ["/srv/reports/r-7.txt"],
     ):
         assert not may(path)
-    assert "further arguments pass" in grant.loses
+    assert "other arguments are allowed too" in grant.loses
     assert "it does not expire" in grant.loses
 
 
 def test_ranges_and_hours_never_turn_into_grants() -> None:
     (suggestion,) = suggest(history([{"amount": n * 3} for n in range(12)]), now=NOW)
     assert suggestion.grant is None
-    assert suggestion.no_grant == "a capability cannot say ranges"
+    assert suggestion.no_grant == "a capability cannot express ranges"
 
 
 def test_a_back_test_finds_what_people_had_decided_otherwise() -> None:

@@ -174,14 +174,14 @@ def test_a_used_up_limit_asks_and_no_wider_rule_undoes_it() -> None:
     acts = {"reports": [START - 50.0, START - 10.0]}
     verdict = evaluate([limited, wider], call(_write()), START, counts=acts)
     assert (verdict.decision, verdict.rule) == ("ask", limited)
-    assert "2 times" in verdict.why
+    assert "2 decisions" in verdict.why
     assert evaluate([limited], call(_write()), START + 20, counts=acts).decision == "approve"
 
 
 def test_a_rule_for_when_somebody_is_here_asks_when_they_are_not() -> None:
     rule = replace(REPORTS, limits=RuleLimits(while_present=("alice",)))
     assert evaluate([rule], call(_write()), START, {"alice"}).decision == "approve"
-    assert evaluate([rule], call(_write()), START, {"bob"}).why.endswith("alice is not here")
+    assert evaluate([rule], call(_write()), START, {"bob"}).why.endswith("alice is not present")
 
 
 def test_an_expired_rule_is_not_there_and_a_suspended_one_asks() -> None:

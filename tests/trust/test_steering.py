@@ -114,11 +114,11 @@ async def test_a_stop_that_names_no_known_rule_is_answered_and_one_about_nothing
     async with office(tmp_path) as here:
         await here.accepted()
         await here.alice.send("trust/stop", {"rule": "reprots"})
-        await here.told("not stopped: no rule is named reprots")
+        await here.told("not stopped: there is no rule reprots")
         assert here.book.stopped is None
         await here.alice.send("trust/stop", {"reason": "odd"}, about="never-heard-of")
         why = (await here.said("trust/rule", "stopped")).payload["why"]
-        assert why == "odd (no rule is known behind never-heard-of, so all are stopped)"
+        assert why == "odd (no rule is known behind never-heard-of, so all rules are stopped)"
         last = list(here.approver.ledger)[-1].id
         explained = await here.alice.call("approver", "trust_explain", {"id": last})
         assert explained.structured is not None
@@ -175,7 +175,7 @@ async def test_what_people_write_into_the_file_is_told_to_all(tmp_path: Path) ->
         file = here.book.rules_file
         file.write_text("rules:\n  - {name: notes, decision: reject, tool: delete_file}\n")
         written = (await here.said("trust/rule", "active")).payload
-        assert (written["rule"]["name"], written["why"]) == ("notes", "written into rules.yaml")
+        assert (written["rule"]["name"], written["why"]) == ("notes", "written in rules.yaml")
         file.write_text("rules: {\n")
         assert "rules.yaml" in (await here.said("trust/rule", "stopped")).payload["why"]
         file.write_text("")

@@ -114,8 +114,8 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
     assert (automatic["arguments"]["path"], automatic["result"]) == ("reports/day-21.md", "ok")
     code, why = await typed(tmp_path, "explain", automatic["proposal"])
     assert code == 0
-    assert f"automatic, by rule {automatic['rule']}" in why
-    assert "alice accepted it" in why
+    assert f"Decided automatically by rule {automatic['rule']}" in why
+    assert "alice accepted this rule" in why
 
 
 async def shell(up: Lifted, *words: str) -> str:

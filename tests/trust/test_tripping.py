@@ -55,7 +55,7 @@ def _why(event: Event, rule: Rule = REPORTS) -> str | None:
 
 def test_a_rejection_inside_the_pattern_suspends_it_and_one_outside_does_not() -> None:
     assert _why(PersonDecided(decided(_case(), approved=False))) == (
-        "alice rejected a proposal that it would have approved (unsafe)"
+        "alice rejected a proposal that this rule would have approved (unsafe)"
     )
     assert _why(PersonDecided(decided(_case("/etc/x"), approved=False))) is None
     assert _why(PersonDecided(decided(_case(), approved=True))) is None
@@ -68,7 +68,7 @@ def test_what_another_rule_rejected_suspends_nothing() -> None:
 def test_an_approval_inside_a_rejecting_rule_suspends_that() -> None:
     rejecting = replace(REPORTS, decision="reject")
     assert _why(PersonDecided(decided(_case(), approved=True)), rejecting) == (
-        "alice approved a proposal that it would have rejected"
+        "alice approved a proposal that this rule would have rejected"
     )
 
 
@@ -81,7 +81,7 @@ def test_a_no_at_night_does_not_suspend_a_rule_for_the_day() -> None:
 
 def test_the_removal_of_whom_it_is_about_suspends_it() -> None:
     assert _why(MemberKicked("agent", "alice", "k1")) == (
-        "agent, whom it is about, was removed from the space by alice"
+        "alice removed agent, whom this rule is about, from the space"
     )
     assert _why(MemberKicked("files", "alice", "k1")) is not None
     assert _why(MemberKicked("bob", "alice", "k1")) is None
@@ -96,7 +96,7 @@ def test_a_complaint_about_it_or_about_what_it_did_suspends_it() -> None:
 
 def test_a_tool_that_changed_suspends_the_rules_about_it() -> None:
     assert _why(ToolChanged("files", "write_file", "its description changed")) == (
-        "write_file at files is not what it was: its description changed"
+        "tool write_file on files: its description changed"
     )
     assert _why(ToolChanged("files", "read_file")) is None
     assert _why(ToolChanged("other", "write_file")) is None
@@ -106,12 +106,12 @@ def test_a_tool_that_changed_suspends_the_rules_about_it() -> None:
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        (_case("/srv/reports/../x"), "hides something"),
-        (_case("/srv/reports/a\u202e"), "hides something"),
+        (_case("/srv/reports/../x"), "contains escapes"),
+        (_case("/srv/reports/a\u202e"), "contains escapes"),
         (_case("/srv/reports/" + "a" * 5000), "5013 characters"),
-        (_case(mode="x"), "1 argument that the rule does not know: mode"),
-        (call({"path": 3}), "is a whole number, which it never was"),
-        (call(params={"name": "write_file", "arguments": {}, "task": 1}), "there is params.task"),
+        (_case(mode="x"), "1 unknown argument: mode"),
+        (call({"path": 3}), "is a whole number, which is a new type"),
+        (call(params={"name": "write_file", "arguments": {}, "task": 1}), "unexpected field params.task"),
     ],
 )
 def test_an_unusual_argument_suspends_it_in_words(case: Case, said: str) -> None:
@@ -127,7 +127,7 @@ def test_ordinary_misses_and_other_tools_are_not_unusual() -> None:
     assert unusual(REPORTS, call({"path": "/../x"}, proposer="other")) is None
     pay = Rule(name="pay", decision="approve", range={("amount",): Range(1, 100)})
     assert unusual(pay, call({"amount": 200})) is None
-    assert unusual(pay, call({"amount": 2_000})) == "amount is 2000, far beyond 1 to 100"
+    assert unusual(pay, call({"amount": 2_000})) == "amount is 2000, far outside 1 to 100"
 
 
 def test_a_suspended_rule_asks_and_is_not_suspended_twice() -> None:
@@ -182,20 +182,23 @@ def test_why_something_was_done() -> None:
     decision = decided(_case(), approved=True, by="bot", rule="reports")
     decision.result = "ok"
     text = "\n".join(explain(decision, [REPORTS], START).lines())
-    assert "bot fulfilled it after 30.0 s" in text
+    assert "bot approved it after 30.0 s" in text
     assert "the result was ok" in text
-    assert "automatic, by rule reports: Reports are fine. alice accepted it from suggestion s-1" in text
+    assert (
+        "Decided automatically by rule reports: Reports are fine. alice accepted this rule from suggestion s-1"
+        in text
+    )
     gone = "\n".join(explain(decision, [], START).lines())
-    assert "by rule reports, which is no longer there" in gone
+    assert "by rule reports, which no longer exists" in gone
 
 
 def test_why_something_was_not_done() -> None:
     case = call({"path": "/etc/x", "mode": "x"})
     expired = replace(REPORTS, name="old", limits=RuleLimits(expires=START))
     found = explain(Decision(case), [REPORTS, expired], START)
-    assert found.done.endswith("nobody has decided yet.")
+    assert found.done.endswith("the proposal is pending.")
     assert found.verdict.why == "no rule matches"
-    assert "reports does not match: path does not fit and there is an extra argument mode" in found.others
+    assert "reports does not match: path does not match and there is an extra argument mode" in found.others
     assert any(other.startswith("old expired on 2026-01-05") for other in found.others)
     held = {"reports": Suspension("reports", START, "alice rejected one")}
     suspended = explain(Decision(_case()), [REPORTS], START, suspensions=held)
@@ -208,8 +211,8 @@ def test_every_way_to_end_has_its_sentence() -> None:
     assert "alice rejected it after 30.0 s: unsafe" in explain(no, [], START).done
     both = decided(_case(), approved=False)
     both.how, both.by = "fulfilled", "bob"
-    assert "Before that, alice had rejected it." in explain(both, [], START).done
-    for how, words in (("withdrawn", "it was withdrawn"), ("expired", "it expired undecided")):
+    assert "alice had rejected it before." in explain(both, [], START).done
+    for how, words in (("withdrawn", "it was withdrawn"), ("expired", "it expired without a decision")):
         over = Decision(_case(), how)  # type: ignore[arg-type]
         assert words in explain(over, [], START).done
 
@@ -221,7 +224,7 @@ def test_a_wider_grant_is_said_to_be_wider() -> None:
     assert wide is not None
     assert "arguments" in narrow.capability["payload"]["params"]
     assert "arguments" not in wide.capability["payload"]["params"]
-    assert "any arguments pass" in wide.loses
+    assert "any arguments are allowed" in wide.loses
     for rule in (
         replace(REPORTS, hours=Hours(0, 1)),
         replace(REPORTS, proposer="a*"),
@@ -235,12 +238,12 @@ def test_a_wider_grant_is_said_to_be_wider() -> None:
 
 
 def test_rules_in_plain_words() -> None:
-    assert rule_in_words(Rule(name="a", decision="ask")) == "Ask people when anybody proposes anything"
+    assert rule_in_words(Rule(name="a", decision="ask")) == "Ask people when anyone proposes anything"
     limited = replace(REPORTS, range={("size",): Range(1, 9)}, limits=RuleLimits(3, 60.0))
     limited = replace(limited, hours=Hours(540, 1020))
     assert rule_in_words(limited) == (
-        "Approve when agent proposes write_file at files with path /srv/reports/* and size a whole number "
-        "from 1 to 9, and no other arguments, between 09:00 and 17:00 UTC; at most 3 times in 1 minutes"
+        "Approve when agent proposes write_file on files with path /srv/reports/* and size a whole number "
+        "from 1 to 9 and no other arguments, between 09:00 and 17:00 UTC; at most 3 times in 1 minutes"
     )
 
 

@@ -71,7 +71,7 @@ class Hall:
             app = MootApp(space, coming, group, seat=ClientContext(space, stays=True), place="lab", **options)
             try:
                 async with app.run_test(size=size) as pilot:
-                    await until(pilot, lambda: "you are" in shown(app.timeline))
+                    await until(pilot, lambda: "Joined lab as" in shown(app.timeline))
                     yield app, pilot
             finally:
                 app.end_tasks()

@@ -27,12 +27,12 @@ async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: 
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent, "first\nsecond")
             await until(pilot, lambda: len(app.approvals.rows) == 1)
-            assert "#1 write_file at files" in shown(app.approvals)
-            await until(pilot, lambda: "1 to decide" in drawn(app))
+            assert "#1 write_file on files" in shown(app.approvals)
+            await until(pilot, lambda: "1 pending" in drawn(app))
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             assert isinstance(app.screen, ApproveDialog)
-            parts = ("agent proposes write_file at files", "path: notes.md", "+ first", "+ second")
+            parts = ("agent proposes write_file on files", "path: notes.md", "+ first", "+ second")
             await until(pilot, lambda: all(part in drawn(app) for part in parts))
             keep_picture(app, "approve")
             await pilot.press("y")
@@ -57,7 +57,7 @@ async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
             await settle(pilot)
             await pilot.press("y")
             assert isinstance(app.screen, ApproveDialog)
-            await until(pilot, lambda: "there is more below" in drawn(app))
+            await until(pilot, lambda: "more below" in drawn(app))
             assert proposal.state == "pending"
             await pilot.press("end")
             await until(pilot, lambda: "line 199" in drawn(app))
@@ -77,7 +77,7 @@ async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch:
             for opening, yes in (("a", "y"), ("g", "y"), ("r", "enter")):
                 await pilot.press(opening, yes, yes)
                 await until(pilot, lambda: isinstance(app.screen, dialogs.ProposalDialog))
-                await until(pilot, lambda: "counts in a moment" in drawn(app))
+                await until(pilot, lambda: "works in a moment" in drawn(app))
                 await pilot.press("escape")
             assert proposal.state == "pending"
 
@@ -115,7 +115,7 @@ async def test_a_decision_is_about_the_bytes_that_were_shown(tmp_path: Path) -> 
         second = await propose(agent, "something else")
         seen = [await _seen(alice, each.id) for each in (first, second)]
         check_unchanged(alice, ShownProposal.of(seen[0]))
-        with pytest.raises(UsageError, match="not the proposal that was shown"):
+        with pytest.raises(UsageError, match="not the proposal you were shown"):
             check_unchanged(alice, ShownProposal(seen[0], seen[1].fingerprint()))
         await first.withdraw()
         await until_so(lambda: seen[0].status != "pending")
@@ -183,7 +183,7 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
                 "payload": {"method": "tools/call", "params": params},
                 "to": ["files"],
             }
-            await until(pilot, lambda: "takes it back" in shown(app.timeline))
+            await until(pilot, lambda: "revokes it" in shown(app.timeline))
             # It is a right now: no proposal is needed for the same.
             again = await agent.call("files", "write_file", {"path": "docs/notes.md", "text": "hello"})
             assert again.how == "direct"
@@ -204,9 +204,9 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
             await pilot.press("e")
             field = dialog.query_one("#dialog-words")
             for wrong, told in (
-                ("{", "no JSON"),
+                ("{", "not valid JSON"),
                 ('{"kind": "mcp/request", "until": "noon"}', "until"),
-                ('{"kind": "chat"}', "would not allow the call"),
+                ('{"kind": "chat"}', "would not allow the proposed call"),
             ):
                 field.value = wrong  # type: ignore[attr-defined]
                 await pilot.press("enter")
@@ -253,9 +253,9 @@ async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> Non
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             await pilot.press("y")
-            await until(pilot, lambda: "gives your vote" in shown(app.timeline))
+            await until(pilot, lambda: "press v to vote" in shown(app.timeline))
             await pilot.press("v")
-            await until(pilot, lambda: "counts" in shown(app.timeline))
+            await until(pilot, lambda: "✓ voted for" in shown(app.timeline))
             await bob.vote(proposal.id)
             await until(pilot, lambda: "2 votes" in shown(app.approvals))
             await pilot.press("a")
@@ -274,7 +274,7 @@ async def test_a_change_is_compared_with_what_was_last_read(tmp_path: Path) -> N
             await until(pilot, lambda: len(app.approvals.rows) == 1)
             await pilot.press("escape", "2", "a")
             await settle(pilot)
-            parts = ("compared with what files had at", "- two", "+ 2")
+            parts = ("compared with the version files had at", "- two", "+ 2")
             await until(pilot, lambda: all(part in drawn(app) for part in parts))
             # The bytes themselves are one key away.
             await pilot.press("x")

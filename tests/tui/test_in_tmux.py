@@ -125,11 +125,11 @@ def test_a_person_approves_rejects_and_leaves_in_a_real_terminal(tmp_path: Path)
         tmux = Tmux(tmp_path, (110, 34))
         tmux.run(*MOOT, "join")
         try:
-            tmux.until(lambda screen: "● joined" in screen and "you are you in lab" in screen)
+            tmux.until(lambda screen: "● joined" in screen and "Joined lab as you" in screen)
             arguments = ("files", "write_file", "path=plan.md", "text=later")
             proposed = typed(tmp_path, "propose", *arguments, "--no-wait", "--as", "agent")
             assert proposed.startswith("proposed: ")
-            screen = tmux.until(lambda screen: "#1 write_file at files" in screen)
+            screen = tmux.until(lambda screen: "#1 write_file on files" in screen)
             assert "2 approvals(1)" in screen
             # Seen in full, then approved; it is carried out exactly so.
             tmux.keys("Escape")
@@ -137,7 +137,7 @@ def test_a_person_approves_rejects_and_leaves_in_a_real_terminal(tmp_path: Path)
             tmux.keys("2")
             tmux.until(lambda screen: "▌ #1" in screen)
             tmux.keys("a")
-            screen = tmux.until(lambda screen: "y approves exactly this" in screen and "+ later" in screen)
+            screen = tmux.until(lambda screen: "y approve exactly this" in screen and "+ later" in screen)
             assert "path: plan.md" in screen
             assert not (shared / "plan.md").exists()
             time.sleep(1)
@@ -156,7 +156,7 @@ def test_a_person_approves_rejects_and_leaves_in_a_real_terminal(tmp_path: Path)
                 "--as",
                 "agent",
             )
-            tmux.until(lambda screen: "#2 write_file at files" in screen)
+            tmux.until(lambda screen: "#2 write_file on files" in screen)
             tmux.keys("r")
             tmux.until(lambda screen: "choose a reason" in screen)
             time.sleep(1)
@@ -199,7 +199,7 @@ def test_what_the_page_types_shows_what_it_says(tmp_path: Path) -> None:
             for block in blocks_of(text_of(PAGE)):
                 if block.info == "sh" and block.code.split() == ["moot", "join"]:
                     tmux.run(*MOOT, "join")
-                    tmux.until(lambda screen: "● joined" in screen and "you are you in lab" in screen)
+                    tmux.until(lambda screen: "● joined" in screen and "Joined lab as you" in screen)
                 elif block.info == "sh":
                     assert typed(tmp_path, *block.code.split()[1:]).startswith("proposed: ")
                 elif block.info == "keys":

@@ -80,16 +80,16 @@ async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Pat
                 ("/members", "agent: "),
                 ("/capabilities agent", "  propose"),
                 ("/tools files", "files read_file(path)"),
-                ("/nonsense", "! there is no /nonsense"),
+                ("/nonsense", "! unknown command /nonsense"),
                 ("/kick", "! the following arguments are required: MEMBER"),
-                ("/approve 7", "! no proposal 7 is known"),
+                ("/approve 7", "! unknown proposal 7"),
                 ("/call files 'open", "! No closing quotation"),
                 ("/grant agent mcp/request:tools/list", "granted to agent"),
                 ("/pause agent --reason wait", "agent is paused until resumed"),
-                ("/resume agent", "agent goes on"),
-                ("/reasoning cancel", "! say which: nobody is known to be thinking"),
-                ("/invite carol chat", "token, shown this once: "),
-                ("/rules", "no rule was told"),
+                ("/resume agent", "agent resumed"),
+                ("/reasoning cancel", "! name one: nobody is sharing reasoning"),
+                ("/invite carol chat", "token (shown only once): "),
+                ("/rules", "no rules announced"),
             ):
                 await typed(pilot, line)
                 await until(pilot, lambda told=told: told in shown(app.timeline))  # type: ignore[misc]
@@ -116,7 +116,7 @@ async def test_what_is_typed_is_completed(tmp_path: Path) -> None:
             assert "mcp/proposal" in offered("/grant agent mcp/p")
             assert offered("/theme moot-l") == ["moot-light"]
             assert offered("/filter ki") == ["kind:"]
-            assert offered("/pane th") == ["thoughts"]
+            assert offered("/pane re") == ["reasoning"]
             # Tools are asked for when somebody begins to name one.
             assert "read_file" not in offered("/call files ")
             await until(pilot, lambda: "read_file" in offered("/call files "))
@@ -178,7 +178,7 @@ async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
             await typed(pilot, "/write - some words")
             await until(pilot, lambda: "some words" in shown(app.streams))
             await typed(pilot, "/grant-write - agent")
-            await until(pilot, lambda: "may write: alice, agent" in shown(app.timeline))
+            await until(pilot, lambda: "writers: alice, agent" in shown(app.timeline))
             await stream.close()
             await until(pilot, lambda: "closed: complete" in shown(app.streams))
 
@@ -206,7 +206,7 @@ async def test_the_timeline_is_filtered_opened_and_followed_to_causes(tmp_path: 
             await bob.chat("a word")
             await agent.chat("another")
             proposal = await propose(agent)
-            await until(pilot, lambda: "proposes files" in shown(app.timeline))
+            await until(pilot, lambda: "proposes write_file on files" in shown(app.timeline))
             await bob.fulfil(proposal.id)
             await until(pilot, lambda: "bob approves" in shown(app.timeline))
             await typed(pilot, "/filter from:agent kind:chat")
@@ -237,14 +237,14 @@ async def test_a_refusal_is_explained(tmp_path: Path) -> None:
         await here.host()
         async with here.terminal("agent") as (app, pilot):
             await typed(pilot, "/why")
-            await until(pilot, lambda: "nothing was refused" in shown(app.timeline))
+            await until(pilot, lambda: "no message was refused" in shown(app.timeline))
             proposal = await propose(app.space)
             # The SDK would not even send it: what a gateway says is what is explained.
             app.space._voice.may = lambda *_: True  # type: ignore[method-assign]
             await typed(pilot, f"/reject {proposal.id}")
             await until(pilot, lambda: "capability_violation" in shown(app.timeline))
             await typed(pilot, "/why")
-            await until(pilot, lambda: "→ no right of its sender covers it" in shown(app.timeline))
+            await until(pilot, lambda: "→ its sender has no permission for it" in shown(app.timeline))
 
 
 async def test_a_lost_connection_is_shown_and_the_gap_too(
@@ -263,12 +263,12 @@ async def test_a_lost_connection_is_shown_and_the_gap_too(
             await bob.chat("before")
             await until(pilot, lambda: "before" in shown(app.timeline))
             app.space._voice.line.give_up()
-            await until(pilot, lambda: "◌ away, trying again" in drawn(app))
+            await until(pilot, lambda: "◌ reconnecting" in drawn(app))
             await until(pilot, lambda: app.head.has_class("-away"))
             await typed(pilot, "into the void")
             await until(pilot, lambda: "! not connected right now" in shown(app.timeline))
             seen.set()
-            await until(pilot, lambda: "were missed here: the connection was away" in shown(app.timeline))
+            await until(pilot, lambda: "missed: the connection was lost" in shown(app.timeline))
             await until(pilot, lambda: app.space.state == "joined")
             await bob.chat("after")
             await until(pilot, lambda: "after" in shown(app.timeline))
@@ -280,8 +280,8 @@ async def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Pa
         bob = await here.join("bob")
         async with here.terminal() as (app, pilot):
             await bob.kick("alice", "closing time")
-            await until(pilot, lambda: "■ ended" in drawn(app))
-            await until(pilot, lambda: "the connection ended" in shown(app.timeline))
+            await until(pilot, lambda: "■ disconnected" in drawn(app))
+            await until(pilot, lambda: "connection closed" in shown(app.timeline))
             await pilot.press("ctrl+c")
             await pilot.pause()
         assert app.return_value == 5
@@ -338,7 +338,7 @@ async def test_without_colour_nothing_is_lost(tmp_path: Path, monkeypatch: pytes
             await propose(agent)
             await until(pilot, lambda: len(app.approvals.rows) == 1)
             await pilot.press("escape", "2")
-            signs = ("● joined", "? agent proposes", "▌ #1 write_file", "┏", "waits for a decision")
+            signs = ("● joined", "? agent proposes", "▌ #1 write_file", "┏", "pending")
             await until(pilot, lambda: all(sign in drawn(app) for sign in signs))
 
 
@@ -349,7 +349,7 @@ async def test_themes_change_the_looks(tmp_path: Path) -> None:
             await typed(pilot, f"/theme {name}")
             await until(pilot, lambda name=name: app.theme == name)  # type: ignore[misc]
         await typed(pilot, "/theme pink-elephants")
-        await until(pilot, lambda: "! there is no theme pink-elephants" in shown(app.timeline))
+        await until(pilot, lambda: "! unknown theme pink-elephants" in shown(app.timeline))
 
 
 async def test_suggestions_are_listed_and_answered(tmp_path: Path) -> None:
@@ -362,19 +362,21 @@ async def test_suggestions_are_listed_and_answered(tmp_path: Path) -> None:
             await bob.send("trust/rule", {"rule": "r1", "state": "active", "words": "reads are fine"})
             await until(pilot, lambda: len(app.trust.suggestions()) == 1)
             await typed(pilot, "/suggestions")
-            await until(pilot, lambda: "bob (open): let agent read docs" in shown(app.timeline))
-            await typed(pilot, f"/suggestions accept {made.id[:8]}")
+            await until(
+                pilot, lambda: "s1  let agent read docs (suggested by bob, open)" in shown(app.timeline)
+            )
+            await typed(pilot, f"/accept {made.id[:8]}")
             accepted = await heard.wait("trust/accept")
             assert accepted.correlation_id == [made.id]
             assert accepted.payload == {"suggestion": "s1"}
             await until(pilot, lambda: not app.trust.open_suggestions())
             await typed(pilot, "/rules")
             await until(pilot, lambda: "reads are fine" in shown(app.timeline))
-            await typed(pilot, "/rules stop r1 --reason enough")
+            await typed(pilot, "/stop-rules r1 --reason enough")
             assert (await heard.wait("trust/stop")).payload == {"reason": "enough", "rule": "r1"}
-            await typed(pilot, "/rules lift r1")
+            await typed(pilot, "/resume-rules r1")
             assert (await heard.wait("trust/accept", 2)).payload == {"lift": "r1"}
-            await typed(pilot, "/rules resume")
+            await typed(pilot, "/resume-rules")
             assert (await heard.wait("trust/accept", 3)).payload == {"resume": True}
 
 

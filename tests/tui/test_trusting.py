@@ -89,11 +89,11 @@ async def test_a_suggestion_is_accepted_by_keys_counted_and_explained(tmp_path: 
     async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
         name = await here.suggested()
         await pilot.press("escape", "7")
-        await until(pilot, lambda: f"? {name}  approver suggests" in shown(app.rules))
-        assert "That is not proof: up to" in shown(app.rules)
+        await until(pilot, lambda: f"? {name}  suggested by approver" in shown(app.rules))
+        assert "error rate up to" in shown(app.rules)
         await pilot.press("enter")
         # It is made once enough was decided, which may be before the last of the ten.
-        await until(pilot, lambda: bool(re.search(r"whole history: (8|9|10) of \1 decided", drawn(app))))
+        await until(pilot, lambda: bool(re.search(r"agrees with (8|9|10) of \1 past decisions", drawn(app))))
         assert "tool: write_file" in drawn(app)
         await pilot.press("escape", "home", "a")
         await until(pilot, lambda: app.prompt.value == f"/accept {name}")
@@ -102,17 +102,17 @@ async def test_a_suggestion_is_accepted_by_keys_counted_and_explained(tmp_path: 
         here.mood = "leave"
         for day in (20, 21):
             assert await here.write(f"reports/day-{day}.md") == "by approver"
-        await until(pilot, lambda: "active, decided 2 times" in shown(app.rules))
+        await until(pilot, lambda: "active, 2 decisions" in shown(app.rules))
         automatic = [*here.approver.ledger][-1].id
-        await says(pilot, f"/explain {automatic}", "alice accepted it from suggestion")
+        await says(pilot, f"/explain {automatic}", "alice accepted this rule from suggestion")
         await says(pilot, "/rules", "17% of 12")
 
 
 async def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_path: Path) -> None:
     async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
         name = await here.suggested()
-        await says(pilot, "/suggestions", "could be granted: agent may call write_file at files")
-        await says(pilot, f"/accept {name} --set path=*", "! approver: not accepted: it may take more")
+        await says(pilot, "/suggestions", "can be granted instead: agent can call write_file on files")
+        await says(pilot, f"/accept {name} --set path=*", "! approver: not accepted: it may allow more")
         assert [each.name for each in app.trust.open_suggestions()] == [name]
         setting = 'path=["reports/day-10.md","reports/day-11.md"]'
         line = f"/accept {name} --set '{setting}' count=3 while_present=alice"
@@ -128,7 +128,7 @@ async def test_a_grant_instead_is_taken_back_with_the_command_that_was_told(tmp_
     async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
         name = await here.suggested()
         await says(pilot, "/suggestions", name)
-        await says(pilot, f"/accept {name} --grant", "granted: agent may call write_file")
+        await says(pilot, f"/accept {name} --grant", "granted: agent can call write_file")
         arguments = {"path": "reports/day-20.md", "text": "x"}
         call = {"name": "write_file", "arguments": arguments}
         # The terminal may say so before the agent has heard of it.
@@ -152,7 +152,7 @@ async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) ->
         await pilot.press("escape", "7", "S")
         await until(pilot, lambda: app.prompt.value == "/stop-rules")
         await pilot.press("enter")
-        await until(pilot, lambda: "ALL RULES ARE STOPPED by alice" in shown(app.rules))
+        await until(pilot, lambda: "ALL RULES STOPPED by alice" in shown(app.rules))
         assert await here.write("reports/day-20.md") == "by bob"
         await says(pilot, "/resume-rules", "all rules resumed")
         here.mood = "leave"
@@ -160,10 +160,12 @@ async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) ->
         automatic = [*here.approver.ledger][-1].id
         await says(pilot, f"/stop-rules --about {automatic} --reason odd", f"{rule} suspended")
         await until(pilot, lambda: "suspended: alice complained: odd" in shown(app.rules))
-        await says(pilot, f"/lift {rule}", f"{rule} lifted")
+        await says(pilot, f"/resume-rules {rule}", f"{rule} resumed")
         assert await here.write("reports/day-22.md") == "by approver"
-        await says(pilot, "/stop-rules nothing", "! approver: not stopped: no rule is named nothing")
-        await says(pilot, "/lift nothing", "! approver: not lifted: no rule nothing is suspended")
+        await says(pilot, "/stop-rules nothing", "! approver: not stopped: there is no rule nothing")
+        await says(
+            pilot, "/resume-rules nothing", "! approver: not resumed: there is no suspended rule nothing"
+        )
 
 
 async def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said(tmp_path: Path) -> None:
@@ -175,8 +177,8 @@ async def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said
         assert app.trust.open_suggestions() == []
         await here.approver.space.close()
         await until(pilot, lambda: "approver" not in app.space.roster)
-        await says(pilot, "/rules", "nobody here decides by rules: `moot approver` starts one")
-        await says(pilot, "/explain x", "! nobody here decides by rules")
+        await says(pilot, "/rules", "no approver is in this space: `moot approver` starts one")
+        await says(pilot, "/explain x", "! no approver is in this space")
 
 
 def test_what_is_set_of_a_rule_is_an_argument_a_limit_or_a_field() -> None:
@@ -196,11 +198,11 @@ def test_what_is_set_of_a_rule_is_an_argument_a_limit_or_a_field() -> None:
         "range": {"size": [1, 2]},
     }
     assert rule["arguments"] == {"path": "*"}
-    with pytest.raises(UsageError, match=r"write a field and what it shall be"):
+    with pytest.raises(UsageError, match=r"write FIELD=VALUE"):
         narrowed(rule, ["path"])
-    with pytest.raises(UsageError, match=r"is no object"):
+    with pytest.raises(UsageError, match=r"is not an object"):
         narrowed(rule, ["path.deep=1"])
-    with pytest.raises(UsageError, match=r"holds no rule"):
+    with pytest.raises(UsageError, match=r"contains no rule"):
         narrowed(None, [])
 
 

@@ -38,11 +38,11 @@ class Acceptance:
             wider = wider_in(rule, suggested)
             if wider is not None:
                 raise UsageError(
-                    f"it may take more than what was suggested, in: {wider}. Accept it as it is, narrow it, "
-                    f"or write your own rule into {book.rules_file.name}"
+                    f"it may allow more than the suggestion, in: {wider}. Accept the suggestion unchanged, "
+                    f"narrow it, or write your own rule in {book.rules_file.name}"
                 )
         if self.is_for(rule, envelope.sender):
-            raise UsageError("nobody accepts a rule for their own proposals")
+            raise UsageError("nobody can accept a rule for their own proposals")
         if payload.get("granted") is True:
             # The agent got the right itself; a rule beside it would only do the same.
             del book.suggested[id]
@@ -95,7 +95,7 @@ class Acceptance:
         id = envelope.payload.get("suggestion")
         found = self._book.suggested.get(id) if isinstance(id, str) else None
         if not isinstance(id, str) or found is None:
-            raise UsageError("there is no such suggestion any more; look at the latest ones")
+            raise UsageError("this suggestion no longer exists; list the current ones")
         return id, found
 
 

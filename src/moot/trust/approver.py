@@ -125,7 +125,7 @@ class Approver:
         space = self.space
         reader = space.envelopes(own=True)
         if space.may("capability/grant"):
-            log.warning("the approver holds the right to grant; it never uses it: take it away")
+            log.warning("the approver holds capability/grant, which it never uses: remove that permission")
         await self._look_back()
         async with asyncio.TaskGroup() as group:
             helpers = [group.create_task(self._learn()), group.create_task(self._reread())]
@@ -217,7 +217,7 @@ class Approver:
         if book.stopped is not None:
             return RuleVerdict("ask", None, f"{book.stopped.by} stopped all rules: {book.stopped.why}")
         if self.settings.budget is not None and self.tally.spent(self.settings.budget, now):
-            return RuleVerdict("ask", None, "all rules together have used their budget")
+            return RuleVerdict("ask", None, "the budget for all rules is used up")
         present = [self.space.name, *(member.name for member in self.space.roster.values())]
         return evaluate(
             book.rules,
@@ -252,7 +252,9 @@ class Approver:
             # Somebody was quicker, or it takes several people (D-28).
             log.info("left alone", extra={"proposal": case.id, "why": str(fault)})
         except NotAllowed as fault:
-            self._tell_once(rule, f"rule {rule.name} would approve, but I may not do it: {fault}")
+            self._tell_once(
+                rule, f"rule {rule.name} would approve this, but I have no permission to: {fault}"
+            )
         except MootError as fault:
             log.info("fulfilled, with trouble", extra={"proposal": case.id, "why": str(fault)})
 
@@ -261,7 +263,7 @@ class Approver:
             payload: dict[str, Json] = {"reason": REJECTED, "rule": rule.name}
             await self.space.send("mcp/reject", payload, to=case.proposer, about=case.id, confirm=True)
         except MootError as fault:
-            self._tell_once(rule, f"rule {rule.name} would reject, but I could not: {fault}")
+            self._tell_once(rule, f"rule {rule.name} would reject this, but I could not: {fault}")
 
     def _is_open(self, id: str) -> bool:
         seen = self.space.proposals.get(id)

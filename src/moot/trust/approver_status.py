@@ -34,17 +34,17 @@ class ApproverStatus:
 
         @space.tool
         def trust_rules() -> dict[str, Json]:
-            """Lists the rules that decide on proposals here, how often each acted, and what is suspended."""
+            """Lists the rules of this space, how often each decided, and which are suspended."""
             return self.rules()
 
         @space.tool
         def trust_suggestions() -> dict[str, Json]:
-            """Lists the rules that are suggested and wait for a person to accept, narrow or dismiss them."""
+            """Lists the suggested rules that a person can accept, narrow or dismiss."""
             return {"suggestions": list(self._approver.book.suggested.values())}
 
         @space.tool
         def trust_report() -> dict[str, Json]:
-            """Tells what share of decisions was automatic by day, who teaches, and how shadows did."""
+            """Reports the share of automatic decisions by day, whose approvals count, and shadow results."""
             return self.report()
 
         @space.tool
@@ -52,7 +52,7 @@ class ApproverStatus:
             """Explains why a proposal was or was not decided by a rule.
 
             Args:
-                id: of the proposal, or of the request or response that came of it.
+                id: The id of the proposal, or of the resulting request or response.
             """
             return self.explained(id)
 
@@ -105,7 +105,7 @@ class ApproverStatus:
         approver = self._approver
         decision = approver.ledger.get(id)
         if decision is None:
-            raise ToolError(f"no proposal, request or response {id!r} is known here")
+            raise ToolError(f"unknown proposal, request or response {id!r}")
         # The approver's own: it minds the switch, the budget and who is here.
         verdict = approver.verdict(decision.case)
         found = explain(decision, approver.book.rules, time.time(), verdict=verdict)

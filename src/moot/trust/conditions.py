@@ -75,7 +75,7 @@ def read_hours(text: Json) -> Hours:
     try:
         _zone(zone)
     except (KeyError, ValueError, OSError):
-        raise UsageError(f"{zone!r} is no time zone that this machine knows; leave it away for UTC") from None
+        raise UsageError(f"unknown time zone {zone!r}; omit it for UTC") from None
     return Hours(int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4]), zone)
 
 
@@ -97,9 +97,9 @@ def read_moment(value: Json) -> float:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise UsageError("must be a moment such as 2026-01-31T12:00:00Z") from None
+            raise UsageError("must be a time such as 2026-01-31T12:00:00Z") from None
     if not isinstance(value, datetime):
-        raise UsageError("must be a moment such as 2026-01-31T12:00:00Z")
+        raise UsageError("must be a time such as 2026-01-31T12:00:00Z")
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     moment: float = value.timestamp()

@@ -82,7 +82,7 @@ class Definitions:
                     self._book.definitions[key] = now[name]
                 else:
                     del self._book.definitions[key]
-                yield host, name, "its definition changed" if name in now else "it is gone"
+                yield host, name, "its definition changed" if name in now else "it no longer exists"
             self._book.save()
 
     def _presence(self, event: PresenceEvent) -> None:

@@ -21,9 +21,9 @@ _PARTS: Final = {
     "to": "it is for another host",
     "method": "it is for another method",
     "tool": "it is for another tool",
-    "hours": "it holds at other hours",
-    "after": "it does not hold yet",
-    "before": "it no longer holds",
+    "hours": "it applies at other hours",
+    "after": "it does not apply yet",
+    "before": "it no longer applies",
 }
 
 
@@ -37,7 +37,7 @@ class Explanation:
     others: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        said = [self.done, f"The rules as they are now: {self.verdict.decision}, since {self.verdict.why}."]
+        said = [self.done, f"Current rules: {self.verdict.decision} ({self.verdict.why})."]
         return said + [f"  {other}" for other in self.others]
 
     def as_json(self) -> dict[str, Json]:
@@ -74,25 +74,25 @@ def _done(decision: Decision, rules: Sequence[Rule]) -> str:
     case = decision.case
     what = f"{case.proposer} proposed {case.tool or case.method or 'something without a method'}"
     if case.to:
-        what += f" at {list_of(case.to)}"
-    what += f" on {rfc3339(case.at)}; "
+        what += f" on {list_of(case.to)}"
+    what += f" at {rfc3339(case.at)}; "
     took = "" if decision.took is None else f" after {decision.took:.1f} s"
     match decision.how:
         case "open":
-            what += "nobody has decided yet."
+            what += "the proposal is pending."
         case "fulfilled":
-            what += f"{decision.by} fulfilled it{took} (envelope {decision.envelope})"
+            what += f"{decision.by} approved it{took} (envelope {decision.envelope})"
             if decision.approvals:
-                what += f", after votes of {list_of(approval.by for approval in decision.approvals)}"
+                what += f", after votes by {list_of(approval.by for approval in decision.approvals)}"
             what += "." if decision.result is None else f"; the result was {_result(decision)}."
         case "rejected":
             what += f"{decision.by} rejected it{took}: {decision.reason} (envelope {decision.envelope})."
         case "withdrawn":
             what += f"it was withdrawn{took}{f' ({decision.reason})' if decision.reason else ''}."
         case "expired":
-            what += "it expired undecided."
+            what += "it expired without a decision."
     if decision.how == "fulfilled" and decision.rejections:
-        what += f" Before that, {list_of(r.by for r in decision.rejections)} had rejected it."
+        what += f" {list_of(r.by for r in decision.rejections)} had rejected it before."
     return what + _by_rule(decision, rules)
 
 
@@ -105,13 +105,13 @@ def _by_rule(decision: Decision, rules: Sequence[Rule]) -> str:
         return ""
     rule = next((rule for rule in rules if rule.name == decision.rule), None)
     if rule is None:
-        return f" That was automatic, by rule {decision.rule}, which is no longer there."
-    said = f" That was automatic, by rule {rule.name}: {rule.words or rule_in_words(rule)}."
+        return f" Decided automatically by rule {decision.rule}, which no longer exists."
+    said = f" Decided automatically by rule {rule.name}: {rule.words or rule_in_words(rule)}."
     origin = rule.origin
     if origin.accepted_by is not None:
         when = "" if origin.accepted is None else f" on {rfc3339(origin.accepted)}"
         source = "" if origin.suggestion is None else f" from suggestion {origin.suggestion}"
-        said += f" {origin.accepted_by} accepted it{source}{when}."
+        said += f" {origin.accepted_by} accepted this rule{source}{when}."
     return said
 
 
@@ -140,7 +140,7 @@ def _because(part: str) -> str:
     if part.startswith("range."):
         return f"{part.removeprefix('range.')} is outside its range"
     if part.startswith("equals."):
-        return f"{part.removeprefix('equals.')} is not exactly what it names"
+        return f"{part.removeprefix('equals.')} is not exactly the value in the rule"
     if part.startswith("arguments."):
-        return f"{part.removeprefix('arguments.')} does not fit"
-    return f"{part} is not part of any rule"
+        return f"{part.removeprefix('arguments.')} does not match"
+    return f"no rule covers {part}"

@@ -136,7 +136,7 @@ def generalise(
                 if len({canonical(example.case.arguments[path[0]]) for example in examples}) > 1:
                     return None
                 equals[path[0]] = whole
-                parts[path[0]] = "exactly as each time"
+                parts[path[0]] = "exactly the same value as before"
     for top in equals:
         arguments.pop(top, None)
         spans = {path: span for path, span in spans.items() if path[0] != top}

@@ -347,14 +347,11 @@ def _evidence(
 ) -> str:
     done, otherwise = ("approval", "rejection") if rule.decision == "approve" else ("rejection", "approval")
     said = (
-        f"Rests on {counted(count, done)} by {list_of(deciders)} and no {otherwise}. That is not proof: "
-        f"up to {percent(bound)} of such proposals could still have been decided otherwise."
+        f"Based on {counted(count, done)} by {list_of(deciders)} and no {otherwise}s; "
+        f"error rate up to {percent(bound)} (95 % confidence)."
     )
     if first_times is not None and new_bound is not None and new_bound > bound:
-        said += (
-            f" Values never seen before rest on {counted(first_times, 'first time')}: up to "
-            f"{percent(new_bound)} of those."
-        )
+        said += f" For values not seen before, of which there were {first_times}: up to {percent(new_bound)}."
     return said
 
 
@@ -395,7 +392,7 @@ def accepted(
     taken = rule or suggestion.rule
     wider = wider_in(taken, suggestion.rule)
     if wider is not None:
-        raise UsageError(f"{wider} is wider than what was suggested, which can be narrowed and not widened")
+        raise UsageError(f"{wider} is wider than in the suggestion; a suggestion can only be narrowed")
     taken = replace(taken, origin=RuleOrigin(suggestion.id, by, now))
     return with_rule(rules, taken, replaces=suggestion.replaces)
 

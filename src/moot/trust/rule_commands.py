@@ -47,7 +47,7 @@ class RuleCommands:
     def hear(self, envelope: Envelope) -> None:
         match envelope.kind:
             case "trust/stop" if self._book.stopped is not None and not self._names_rule(envelope):
-                self._answer(envelope, "all rules are stopped already")
+                self._answer(envelope, "all rules are already stopped")
             case "trust/stop":
                 self.stop(envelope, self._clock())
             case "trust/accept":
@@ -76,12 +76,14 @@ class RuleCommands:
             rule = next((name for name in found if name is not None), None)
             if rule is None and envelope.correlation_id:
                 # Rather all than none: somebody objects to something that was done.
-                words += f" (no rule is known behind {envelope.correlation_id[0]}, so all are stopped)"
+                words += f" (no rule is known behind {envelope.correlation_id[0]}, so all rules are stopped)"
         if rule is not None:
             if rule in self._book.suspensions:
-                self._answer(envelope, f"rule {rule} is suspended already")
+                self._answer(envelope, f"rule {rule} is already suspended")
             elif all(each.name != rule for each in self._book.rules):
-                self._answer(envelope, f"not stopped: no rule is named {rule}; name none to stop all")
+                self._answer(
+                    envelope, f"not stopped: there is no rule {rule}; omit the name to stop all rules"
+                )
             else:
                 self._approver.trip(Complaint(by, words, envelope.id, rule=rule), at=at)
             return
@@ -127,21 +129,21 @@ class RuleCommands:
     def _lift(self, name: str, envelope: Envelope) -> None:
         rule = next((rule for rule in self._book.rules if rule.name == name), None)
         if rule is None or name not in self._book.suspensions:
-            self._answer(envelope, f"not lifted: no rule {name} is suspended")
+            self._answer(envelope, f"not resumed: there is no suspended rule {name}")
         elif self._acceptance.is_for(rule, envelope.sender):
-            self._answer(envelope, "not lifted: nobody lifts a rule for their own proposals")
+            self._answer(envelope, "not resumed: nobody can resume a rule for their own proposals")
         else:
             del self._book.suspensions[name]
             self._book.look_at([name], self._clock())
             self._book.save()
-            self.say_rule(name, "lifted", f"lifted by {envelope.sender}", about=envelope.id)
+            self.say_rule(name, "lifted", f"resumed by {envelope.sender}", about=envelope.id)
             self._approver.pin([rule])
 
     def reread(self, before: tuple[Rule, ...], *, was_broken: bool) -> None:
         """The file of rules is another one: tell what changed. Whoever edited it has looked at it."""
         book = self._book
         if book.fault is not None:
-            log.error("rules cannot be read, so none holds", extra={"why": book.fault})
+            log.error("rules cannot be read, so none is active", extra={"why": book.fault})
             self._approver.say("trust/rule", {"state": "stopped", "why": book.fault})
             return
         old = {rule.name: rule for rule in before}
@@ -156,11 +158,11 @@ class RuleCommands:
         gone = [name for name in old if name not in new]
         for name in changed[:MAX_TOLD]:
             if name not in book.suspensions:
-                self.say_rule(name, "active", f"written into {file}")
+                self.say_rule(name, "active", f"written in {file}")
         for name in gone[:MAX_TOLD]:
             say("trust/rule", {"state": "removed", "rule": name, "why": f"no longer in {file}"})
         if max(len(changed), len(gone)) > MAX_TOLD:
-            told = f"{file} has {len(changed)} new or changed rules and {len(gone)} less"
+            told = f"{file} has {len(changed)} new or changed rules and {len(gone)} fewer"
             say("chat", {"text": told, "format": "plain"})
         self._approver.pin([new[name] for name in changed])
 

@@ -46,24 +46,24 @@ class RuleGrant:
 def why_no_grant(rule: Rule) -> str | None:
     """Why a rule cannot become a capability; None when it can."""
     if rule.decision != "approve":
-        return "only what is approved can be granted"
+        return "only rules that approve can become a permission"
     if not isinstance(rule.proposer, str) or is_wild(rule.proposer) or rule.proposer[:1] in ("/", "!"):
-        return "it names no single proposer"
+        return "it does not name a single proposer"
     if not rule.to:
-        return "it names no host"
+        return "it does not name a host"
     if not isinstance(rule.method, str) or rule.method not in CONTEXT_PATHS or rule.tool is None:
-        return "it names no tool"
+        return "it does not name a tool"
     if len(CONTEXT_PATHS[rule.method]) != 1:
-        return "the method has no single place for what it names"
+        return "its method has no single field for a name"
     conditions = [
         (rule.range, "ranges"),
         (rule.equals, "exact lists"),
         (rule.hours, "hours"),
-        (rule.after, "a beginning"),
-        (rule.before, "an end"),
+        (rule.after, "a start time"),
+        (rule.before, "an end time"),
     ]
     found = [name for condition, name in conditions if condition]
-    return f"a capability cannot say {list_of(found)}" if found else None
+    return f"a capability cannot express {list_of(found)}" if found else None
 
 
 def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
@@ -86,15 +86,15 @@ def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
         read_capability(capability)
     except InvalidPattern:
         return None
-    loses = ["further arguments pass"] if not rule.extra_arguments and step == "arguments" else []
+    loses = ["other arguments are allowed too"] if not rule.extra_arguments and step == "arguments" else []
     if step == "tool":
-        loses.append("any arguments pass")
+        loses.append("any arguments are allowed")
     if rule.limits.count is not None:
-        loses.append("nothing is counted")
+        loses.append("the number of calls is not limited")
     if rule.limits.expires is not None:
         loses.append("it does not expire")
     if rule.limits.while_present:
-        loses.append(f"it holds without {list_of(rule.limits.while_present)}")
+        loses.append(f"it also applies while {list_of(rule.limits.while_present)} is away")
     which = "with these arguments" if step == "arguments" and rule.arguments else "with any arguments"
-    words = f"{rule.proposer} may call {rule.tool} at {list_of(rule.to)} {which} without asking"
+    words = f"{rule.proposer} can call {rule.tool} on {list_of(rule.to)} {which} without asking"
     return RuleGrant(rule.proposer, step, capability, tuple(loses), words)

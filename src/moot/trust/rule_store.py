@@ -130,7 +130,7 @@ class RuleStore:
     def set_rules(self, rules: Iterable[Rule]) -> None:
         """Write another list of rules; raises UsageError while the file is broken, since it would be lost."""
         if self.fault is not None:
-            raise UsageError(f"mend {self.rules_file} first: {self.fault}")
+            raise UsageError(f"correct {self.rules_file} first: {self.fault}")
         self.rules = tuple(rules)
         _replace(self.rules_file, write_rules(self.rules))
         self._stamp = _stamp_of(self.rules_file)
@@ -165,7 +165,7 @@ class RuleStore:
         except FileNotFoundError:
             return
         except (OSError, ValueError) as fault:
-            raise UsageError(f"{file} cannot be read: {fault}. Move it away to begin without it") from None
+            raise UsageError(f"{file} cannot be read: {fault}. Move it away to start without it") from None
         try:
             self.suspensions = {each["rule"]: Suspension(**each) for each in state["suspensions"]}
             self.dismissed = tuple(rule_of_json(each) for each in state["dismissed"])
@@ -180,7 +180,7 @@ class RuleStore:
             self.definitions = dict(state["definitions"])
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:
-            raise UsageError(f"{file} is damaged: {fault}. Move it away to begin without it") from None
+            raise UsageError(f"{file} is damaged: {fault}. Move it away to start without it") from None
 
 
 def _stamp_of(file: Path) -> tuple[int, int] | None:

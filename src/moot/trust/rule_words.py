@@ -26,19 +26,19 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 def rule_in_words(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
     """What a rule does, in one sentence; `parts` are better words for some arguments."""
-    who = "anybody" if rule.proposer is None else _shown(rule.proposer)
+    who = "anyone" if rule.proposer is None else _shown(rule.proposer)
     what = rule.method if rule.tool is None else _shown(rule.tool)
     said = f"{_VERBS[rule.decision]} when {who} proposes {'anything' if what is None else what}"
     if rule.to is not None:
-        said += f" at {list_of(rule.to, joint='or')}" if rule.to else " without naming a host"
+        said += f" on {list_of(rule.to, joint='or')}" if rule.to else " without a host"
     arguments = list(_arguments(rule, parts or {}))
     if arguments:
         said += f" with {list_of(arguments)}"
     if rule.decision == "approve":
         if rule.extra_arguments:
-            said += ", whatever other arguments there are" if arguments else " with any arguments"
+            said += " and any other arguments" if arguments else " with any arguments"
         else:
-            said += ", and no other arguments" if arguments else " without arguments"
+            said += " and no other arguments" if arguments else " without arguments"
     if rule.hours is not None:
         clock, _, zone = str(rule.hours).partition(" ")
         start, _, end = clock.partition("-")
@@ -54,8 +54,7 @@ def _arguments(rule: Rule, parts: Mapping[str, str]) -> Iterable[str]:
         else:
             yield f"{name} {_shown(pattern)}"
     for path, span in rule.range.items():
-        kind = "whole number " if span.whole else ""
-        yield f"{shown_path(path)} a {kind or 'number '}from {span.low} to {span.high}"
+        yield f"{shown_path(path)} {'a whole' if span.whole else 'a'} number from {span.low} to {span.high}"
     for name in rule.equals:
         yield f"{name} exactly {canonical(rule.equals[name]).decode(errors='replace')[:80]}"
 
@@ -66,7 +65,8 @@ def _limits(rule: Rule) -> str:
     if limits.count is not None:
         said += f"; at most {limits.count} times in {limits.seconds / 60:g} minutes"
     if limits.while_present:
-        said += f"; only while {list_of(limits.while_present)} is here"
+        verb = "is" if len(limits.while_present) == 1 else "are"
+        said += f"; only while {list_of(limits.while_present)} {verb} present"
     return said
 
 

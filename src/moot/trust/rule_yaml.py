@@ -70,14 +70,16 @@ def read_rules(text: str) -> tuple[Rule, ...]:
     top = _mapping(value, "the file", ("rules",))
     listed = top.get("rules") or []
     if not isinstance(listed, list):
-        raise _wrong("rules", "must be a list, as in `rules:` and below it `- name: …`")
+        raise _wrong("rules", "must be a list: `rules:` followed by lines of `- name: …`")
     if len(listed) > MAX_RULES:
-        raise _wrong("rules", f"are {len(listed)}, more than {MAX_RULES}; join or remove some")
+        raise _wrong(
+            "rules", f"has {len(listed)} rules, more than the limit of {MAX_RULES}; merge or remove some"
+        )
     rules = tuple(rule_of_json(value, f"rules[{at}]") for at, value in enumerate(listed))
     seen: set[str] = set()
     for at, rule in enumerate(rules):
         if rule.name in seen:
-            raise _wrong(f"rules[{at}].name", f"{rule.name!r} stands twice; names tell rules apart")
+            raise _wrong(f"rules[{at}].name", f"{rule.name!r} is used twice; names must be unique")
         seen.add(rule.name)
     return rules
 
@@ -98,7 +100,7 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
     equals = _mapping(fields.get("equals", {}), f"{where}.equals")
     for name_ in equals:
         if name_ in arguments:
-            raise _wrong(f"{where}.equals.{name_}", "stands in arguments, too; write it once")
+            raise _wrong(f"{where}.equals.{name_}", "is also in arguments; write it once")
     spans = dict(_ranges(_mapping(fields.get("range", {}), f"{where}.range"), (), f"{where}.range"))
     try:
         return Rule(
@@ -138,7 +140,10 @@ def _limits(value: Json, where: str) -> RuleLimits:
         raise _wrong(where, "needs count and per together, as in {count: 20, per: 1h}")
     check = fields.get("check", 0.0)
     if isinstance(check, bool) or not isinstance(check, int | float) or not 0 <= check <= 1:
-        raise _wrong(f"{where}.check", "must be a share from 0 to 1: how many are left to people anyway")
+        raise _wrong(
+            f"{where}.check",
+            "must be a number from 0 to 1: the share of matches left to people as a spot check",
+        )
     present = fields.get("while_present", [])
     present = [present] if isinstance(present, str) else present
     if not isinstance(present, list) or not all(isinstance(name, str) and name for name in present):
@@ -156,7 +161,7 @@ def read_lasting(value: Json, where: str) -> float:
     """`90s`, `15m`, `1h`, `7d`, `2w` in seconds."""
     found = _LASTS.fullmatch(value) if isinstance(value, str) else None
     if found is None or not int(found[1]):
-        raise _wrong(where, "must be a time such as 90s, 15m, 1h or 7d")
+        raise _wrong(where, "must be a duration such as 90s, 15m, 1h or 7d")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -174,7 +179,7 @@ def _origin(value: Json, where: str) -> RuleOrigin:
     texts = {key: _optional(fields.get(key), lambda v: v, where) for key in ("suggestion", "accepted_by")}
     for key, text in texts.items():
         if text is not None and not isinstance(text, str):
-            raise _wrong(f"{where}.{key}", "must be a text")
+            raise _wrong(f"{where}.{key}", "must be text")
     return RuleOrigin(
         texts["suggestion"],
         texts["accepted_by"],
@@ -191,10 +196,10 @@ def _ranges(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Pat
             continue
         numbers = isinstance(inner, list) and [n for n in inner if isinstance(n, int | float)]
         if not isinstance(inner, list) or len(inner) != 2 or numbers != inner or True in map(_is_bool, inner):
-            raise _wrong(here, "must be two numbers, the least and the most, as in [1, 100]")
+            raise _wrong(here, "must be two numbers, the lowest and the highest, as in [1, 100]")
         low, high = inner
         if not low <= high:
-            raise _wrong(here, f"runs from {low} down to {high}; the least comes first")
+            raise _wrong(here, f"runs from {low} down to {high}; the lowest comes first")
         found.append(((*path, key), Range(low, high)))
     return found
 
@@ -208,7 +213,7 @@ def _pattern(value: Json, where: str) -> Json:
         return value
     if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
         return value
-    raise _wrong(where, "must be a text pattern, or a list of them")
+    raise _wrong(where, "must be a text pattern or a list of text patterns")
 
 
 def _addressees(value: Json, where: str) -> tuple[str, ...] | None:
@@ -216,7 +221,7 @@ def _addressees(value: Json, where: str) -> tuple[str, ...] | None:
         return None
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise _wrong(where, "must be names of members, or [] for proposals that name no host")
+        raise _wrong(where, "must be member names, or [] for proposals without a host")
     return tuple(names)
 
 
@@ -225,9 +230,9 @@ def _mapping(value: Json, where: str, keys: Sequence[str] | None = None) -> dict
         raise _wrong(where, "must be a mapping of keys and values")
     for key in value:
         if not isinstance(key, str):
-            raise _wrong(where, f"has the key {key!r}, which is no text; put it into quotes")
+            raise _wrong(where, f"has the key {key!r}, which is not text; put it in quotes")
         if keys is not None and key not in keys:
-            raise _wrong(f"{where}.{key}", f"is no key here; there are {', '.join(keys)}")
+            raise _wrong(f"{where}.{key}", f"is not a known key; known keys: {', '.join(keys)}")
     return value
 
 
@@ -248,7 +253,7 @@ def _boolean(value: Json, where: str) -> bool:
 
 def _text(value: Json, where: str) -> str:
     if not isinstance(value, str):
-        raise _wrong(where, "must be a text")
+        raise _wrong(where, "must be text")
     return value
 
 

@@ -288,19 +288,17 @@ def evaluate(
         if rule.decision == "approve":
             stricter = _rejecting_as_wide(rules[position + 1 :], rule, case, now)
             if stricter is not None:
-                why = f"rule {stricter.name} rejects, and is as wide as {rule.name}, which would approve"
+                why = f"rule {stricter.name} rejects and is as broad as rule {rule.name}, which would approve"
                 return RuleVerdict("reject", stricter, why)
             if case.proposer == me:
-                return RuleVerdict("ask", rule, "nobody approves their own proposal")
+                return RuleVerdict("ask", rule, "nobody can approve their own proposal")
         if rule.decision == "ask":
-            return RuleVerdict("ask", rule, f"rule {rule.name} says that people decide")
+            return RuleVerdict("ask", rule, f"rule {rule.name} leaves the decision to people")
         spent = _spent(rule, now, presence, counts)
         if spent:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {spent}")
         if draw < rule.limits.check:
-            return RuleVerdict(
-                "ask", rule, f"rule {rule.name} matches; this one is left to people as a check"
-            )
+            return RuleVerdict("ask", rule, f"rule {rule.name} matches; this one is a spot check by people")
         return RuleVerdict(rule.decision, rule, f"rule {rule.name} matches")
     return RuleVerdict("ask", None, "no rule matches")
 
@@ -324,9 +322,9 @@ def _spent(
     limits = rule.limits
     missing = [name for name in limits.while_present if name not in presence]
     if missing:
-        return f"{missing[0]} is not here"
+        return f"{missing[0]} is not present"
     if limits.count is not None:
         used = sum(1 for at in counts.get(rule.name, ()) if now - limits.seconds < at <= now)
         if used >= limits.count:
-            return f"it has acted {used} times in {limits.seconds:g} seconds, which is all it may"
+            return f"it has reached its limit of {limits.count} decisions in {limits.seconds:g} seconds"
     return None

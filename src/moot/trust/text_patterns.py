@@ -279,4 +279,4 @@ def _prose(counts: Counter[str]) -> TextCover | None:
         pattern = anchored(part + (" " if blank == " " else "\\n") + part)
     if pattern is None:
         return None
-    return TextCover((pattern,), len(counts), f"any text like those seen, of up to {longest} characters")
+    return TextCover((pattern,), len(counts), f"any similar text of up to {longest} characters")

@@ -92,7 +92,7 @@ def trip(rule: Rule, event: Event, now: float, *, acts: Mapping[str, str] | None
             # A rule about anybody goes on without one of them.
             named = rule.proposer not in (None, "*") and rule.is_of(event.member)
             if named or (rule.to and rule.is_at(event.member)):
-                why = f"{event.member}, whom it is about, was removed from the space by {event.by}"
+                why = f"{event.by} removed {event.member}, whom this rule is about, from the space"
                 return Suspension(rule.name, now, why, event.envelope)
         case Complaint():
             if rule.name == (event.rule or (acts or {}).get(event.proposal or "")):
@@ -101,12 +101,12 @@ def trip(rule: Rule, event: Event, now: float, *, acts: Mapping[str, str] | None
                 return Suspension(rule.name, now, why, event.envelope)
         case ToolChanged():
             if rule.is_at(event.host) and (rule.tool is None or _names(rule.tool, event.tool)):
-                why = f"{event.tool} at {event.host} is not what it was: {event.what}"
+                why = f"tool {event.tool} on {event.host}: {event.what}"
                 return Suspension(rule.name, now, why)
         case ProposalSeen():
             odd = unusual(rule, event.case)
             if odd is not None:
-                why = f"{event.case.proposer} proposed something unusual: {odd}"
+                why = f"{event.case.proposer} made an unusual proposal: {odd}"
                 return Suspension(rule.name, now, why, event.case.id)
         case _:
             assert_never(event)
@@ -141,9 +141,9 @@ def _contradicted(rule: Rule, decision: Decision, now: float) -> Suspension | No
         return None
     if lesson == "reject":
         first = next(r for r in decision.rejections if r.rule is None)
-        why = f"{first.by} rejected a proposal that it would have approved ({first.reason})"
+        why = f"{first.by} rejected a proposal that this rule would have approved ({first.reason})"
     else:
-        why = f"{decision.by} approved a proposal that it would have rejected"
+        why = f"{decision.by} approved a proposal that this rule would have rejected"
     return Suspension(rule.name, now, why, decision.id)
 
 
@@ -166,10 +166,10 @@ def unusual(rule: Rule, case: Case) -> str | None:
     if rule.decision != "approve" or not _same_kind(rule, case):
         return None
     if case.stray:
-        return f"there is {case.stray[0]} beside the arguments"
+        return f"unexpected field {case.stray[0]}"
     unknown = [shown_path(path) for path in rule.unnamed(case.arguments)] if not rule.extra_arguments else []
     if unknown:
-        return f"{counted(len(unknown), 'argument')} that the rule does not know: {_shown(unknown[0])}"
+        return f"{counted(len(unknown), 'unknown argument')}: {_shown(unknown[0])}"
     for name, value in case.arguments.items():
         odd = _odd_argument(rule, name, value)
         if odd is not None:
@@ -191,13 +191,13 @@ def _odd_argument(rule: Rule, name: str, value: Json) -> str | None:
         return None
     wanted = _types(inner)
     if wanted and type_of(value) not in wanted:
-        return f"is a {type_of(value)}, which it never was"
+        return f"is a {type_of(value)}, which is a new type"
     for path, text in leaves({name: value}):
         if isinstance(text, str):
             if len(text) > _LONG:
-                return f"has {len(text)} characters"
+                return f"is {len(text)} characters long"
             if not is_plain(text) and not admits(inner, value):
-                return "hides something: escapes, climbing dots or characters that cannot be seen"
+                return "contains escapes, '..' or invisible characters"
         if path in spans:
             odd = _odd_number(spans[path], text)
             if odd is not None:
@@ -207,10 +207,10 @@ def _odd_argument(rule: Rule, name: str, value: Json) -> str | None:
 
 def _odd_number(span: Range, value: Json) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"is a {type_of(value)}, which it never was"
+        return f"is a {type_of(value)}, which is a new type"
     reach = max(abs(span.low), abs(span.high), 1)
     if abs(value) > FAR * reach:
-        return f"is {value}, far beyond {span.low} to {span.high}"
+        return f"is {value}, far outside {span.low} to {span.high}"
     return None
 
 

@@ -156,7 +156,7 @@ class Actions(App[int]):
             if chosen is None:
                 return
             if printable(chosen.key) != chosen.key:
-                self.note(line(("! this name holds control characters: type it yourself", "bad")))
+                self.note(line(("! this name contains control characters: type it yourself", "bad")))
                 return
             command = command.replace("{}", shlex.quote(chosen.key))
         self.go_to_line(command)
@@ -182,13 +182,13 @@ class Actions(App[int]):
         envelope = self.timeline.find(key)
         if envelope is not None:
             self.push_screen(
-                DetailDialog(f"{envelope.kind} of {envelope.sender}", lambda: envelope_lines(envelope))
+                DetailDialog(f"{envelope.kind} from {envelope.sender}", lambda: envelope_lines(envelope))
             )
 
     def _look_at_thoughts(self, id: str) -> None:
         sequence = self.space.contexts.get(id)
         if sequence is not None:
-            title = f"{sequence.owner} thinks about: {sequence.message}"
+            title = f"Reasoning of {sequence.owner}: {sequence.message}"
             self.push_screen(DetailDialog(title, lambda: whole_trace(sequence), follows=True))
 
     def ask_to_approve(self, named: str, to: str | None) -> None:
@@ -199,13 +199,13 @@ class Actions(App[int]):
     def look_at(self, named: str) -> None:
         envelope = self.timeline.find(named)
         if envelope is None:
-            raise UsageError(f"no envelope {named} is among the latest: give more of its id")
+            raise UsageError(f"no recent message {named}: type more of its id")
         self._open_envelope(envelope.id)
 
     def look_at_stream(self, named: str) -> None:
         info = self.streams.find(named)
         if info is None:
-            raise UsageError(f"no stream {named} is known: /streams lists them")
+            raise UsageError(f"unknown stream {named}: /streams lists them")
         title = f"stream {info.id} of {info.owner}"
         self.push_screen(DetailDialog(title, lambda: self.streams.tail(info.id), follows=True))
 
@@ -216,6 +216,6 @@ class Actions(App[int]):
                 each for each in found if any(id.startswith(named) for id in (each.id, *each.correlation_id))
             ]
         if not found:
-            return ["nothing was refused" if named is None else f"no refusal of {named} is among the latest"]
+            return ["no message was refused" if named is None else f"no recent refusal of {named}"]
         about = next((self.timeline.find(id) for id in found[-1].correlation_id), None)
         return explained(found[-1], about)

@@ -168,7 +168,7 @@ class MootApp(Actions):
             "timeline": self.timeline,
             "approvals": self.approvals,
             "people": self.people,
-            "thoughts": self.thoughts,
+            "reasoning": self.thoughts,
             "streams": self.streams,
             "chats": self.chats,
             "rules": self.rules,
@@ -179,8 +179,10 @@ class MootApp(Actions):
     async def _hear(self) -> None:
         self.heard.put(await self.space.recall())
         self.show_heard()
-        others = ", ".join(self.space.roster) or "nobody else"
-        words = f"you are {self.space.me} in {self._place}; here: {others}. F1 helps, / does"
+        others = (
+            f"Also here: {', '.join(self.space.roster)}." if self.space.roster else "Nobody else is here."
+        )
+        words = f"Joined {self._place} as {self.space.me}. {others} F1 for help, / for commands"
         self.note(line((words, "note")))
         async for item in self._coming:
             self.heard.put([item])
@@ -201,7 +203,7 @@ class MootApp(Actions):
         before = counts["approvals"]
         counts["approvals"] = self.approvals.show(self.seat)
         counts["people"] = self.people.show(self.space)
-        counts["thoughts"] = self.thoughts.show(self.space)
+        counts["reasoning"] = self.thoughts.show(self.space)
         counts["streams"] = self.streams.show()
         counts["chats"] = self.chats.show(self.space)
         counts["rules"] = self.rules.show(self.trust)
@@ -223,7 +225,7 @@ class MootApp(Actions):
         if self.timeline.filter:
             more.append(f"filter {self.timeline.filter.words}")
         if not self.timeline.is_at_end:
-            more.append("▼ End follows")
+            more.append("▼ End: jump to end")
         self.head.tell(self.space, self._place, waiting=self._counts["approvals"], more=more)
 
     def _grow_old(self) -> None:
@@ -231,7 +233,7 @@ class MootApp(Actions):
 
     async def _watch_end(self) -> None:
         ending = await self.space.stay()
-        self.note(line((f"■ the connection ended: {ending.code} {ending.reason} · q leaves", "bad")))
+        self.note(line((f"■ connection closed: {ending.code} {ending.reason} · q quits", "bad")))
 
     def _stream_opened(self, info: StreamInfo) -> None:
         self.streams.opened(info)
@@ -253,11 +255,11 @@ class MootApp(Actions):
         if self.prompt.has_focus:
             self.prompt.offer()
 
-    def on_prompt_typed(self, event: InputLine.Typed) -> None:
+    def on_input_line_typed(self, event: InputLine.Typed) -> None:
         self.timeline.action_last()
         self.begin(self._carry_out(event.text))
 
-    def on_prompt_left(self) -> None:
+    def on_input_line_left(self) -> None:
         self.action_pane("timeline" if self.screen.has_class("-main") else self.side)
 
     async def _carry_out(self, text: str) -> None:
@@ -320,7 +322,7 @@ class MootApp(Actions):
                 self.action_decide("approve")
             case "people":
                 self.push_screen(DetailDialog(event.key, lambda: member_lines(self.space, event.key)))
-            case "thoughts":
+            case "reasoning":
                 self._look_at_thoughts(event.key)
             case "streams":
                 self.look_at_stream(event.key)
@@ -372,7 +374,7 @@ class MootApp(Actions):
 
     def use_theme(self, name: str) -> None:
         if name not in self.available_themes:
-            raise UsageError(f"there is no theme {name}: {', '.join(sorted(self.available_themes))}")
+            raise UsageError(f"unknown theme {name}; themes: {', '.join(sorted(self.available_themes))}")
         self.theme = name
 
     def open_pane(self, name: str) -> None:

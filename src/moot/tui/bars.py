@@ -17,7 +17,7 @@ _SHORT: Final[Mapping[str, str]] = {
     "timeline": "time",
     "approvals": "ask",
     "people": "who",
-    "thoughts": "think",
+    "reasoning": "reason",
     "streams": "stream",
     "chats": "chat",
     "rules": "rule",
@@ -55,14 +55,16 @@ class StatusBar(Static):
             case "joined":
                 state = "● joined"
             case "reconnecting":
-                state = "◌ away, trying again …"
+                state = "◌ reconnecting …"
             case _:
                 ending = space.ending
-                state = "■ ended" if ending is None else f"■ ended: {ending.code} {ending.reason}"
-        parts = [state, place, f"you are {space.me}"]
+                state = (
+                    "■ disconnected" if ending is None else f"■ disconnected: {ending.code} {ending.reason}"
+                )
+        parts = [state, f"{place} as {space.me}"]
         if space.paused is not None:
             parts.append(f"‖ paused by {space.paused.by}")
-        parts.append(f"{waiting} to decide" if waiting else "nothing to decide")
+        parts.append(f"{waiting} pending" if waiting else "nothing pending")
         words = printable("  ".join([*parts, *more]))
         if words != self._words:
             self._words = words

@@ -20,9 +20,9 @@ def check_unchanged(space: JoinedSpace, shown: ShownProposal) -> None:
     """Raises UsageError when there is nothing to decide any more, or it is not what was shown."""
     seen = space.proposals.get(shown.seen.id)
     if seen is None:
-        raise UsageError("this proposal is not known any more: too many came after it")
+        raise UsageError("this proposal is no longer kept: too many newer ones have arrived")
     if seen is not shown.seen or seen.fingerprint() != shown.fingerprint:
-        raise UsageError("this is not the proposal that was shown to you: look at it again")
+        raise UsageError("this is not the proposal you were shown: open it again")
     if seen.status != "pending":
         raise ProposalSettled(f"too late: {state_of(seen)[0]}", state=seen.status)
 
@@ -34,9 +34,9 @@ async def approve(seat: ClientContext, shown: ShownProposal, *, to: Sequence[str
     try:
         outcome = await seat.space.approve(seen, to=to, timeout=seat.timeout)
     except ApprovalRequired as refusal:
-        raise UsageError(f"{refusal.message}: v gives your vote, others have to give theirs") from None
+        raise UsageError(f"{refusal.message}: press v to vote; others have to vote too") from None
     word = "failed" if outcome.is_error else "answered"
-    text = outcome.text or ("no text" if outcome.result else "nothing")
+    text = outcome.text or ("(no text)" if outcome.result else "(empty result)")
     return [f"✓ approved {title_of(seen)} ({short(seen.id)}); {outcome.host} {word}: {text}"]
 
 
@@ -55,18 +55,18 @@ async def approve_and_grant(seat: ClientContext, decided: GrantChoice) -> list[s
         given = await seat.space.grant(
             proposer,
             [decided.capability],
-            reason="approved, and from now on allowed",
-            ack_within=seat.timeout or 2.0,
+            reason=_REASON,
+            ack_within=seat.timeout or _ACKNOWLEDGE_SECONDS,
         )
     except MootError as fault:
         raise MootError(f"approved, but nothing was granted to {proposer}: {fault}") from None
     return [
         *lines,
-        f"+ {proposer} may do this from now on; /revoke {proposer} --grant {given.id} takes it back",
+        f"+ {proposer} can now do this without asking; /revoke {proposer} --grant {given.id} revokes it",
     ]
 
 
 async def vote(seat: ClientContext, shown: ShownProposal) -> list[str]:
     check_unchanged(seat.space, shown)
     await seat.space.vote(shown.seen)
-    return [f"✓ your vote for {title_of(shown.seen)} ({short(shown.seen.id)}) counts"]
+    return [f"✓ voted for {title_of(shown.seen)} ({short(shown.seen.id)})"]

@@ -15,7 +15,7 @@ from moot.errors import UsageError
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation
 
-PANES: Final = ("timeline", "approvals", "people", "thoughts", "streams", "chats", "rules")
+PANES: Final = ("timeline", "approvals", "people", "reasoning", "streams", "chats", "rules")
 
 
 class Terminal(Protocol):
@@ -45,61 +45,63 @@ def parse(line: str, commands: dict[str, UserOperation]) -> tuple[UserOperation,
     try:
         words = shlex.split(line)
     except ValueError as fault:
-        raise UsageError(f"{fault}: put quotes around texts with spaces, and close them") from None
+        raise UsageError(f"{fault}: put quotes around text with spaces, and close them") from None
     name, *rest = words or ["help"]
     operation = commands.get(name)
     if operation is None:
         # Abbreviations are for Tab: /k is not to remove anybody.
         like = ", ".join(f"/{each}" for each in commands if each.startswith(name[:2]))
         raise UsageError(
-            f"there is no /{name}: {f'there is {like}' if like else '/help lists what there is'}"
+            f"unknown command /{name}: {f'did you mean {like}?' if like else '/help lists the commands'}"
         )
     return operation, operation.slash_parser().parse_args(rest)
 
 
 def _own(terminal: Terminal) -> tuple[UserOperation, ...]:
     def to(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("members", nargs="*", metavar="NAME", help="nobody in particular without one")
+        parser.add_argument(
+            "members", nargs="*", metavar="NAME", help="who; without one, no one in particular"
+        )
 
     async def set_to(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
         seat.default_to = tuple(chosen.members)
-        whom = ", ".join(chosen.members) or "nobody in particular"
-        return OperationResult({"to": chosen.members}, [f"your chat is for {whom}"])
+        whom = ", ".join(chosen.members) or "no one in particular"
+        return OperationResult({"to": chosen.members}, [f"your messages are now addressed to {whom}"])
 
     def approve(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("proposal", metavar="ID", help="its number, its id, or the beginning of it")
-        parser.add_argument("--to", metavar="NAME", help="who shall do it, for a proposal that names nobody")
+        parser.add_argument("proposal", metavar="ID", help="its number, its id, or the start of its id")
+        parser.add_argument("--to", metavar="NAME", help="who should run it, if the proposal names no one")
 
     rows: tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None], Run], ...] = (
         (
             "approve",
-            "look at a proposal in full, and approve it",
+            "show a proposal in full and approve it",
             approve,
             _does(lambda chosen: terminal.ask_to_approve(chosen.proposal, chosen.to)),
         ),
-        ("to", "whom your chat is for from now on", to, set_to),
+        ("to", "set whom your messages are addressed to", to, set_to),
         (
             "filter",
-            "show only some of the timeline: from:NAME kind:KIND words, - before one excludes",
-            _words("conditions", "CONDITION", "all of it without one"),
+            "filter the timeline: from:NAME kind:KIND TEXT; a leading - excludes",
+            _words("conditions", "CONDITION", "without one, everything is shown"),
             _does(lambda chosen: terminal.filter_by(shlex.join(chosen.conditions))),
         ),
         (
             "look",
-            "open an envelope in full",
-            _one("envelope", "ID", "its id, or the beginning of it"),
+            "show a message in full",
+            _one("envelope", "ID", "its id, or the start of it"),
             _does(lambda chosen: terminal.look_at(chosen.envelope)),
         ),
         (
             "why",
-            "why something was refused, and what to do about it",
-            _perhaps("envelope", "ID", "what was refused, or the refusal; the latest without one"),
+            "explain why a message was refused and what to do about it",
+            _perhaps("envelope", "ID", "the refused message or its refusal (default: the latest)"),
             _tells(lambda chosen: terminal.why(chosen.envelope)),
         ),
         (
             "tail",
-            "what a stream says, as it says it",
-            _one("stream", "ID", "its id, or the beginning of it"),
+            "follow a stream",
+            _one("stream", "ID", "its id, or the start of it"),
             _does(lambda chosen: terminal.look_at_stream(chosen.stream)),
         ),
         (
@@ -110,18 +112,18 @@ def _own(terminal: Terminal) -> tuple[UserOperation, ...]:
         ),
         (
             "theme",
-            "how it looks; Tab shows the names",
+            "set the colour theme; Tab lists the names",
             _one("theme", "NAME", "such as moot-light or moot-contrast"),
             _does(lambda chosen: terminal.use_theme(chosen.theme)),
         ),
         (
             "help",
-            "the keys and commands, or how one command is used",
-            _perhaps("command", "COMMAND", "which"),
+            "list keys and commands, or explain one command",
+            _perhaps("command", "COMMAND", "the command to explain"),
             _does(lambda chosen: terminal.show_help(chosen.command)),
         ),
-        ("quit", "leave", _nothing, _does(lambda _: terminal.leave())),
-        ("exit", "leave", _nothing, _does(lambda _: terminal.leave())),
+        ("quit", "leave the space", _nothing, _does(lambda _: terminal.leave())),
+        ("exit", "leave the space", _nothing, _does(lambda _: terminal.leave())),
     )
     return tuple(
         UserOperation(name=name, help=help, arguments=arguments, run=run, only_joined=True)

@@ -44,4 +44,4 @@ def member_lines(space: JoinedSpace, id: str) -> list[Line]:
             line(("may ", "dim"), in_words(each.original)),
             line(("    ", "dim"), (json.dumps(each.original, ensure_ascii=False), "dim")),
         ]
-    return lines if held else [*lines, line(("no rights that are shown to you", "dim"))]
+    return lines if held else [*lines, line(("no permissions visible to you", "dim"))]

@@ -105,7 +105,7 @@ class DetailDialog(Dialog):
     """Something to read. `again` is asked for the lines whenever they may have changed."""
 
     def __init__(self, title: str, again: Callable[[], Iterable[Line]], *, follows: bool = False) -> None:
-        super().__init__(title, "↑↓ PgUp PgDn move · Esc closes")
+        super().__init__(title, "↑↓ PgUp PgDn scroll · Esc close")
         self._again = again
         self._follows = follows
 
@@ -156,19 +156,19 @@ class ProposalDialog(Dialog):
     def _look(self) -> None:
         if self.seen.status != self._told:
             self._told = self.seen.status
-            self.tell(f"too late: {state_of(self.seen)[0]} · Esc closes")
+            self.tell(f"too late: {state_of(self.seen)[0]} · Esc close")
             self.fill()
 
     def is_ready(self, *, read_to_end: bool = True) -> bool:
         """Whether a decision counts now; says why if not. A no needs no reading to the end."""
         if self.seen.status != "pending":
-            self.tell(f"too late: {state_of(self.seen)[0]} · Esc closes")
+            self.tell(f"too late: {state_of(self.seen)[0]} · Esc close")
             return False
         if not self.has_settled:
-            self.tell("read it first: this key counts in a moment")
+            self.tell("read it first: this key works in a moment")
             return False
         if read_to_end and not self.rows.has_shown_all:
-            self.tell("there is more below: End shows it, then y · Esc closes")
+            self.tell("more below: press End, then y · Esc close")
             return False
         return True
 
@@ -178,12 +178,12 @@ class ApproveDialog(ProposalDialog):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "approve", "Approve once"),
-        Binding("n", "leave", "Not now"),
+        Binding("n", "leave", "Cancel"),
     ]
 
     def __init__(self, seen: SeenProposal, texts: KnownTexts) -> None:
-        title = f"Approve once: {title_of(seen)} at {host_of(seen)}?"
-        super().__init__(title, "y approves exactly this, once · n not now · x its bytes", seen, texts)
+        title = f"Approve once: {title_of(seen)} on {host_of(seen)}?"
+        super().__init__(title, "y approve exactly this, once · n cancel · x raw bytes", seen, texts)
 
     def action_approve(self) -> None:
         if self.is_ready():
@@ -203,14 +203,14 @@ class RejectDialog(ProposalDialog):
     """Reject with a reason: choose one, add words if you like, Enter sends it."""
 
     def __init__(self, seen: SeenProposal, texts: KnownTexts) -> None:
-        title = f"Reject: {title_of(seen)} of {seen.proposer}"
+        title = f"Reject: {title_of(seen)} from {seen.proposer}"
         super().__init__(
-            title, "↑↓ choose a reason · Tab adds words · Enter rejects · Esc not now", seen, texts
+            title, "↑↓ choose a reason · Tab add a comment · Enter reject · Esc cancel", seen, texts
         )
 
     def compose_below(self) -> ComposeResult:
         yield Rows(id="dialog-widths", empty="")
-        yield Input(placeholder="words for the proposer, if you like", id="dialog-words")
+        yield Input(placeholder="Comment (optional)", id="dialog-words")
 
     def began(self) -> None:
         super().began()
@@ -255,12 +255,12 @@ class GrantDialog(ProposalDialog):
         Binding("3", "width(2)", "Pattern"),
         Binding("e", "edit", "Edit"),
         Binding("y", "grant", "Approve and grant"),
-        Binding("n", "leave", "Not now"),
+        Binding("n", "leave", "Cancel"),
     ]
 
     def __init__(self, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace) -> None:
-        title = f"Approve {title_of(seen)}, and let {seen.proposer} do it without asking from now on?"
-        keys = "1 2 3 how wide · e edits the pattern · y approves and grants · n not now"
+        title = f"Approve {title_of(seen)} and let {seen.proposer} do it without asking from now on?"
+        keys = "1 2 3 choose the scope · e edit the pattern · y approve and grant · n cancel"
         super().__init__(title, keys, seen, texts)
         self._space = space
         self._widths = widths_of(space, seen)
@@ -319,7 +319,7 @@ class GrantDialog(ProposalDialog):
         field.disabled = False
         field.value = printable(self._json(2) or self._json(1))
         field.focus()
-        self.tell("Enter takes the pattern · Tab goes back without")
+        self.tell("Enter use this pattern · Tab discard")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -345,6 +345,6 @@ class GrantDialog(ProposalDialog):
             self.tell(f"✗ {fault}")
             return
         if capability is None:
-            self.tell(f"✗ {self.width.why_not}: choose another width")
+            self.tell(f"✗ {self.width.why_not}: choose another scope")
             return
         self.dismiss(GrantChoice(self.shown, capability))

@@ -9,11 +9,14 @@ from typing import Final
 
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.tui.capability_text import in_words
 from moot.tui.operations.operation import short
 
 # What is longer is cut where somebody only follows; proposals are shown in full by `proposals`.
 _CUT: Final = 300
 _NOT_SHOWN: Final = frozenset({"system/welcome"})
+# The wire's words for changes of a rule that read better otherwise.
+_RULE_STATES: Final = {"lifted": "active again", "resumed": "active again"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def _words(envelope: Envelope) -> str | None:
         case "moot/approve":
             return f" votes for {_about(envelope)}"
         case "reasoning/start":
-            return f" thinks about: {payload.get('message')}  [{short(envelope.id)}]"
+            return f" starts reasoning: {payload.get('message')}  [{short(envelope.id)}]"
         case "reasoning/thought":
             return f" thinks: {payload.get('message')}"
         case "reasoning/conclusion":
@@ -90,14 +93,14 @@ def _words(envelope: Envelope) -> str | None:
         case "system/error":
             return f": refused ({payload.get('error')}): {payload.get('message')}"
         case "capability/grant":
-            return f" grants {payload.get('recipient')}: {_cut(json.dumps(payload.get('capabilities')))}"
+            return f" grants {payload.get('recipient')}: {_cut(_granted(payload.get('capabilities')))}"
         case "capability/revoke":
-            return f" revokes rights of {payload.get('recipient')}"
+            return f" revokes permissions of {payload.get('recipient')}"
         case "reasoning/cancel":
-            return f" stops thoughts of {', '.join(envelope.to) or 'their own'}: {_reason(payload)}"
+            return f" stops the reasoning of {', '.join(envelope.to) or 'themselves'}: {_reason(payload)}"
         case "participant/pause" | "participant/resume" | "participant/shutdown":
             word = {"pause": "pauses", "resume": "resumes", "shutdown": "shuts down"}
-            whom = ", ".join(envelope.to) or "everybody"
+            whom = ", ".join(envelope.to) or "everyone"
             why = f": {payload['reason']}" if isinstance(payload.get("reason"), str) else ""
             return f" {word[envelope.kind.partition('/')[2]]} {whom}{why}"
         case "space/kick":
@@ -105,9 +108,9 @@ def _words(envelope: Envelope) -> str | None:
         case "space/invite":
             return f" invites {payload.get('participant_id')}"
         case "stream/request":
-            return f" asks for a stream: {_cut(str(payload.get('description') or 'no description'))}"
+            return f" requests a stream: {_cut(str(payload.get('description') or 'no description'))}"
         case "stream/open":
-            return f": stream {payload.get('stream_id')} of {payload.get('owner')} is open"
+            return f": stream {payload.get('stream_id')} of {payload.get('owner')} opened"
         case "stream/close":
             return f" closes stream {payload.get('stream_id', _about(envelope))}: {_reason(payload)}"
         case "trust/suggestion" if isinstance(payload.get("words"), str):
@@ -126,7 +129,7 @@ def _request(envelope: Envelope) -> str | None:
         return None
     if envelope.correlation_id:
         return f" approves {_about(envelope)}: {_operation(envelope)}"
-    return f" asks {_operation(envelope)}"
+    return f" calls {_operation(envelope)}"
 
 
 def _operation(envelope: Envelope) -> str:
@@ -135,8 +138,11 @@ def _operation(envelope: Envelope) -> str:
     params = params if isinstance(params, dict) else {}
     name = params.get("name") or params.get("uri")
     arguments = params.get("arguments")
-    parts = [f"{', '.join(envelope.to) or 'anybody'}:", str(payload.get("method"))]
+    method = str(payload.get("method"))
+    # A tool call is named by its tool alone; any other method by both.
+    parts = [] if method == "tools/call" and name is not None else [method]
     parts += [str(name)] if name is not None else []
+    parts.append(f"on {', '.join(envelope.to) or 'anyone'}")
     parts += [_cut(json.dumps(arguments, ensure_ascii=False))] if arguments else []
     return " ".join(parts)
 
@@ -170,10 +176,14 @@ def _listed(result: Json) -> str:
 def _presence(payload: Json) -> str:
     who = payload.get("participant")
     name = who.get("id") if isinstance(who, dict) else "somebody"
-    words = {"join": "is here", "leave": "left", "invited": "was invited"}
+    words = {"join": "joined", "leave": "left", "invited": "was invited"}
     event = str(payload.get("event"))
     reason = f" ({payload['reason']})" if isinstance(payload.get("reason"), str) else ""
     return f"{name} {words.get(event, event)}{reason}"
+
+
+def _granted(capabilities: Json) -> str:
+    return "; ".join(in_words(each) for each in capabilities) if isinstance(capabilities, list) else "nothing"
 
 
 def _rule(payload: Json) -> str:
@@ -181,7 +191,8 @@ def _rule(payload: Json) -> str:
     name = rule.get("name") if isinstance(rule, dict) else rule
     what = f"rule {name} is" if name else "all rules are"
     why = next((text for key in ("why", "words") if isinstance(text := payload.get(key), str)), "")
-    return f": {what} {_cut(str(payload.get('state')))}{f': {_cut(why)}' if why else ''}"
+    state = str(payload.get("state"))
+    return f": {what} {_cut(_RULE_STATES.get(state, state))}{f': {_cut(why)}' if why else ''}"
 
 
 def _reason(payload: Json) -> str:

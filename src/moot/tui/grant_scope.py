@@ -55,15 +55,15 @@ class _Inexpressible(Exception):
 def widths_of(space: JoinedSpace, seen: SeenProposal) -> tuple[GrantScope, ...]:
     """The three choices for a proposal, narrowest first."""
     return (
-        _width(space, seen, "exact", "this very call again (arguments it does not name stay free)"),
-        _width(space, seen, "tool", f"{_what(seen)}, whatever the arguments"),
-        _width(space, seen, "pattern", "a pattern of your own: edit it below"),
+        _width(space, seen, "exact", "exactly these arguments"),
+        _width(space, seen, "tool", f"{_what(seen)} with any arguments"),
+        _width(space, seen, "pattern", "a custom pattern (e edits it)"),
     )
 
 
 def _what(seen: SeenProposal) -> str:
     name = seen.params.get("name")
-    return f"the tool {name}" if isinstance(name, str) else f"the method {seen.method}"
+    return name if isinstance(name, str) else seen.method
 
 
 def _width(space: JoinedSpace, seen: SeenProposal, name: WidthName, words: str) -> GrantScope:
@@ -84,9 +84,9 @@ def read_width(space: JoinedSpace, seen: SeenProposal, text: str) -> dict[str, J
     try:
         value = json.loads(text)
     except ValueError as fault:
-        raise UsageError(f"this is no JSON: {fault}") from None
+        raise UsageError(f"not valid JSON: {fault}") from None
     if not isinstance(value, dict):
-        raise UsageError('a capability is an object, such as {"kind": "mcp/request"}')
+        raise UsageError('a capability is a JSON object, such as {"kind": "mcp/request"}')
     check_width(space, seen, value)
     return value
 
@@ -96,7 +96,7 @@ def check_width(space: JoinedSpace, seen: SeenProposal, capability: Mapping[str,
     pattern = read_capability(dict(capability))
     payload = {"jsonrpc": "2.0", "id": 0, **seen.envelope.payload}
     if not pattern.matches("mcp/request", payload, space.roster.names(seen.to)):
-        raise UsageError("this would not allow the call that was proposed")
+        raise UsageError("this would not allow the proposed call")
 
 
 def _params(params: Mapping[str, Json], width: WidthName) -> dict[str, Json]:
@@ -136,7 +136,7 @@ def _exactly(value: Json) -> Json:
     if isinstance(value, dict):
         return {_key(name): _exactly(each) for name, each in value.items()}
     if isinstance(value, list):
-        raise _Inexpressible("its arguments hold a list, which no capability states exactly")
+        raise _Inexpressible("its arguments contain a list, which a capability cannot match exactly")
     return value
 
 
@@ -145,19 +145,17 @@ def _literal(text: str) -> str:
     if is_wild(text) or text.startswith("!") or is_regex(text):
         text = f"/^{re2.escape(text)}$/"
     if len(text.encode(errors="replace")) > MAX_STRING_BYTES:
-        raise _Inexpressible(
-            f"an argument has more than the {MAX_STRING_BYTES} bytes that a pattern may have"
-        )
+        raise _Inexpressible(f"an argument is longer than the {MAX_STRING_BYTES} bytes allowed in a pattern")
     return text
 
 
 def _no_wildcard(text: str) -> str:
     if is_wild(text) or text.startswith("!") or is_regex(text):
-        raise _Inexpressible(f"{text!r} holds signs that mean something in a pattern")
+        raise _Inexpressible(f"{text!r} contains pattern characters")
     return text
 
 
 def _key(name: str) -> str:
     if name.startswith("$") or is_wild(name):
-        raise _Inexpressible(f"the argument name {name!r} means something else in a pattern")
+        raise _Inexpressible(f"the argument name {name!r} has a special meaning in a pattern")
     return name

@@ -44,7 +44,7 @@ class InputLine(Input):
 
     def __init__(self, complete: Callable[[str], Completion], offered: Rows) -> None:
         super().__init__(
-            placeholder="chat, or / for commands · Esc for panes · F1 for help",
+            placeholder="Message, or / for commands · Esc for panes · F1 for help",
             id="prompt",
             max_length=LINE_CHARS,
             select_on_focus=False,

@@ -11,36 +11,36 @@ from moot.tui.row_layout import Line, line
 
 KEYS: Final = (
     ("Anywhere", ""),
-    ("Esc", "from the line to the panes and back; closes what is open"),
-    ("1 to 7, F2 to F8", "timeline, approvals, people, thoughts, streams, chats, rules"),
-    ("/", "a command; Tab completes it, ↑ ↓ choose or call earlier lines back"),
+    ("Esc", "switch between the input line and the panes; close a dialog"),
+    ("1 to 7, F2 to F8", "timeline, approvals, people, reasoning, streams, chats, rules"),
+    ("/", "start a command; Tab completes it, ↑ ↓ choose a completion or recall earlier lines"),
     ("? or F1", "this help"),
-    ("q or Ctrl-C", "leave"),
+    ("q or Ctrl-C", "leave the space"),
     ("In a pane", ""),
-    ("↑ ↓ j k PgUp PgDn Home End", "move; Enter or a click on the chosen one opens it"),
+    ("↑ ↓ j k PgUp PgDn Home End", "move; Enter, or a click on the selected row, opens it"),
     ("Timeline", ""),
-    ("c, e", "to what this refers to; to what refers to this"),
-    ("f", "filter: from:NAME kind:mcp/* words, - before one excludes"),
-    ("End", "follow what comes"),
+    ("c, e", "go to the message it refers to; go to the message that refers to it"),
+    ("f", "filter: from:NAME kind:mcp/* TEXT; a leading - excludes"),
+    ("End", "jump to the end and follow new messages"),
     ("Approvals", ""),
-    ("a", "approve once: shows all of it, y approves"),
+    ("a", "approve once: shows the proposal in full, y approves it"),
     ("r", "reject with a reason"),
-    ("g", "approve and grant: 1 this very call, 2 this tool, 3 a pattern; y does it"),
-    ("v", "vote, where a space asks for several votes"),
-    ("x", "in a dialog: the very bytes that are approved"),
+    ("g", "approve and grant: 1 exactly these arguments, 2 this tool, 3 a pattern; y confirms"),
+    ("v", "vote, in spaces that require several votes"),
+    ("x", "in a dialog: show the raw bytes that are approved"),
     ("People", ""),
-    ("p u s t", "pause, resume, status, tools"),
+    ("p u s t", "pause, resume, ask for status, list tools"),
     ("+ - x S n", "grant, revoke, kick, shut down, invite"),
-    ("m", "talk to this one"),
-    ("Thoughts", ""),
-    ("s", "ask them to stop"),
+    ("m", "address your messages to this member"),
+    ("Reasoning", ""),
+    ("s", "ask the member to stop"),
     ("Streams", ""),
-    ("Enter", "follow what it says; n opens one, w writes, x closes"),
+    ("Enter", "follow the stream; n opens one, w writes, x closes"),
     ("Chats", ""),
-    ("Space", "acknowledge; o replies, x tells all that no answer is needed"),
+    ("Space", "acknowledge; o replies, x marks that no reply is needed"),
     ("Rules", ""),
-    ("a n e d", "a suggestion: accept, accept less, grant instead, dismiss; Enter shows all of it"),
-    ("l x S u", "lift a rule, suspend it, stop all rules, let them go on"),
+    ("a n e d", "a suggestion: accept, narrow and accept, grant instead, dismiss; Enter shows it in full"),
+    ("l x S u", "resume a rule, suspend a rule, stop all rules, resume all rules"),
 )
 
 
@@ -49,7 +49,7 @@ def about(commands: Mapping[str, UserOperation], command: str | None) -> list[Li
     if command is not None:
         operation = commands.get(command.removeprefix("/"))
         if operation is None:
-            raise UsageError(f"there is no /{command}: /help lists what there is")
+            raise UsageError(f"unknown command /{command}: /help lists the commands")
         text = operation.slash_parser().format_help().rstrip()
         examples = operation.examples.replace("  moot ", "  /").rstrip()
         return [line(each) for each in f"{text}\n\n{examples}".rstrip().split("\n")]
@@ -60,7 +60,7 @@ def about(commands: Mapping[str, UserOperation], command: str | None) -> list[Li
             lines.append(line((f"  {keys:<{width}}  ", "strong"), words))
         else:
             lines += [(), line((keys, "note"))]
-    lines += [(), line(("Commands", "note"), (" (/help COMMAND tells more)", "dim"))]
+    lines += [(), line(("Commands", "note"), (" (/help COMMAND explains one)", "dim"))]
     width = max(len(name) for name in commands) + 1
     lines += [line((f"  /{name:<{width}} ", "strong"), each.help) for name, each in commands.items()]
     return lines

@@ -134,7 +134,7 @@ class KnownNames:
 
     def streams(self) -> Iterable[Candidate]:
         for info in self._seat.space.streams:
-            yield Candidate(info.id, f"of {info.owner} {info.details.get('description', '')}")
+            yield Candidate(info.id, f"by {info.owner} {info.details.get('description', '')}")
 
     def sequences(self) -> Iterable[Candidate]:
         for each in self._seat.space.contexts.active():
@@ -154,7 +154,7 @@ class KnownNames:
 
     def envelopes(self) -> Iterable[Candidate]:
         for envelope in reversed(self._timeline.envelopes()[-50:]):
-            yield Candidate(short(envelope.id), f"{envelope.kind} of {envelope.sender}")
+            yield Candidate(short(envelope.id), f"{envelope.kind} from {envelope.sender}")
 
     def themes(self) -> Iterable[Candidate]:
         return [Candidate(name) for name in self._themes()]

@@ -31,13 +31,13 @@ class ApprovalPane(Rows):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "app.decide('approve')", "Approve once"),
         Binding("r", "app.decide('reject')", "Reject"),
-        Binding("g", "app.decide('grant')", "Approve+grant"),
+        Binding("g", "app.decide('grant')", "Approve and grant"),
         Binding("v", "app.decide('vote')", "Vote"),
         Binding("w", "app.decide('withdraw')", "Withdraw", show=False),
     ]
 
     def __init__(self) -> None:
-        super().__init__(id="approvals", empty="no proposal waits for a decision")
+        super().__init__(id="approvals", empty="No pending proposals")
 
     def show(self, seat: ClientContext) -> int:
         """Fill it; how many wait."""
@@ -54,7 +54,7 @@ class MemberPane(Rows):
         Binding("u", "app.write('/resume {}')", "Resume"),
         Binding("s", "app.write('/status {}')", "Status"),
         Binding("t", "app.write('/tools {}')", "Tools"),
-        Binding("m", "app.write('/to {}')", "Talk to"),
+        Binding("m", "app.write('/to {}')", "Address"),
         Binding("plus", "app.write('/grant {} ')", "Grant", show=False),
         Binding("minus", "app.write('/revoke {} ')", "Revoke", show=False),
         Binding("x", "app.write('/kick {} ')", "Kick"),
@@ -63,7 +63,7 @@ class MemberPane(Rows):
     ]
 
     def __init__(self) -> None:
-        super().__init__(id="people", empty="nobody is here")
+        super().__init__(id="people", empty="Nobody is here")
         self.paused: dict[str, str] = {}
 
     def show(self, space: JoinedSpace) -> int:
@@ -71,7 +71,7 @@ class MemberPane(Rows):
         rows = [PaneRow(space.me, tuple(self._lines(space.me, own, "you")))]
         for member in sorted(space.roster.values(), key=lambda each: each.id):
             rights = [each.original for each in member.capabilities]
-            other = "" if member.name == member.id else f"is {member.name}"
+            other = "" if member.name == member.id else f"({member.name})"
             rows.append(PaneRow(member.id, tuple(self._lines(member.id, rights, other))))
         self.replace(rows)
         return len(rows)
@@ -85,8 +85,8 @@ class MemberPane(Rows):
         lines: list[Line] = [line(*head)]
         lines += [line(("    may ", "dim"), each) for each in words[:_RIGHTS]]
         if len(words) > _RIGHTS:
-            lines.append(line((f"    and {len(words) - _RIGHTS} more: Enter", "dim")))
-        return lines if words else [*lines, line(("    no rights that are shown to you", "dim"))]
+            lines.append(line((f"    {len(words) - _RIGHTS} more: Enter", "dim")))
+        return lines if words else [*lines, line(("    no permissions visible to you", "dim"))]
 
     def hear(self, kind: str, sender: str, to: tuple[str, ...]) -> None:
         """Pauses and resumes; whom one without addressees means is everybody else."""
@@ -100,10 +100,10 @@ class MemberPane(Rows):
 class ReasoningPane(Rows):
     """Who thinks about what, as it grows; `s` asks them to stop."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "app.stop_thinking", "Stop it")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "app.stop_thinking", "Stop")]
 
     def __init__(self) -> None:
-        super().__init__(id="thoughts", empty="nobody is known to be thinking")
+        super().__init__(id="reasoning", empty="Nobody is sharing reasoning")
 
     def show(self, space: JoinedSpace) -> int:
         found = list(space.contexts)
@@ -113,7 +113,7 @@ class ReasoningPane(Rows):
 
 
 _STATES: Final[Mapping[str, tuple[str, Tone]]] = {
-    "active": ("∴ thinks", "warn"),
+    "active": ("∴ reasoning", "warn"),
     "concluded": ("✓ concluded", "good"),
     "cancelled": ("■ stopped", "bad"),
 }
@@ -126,7 +126,7 @@ def _thought_lines(sequence: Sequence, most: int) -> list[Line]:
     ]
     thoughts = sequence.thoughts()
     if len(thoughts) > most:
-        lines.append(line((f"    … {len(thoughts) - most} before: Enter shows them", "dim")))
+        lines.append(line((f"    … {len(thoughts) - most} earlier: Enter shows them", "dim")))
     lines += [line(("    ∴ ", "dim"), each) for each in thoughts[-most:]]
     if sequence.conclusion is not None:
         lines.append(line(("    ✓ ", "good"), sequence.conclusion))
@@ -144,13 +144,13 @@ class StreamPane(Rows):
     """The open streams and the end of what they said."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "app.write('/open ')", "Open one"),
+        Binding("n", "app.write('/open ')", "Open"),
         Binding("w", "app.write('/write {} ')", "Write"),
         Binding("x", "app.write('/close {}')", "Close"),
     ]
 
     def __init__(self) -> None:
-        super().__init__(id="streams", empty="no stream is open")
+        super().__init__(id="streams", empty="No open streams")
         self._tails: dict[str, deque[Line]] = {}
         self._infos: dict[str, StreamInfo] = {}
 
@@ -167,7 +167,7 @@ class StreamPane(Rows):
         if tail is None:
             return
         if isinstance(item, MissedMessages):
-            tail.append(line((f"╌╌ {item.missed or 'some'} frames were missed here ╌╌", "warn")))
+            tail.append(line((f"╌╌ {item.missed or 'some'} frames missed ╌╌", "warn")))
         elif item.binary:
             tail.append(line((f"[{len(item.data)} bytes]", "dim")))
         else:
@@ -210,11 +210,11 @@ class ChatPane(Rows):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "app.acknowledge", "Acknowledge"),
         Binding("o", "app.write('/chat --about {} ')", "Reply"),
-        Binding("x", "app.write('/cancel {}')", "Needs no answer"),
+        Binding("x", "app.write('/cancel {}')", "No reply needed"),
     ]
 
     def __init__(self) -> None:
-        super().__init__(id="chats", empty="nothing waits for your acknowledgement", follows=False)
+        super().__init__(id="chats", empty="No messages to acknowledge", follows=False)
 
     def show(self, space: JoinedSpace) -> int:
         waiting = space.chats.waiting()

@@ -23,7 +23,7 @@ def title_of(seen: SeenProposal) -> str:
 
 
 def host_of(seen: SeenProposal) -> str:
-    return ", ".join(seen.to) or "anybody"
+    return ", ".join(seen.to) or "anyone"
 
 
 def state_of(seen: SeenProposal) -> tuple[str, Tone]:
@@ -31,7 +31,7 @@ def state_of(seen: SeenProposal) -> tuple[str, Tone]:
     by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
     match seen.status:
         case "pending":
-            return ("waits for a decision", "warn")
+            return ("pending", "warn")
         case "fulfilled":
             return (f"approved{by}", "good")
         case "withdrawn":
@@ -47,10 +47,10 @@ def _votes(count: int) -> str:
 def summary(seen: SeenProposal, number: int) -> tuple[Line, ...]:
     """Two lines for a list of them."""
     words, tone = state_of(seen)
-    said_no = f" · {len(seen.rejections)} said no" if seen.rejections else ""
+    said_no = f" · rejected by {', '.join(each.by for each in seen.rejections)}" if seen.rejections else ""
     said_yes = f" · {_votes(len(seen.votes))}" if seen.votes else ""
     return (
-        line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" at ", "dim"), (host_of(seen), "name")),
+        line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" on ", "dim"), (host_of(seen), "name")),
         line(
             (f"   {seen.proposer}", "name"), (f" · {age(seen)} · ", "dim"), (words, tone), said_no, said_yes
         ),
@@ -72,20 +72,22 @@ def age(seen: SeenProposal) -> str:
 def in_full(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line]:
     """Everything that a decision is about; what is approved is exactly this."""
     words, tone = state_of(seen)
-    what: tuple[Part, ...] = ((title_of(seen), "strong"), (" at ", "text"), (host_of(seen), "name"))
+    what: tuple[Part, ...] = ((title_of(seen), "strong"), (" on ", "text"), (host_of(seen), "name"))
     lines: list[Line] = [line((seen.proposer, "name"), " proposes ", *what)]
     if seen.uncertain:
-        lines.append(line(("the connection was away: this may have been decided meanwhile", "warn")))
+        lines.append(
+            line(("the connection was lost for a while: this may have been decided already", "warn"))
+        )
     lines += _params(seen, texts)
     for each in seen.rejections:
-        lines.append(line(("✗ ", "bad"), (each.by, "name"), f" says no: {each.reason}"))
+        lines.append(line(("✗ ", "bad"), "rejected by ", (each.by, "name"), f": {each.reason}"))
         lines += [line(("    ", "dim"), text) for text in each.explanations]
     if seen.votes:
-        lines.append(line(("✓ ", "good"), "votes for it: ", (", ".join(seen.votes), "name")))
+        lines.append(line(("✓ ", "good"), "votes: ", (", ".join(seen.votes), "name")))
     lines += [(), line(("method  ", "dim"), seen.method)]
     if seen.envelope.context:
         lines.append(line(("context ", "dim"), seen.envelope.context))
-    lines.append(line(("state   ", "dim"), (words, tone), (f" · made {age(seen)}", "dim")))
+    lines.append(line(("state   ", "dim"), (words, tone), (f" · proposed {age(seen)}", "dim")))
     lines.append(line(("id      ", "dim"), (seen.id, "dim")))
     return lines
 
@@ -128,7 +130,10 @@ def _arguments(arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTe
         elif whole is not None and name == whole[1] and known is not None:
             yield line(
                 (f"  {name}", "strong"),
-                (f" compared with what {seen.to[0]} had at {known.when} (x shows it whole):", "dim"),
+                (
+                    f" compared with the version {seen.to[0]} had at {known.when} (x shows the full text):",
+                    "dim",
+                ),
             )
             yield from _indented(difference(known.text, value))
         elif whole is not None and name == whole[1]:
@@ -153,6 +158,8 @@ def _indented(lines: Iterator[Line]) -> Iterator[Line]:
 
 
 def _size(text: str) -> str:
+    if not text:
+        return "empty (0 bytes)"
     count = text.count("\n") + 1
     return f"({count} line{'s' if count > 1 else ''}, {len(text.encode(errors='replace'))} bytes)"
 
@@ -187,7 +194,7 @@ _wholes = msgspec.json.Decoder(_ProposalEnvelope)
 def as_bytes(seen: SeenProposal) -> list[Line]:
     """Method and params in the proposer's own bytes, which are what a fulfilment repeats (D-28)."""
     body = _wholes.decode(seen.envelope.raw).payload
-    lines = [line(("exactly these bytes are repeated when it is approved", "note")), ()]
+    lines = [line(("these exact bytes are sent when it is approved", "note")), ()]
     lines.append(line(("method  ", "dim"), bytes(body.method).decode("utf-8", "replace")))
     if not isinstance(body.params, msgspec.UnsetType):
         lines.append(line(("params  ", "dim"), bytes(body.params).decode("utf-8", "replace")))

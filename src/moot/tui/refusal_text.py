@@ -11,29 +11,29 @@ from moot.tui.operations.operation import short
 
 # What to do, by the word of the wire (MEW 3.8.2, D-42).
 _ADVICE: Final[Mapping[str, str]] = {
-    "invalid_envelope": "the message itself is wrong: look at what it says above, and send it again",
-    "invalid_json": "the message was no JSON that all readers read alike: send it again, written anew",
-    "protocol_mismatch": "it speaks another version than this connection: set its protocol field right",
-    "rate_limited": "too much in too short a time: wait a moment, then go on",
-    "auth_violation": "it was said in somebody else's name: say it in your own",
-    "participant_paused": "its sender is paused: somebody else lifts that with /resume NAME",
-    "participant_shutdown": "its sender was shut down: it has to come back first",
-    "duplicate_id": "that id is taken: send it with a new one",
-    "capability_violation": "no right of its sender covers it: /capabilities shows them, "
-    "/propose suggests the call instead, and somebody who may can /grant it",
-    "kind_payload_mismatch": "its kind says something else than its payload: send what both say",
-    "unauthorized": "it belongs to somebody else: only they, or the gateway, may do that",
-    "proposal_settled": "somebody was faster: the proposal is fulfilled, withdrawn or expired",
-    "proposal_mismatch": "it is not what was proposed: approve the proposal as it stands, or propose anew",
-    "approval_required": "the space asks for more votes: /vote gives yours, others give theirs",
-    "invalid_request": "a part of the payload is wrong: the message above names it",
-    "invalid_operation": "this makes no sense here: the message above says why",
-    "participant_not_found": "nobody of that name is in the space: /members lists who is",
-    "target_not_found": "the stream names somebody who is not here: /members lists who is",
-    "stream_not_found": "no such stream is open: /streams lists them",
-    "unauthorized_stream_write": "only its owner and whom they let write to a stream: /grant-write does that",
-    "unavailable": "the gateway cannot write its journal, so nothing happens that must be recorded: "
-    "its operator has to make room on the disk",
+    "invalid_envelope": "the message is malformed: see the details above, correct it and send it again",
+    "invalid_json": "the message is not valid JSON, or has duplicate keys: correct it and send it again",
+    "protocol_mismatch": "its protocol field does not match this connection: correct it",
+    "rate_limited": "too many messages in a short time: wait a moment, then retry",
+    "auth_violation": "it was sent in somebody else's name: send it under your own",
+    "participant_paused": "its sender is paused: somebody else can end that with /resume NAME",
+    "participant_shutdown": "its sender was shut down: it has to join again first",
+    "duplicate_id": "that id is already used: send it with a new id",
+    "capability_violation": "its sender has no permission for it: /capabilities lists permissions, "
+    "/propose proposes the call instead, and a member who holds the permission can /grant it",
+    "kind_payload_mismatch": "its kind and its payload do not match: correct one of them",
+    "unauthorized": "it belongs to somebody else: only its owner or the gateway can do that",
+    "proposal_settled": "the proposal was already approved or withdrawn, or it has expired",
+    "proposal_mismatch": "it differs from the proposal: approve the proposal unchanged, or make a new one",
+    "approval_required": "the space requires more votes: /vote adds yours; others have to vote too",
+    "invalid_request": "a field of the payload is invalid: the message above names it",
+    "invalid_operation": "this is not possible here: the message above says why",
+    "participant_not_found": "no member with that name is in the space: /members lists them",
+    "target_not_found": "the stream is addressed to somebody who is not here: /members lists the members",
+    "stream_not_found": "no open stream has that id: /streams lists them",
+    "unauthorized_stream_write": "only the owner and permitted writers can write: see /grant-write",
+    "unavailable": "the gateway cannot write its journal, so it accepts no changes: "
+    "its operator has to free disk space",
     "resource_limit": "a limit of the space is reached: the message above names it",
 }
 

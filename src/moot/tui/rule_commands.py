@@ -45,22 +45,31 @@ class TrustCommands:
         rows: tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None], Run], ...] = (
             (
                 "suggestions",
-                "rules that were suggested; accept or dismiss one",
-                _answering("accept", "dismiss"),
+                "list suggested rules",
+                _nothing,
                 self._suggestions,
             ),
             (
                 "rules",
-                "the rules that decide, how often they did, and how much is automatic",
-                _steering("stop", "lift", "resume"),
+                "list the rules, how often each decided, and the share of automatic decisions",
+                _nothing,
                 self._rules,
             ),
-            ("accept", "make a suggestion a rule, or less of it, or a right", _accepting, self._accept),
-            ("dismiss", "refuse a suggestion for good", _dismissing, self._dismiss),
-            ("stop-rules", "suspend a rule, or stop them all at once", _stopping, self._stop),
-            ("lift", "let a suspended rule decide again", _lifting, self._lift),
-            ("resume-rules", "let rules decide again after /stop-rules", _nothing, self._resume),
-            ("explain", "why something was or was not done", _explaining, self._explain),
+            (
+                "accept",
+                "accept a suggestion as a rule, narrow it, or grant the permission instead",
+                _accepting,
+                self._accept,
+            ),
+            ("dismiss", "dismiss a suggestion for good", _dismissing, self._dismiss),
+            ("stop-rules", "suspend a rule, or stop all rules at once", _stopping, self._stop),
+            ("resume-rules", "resume a suspended rule, or all rules", _resuming, self._resume),
+            (
+                "explain",
+                "explain why a proposal was or was not decided by a rule",
+                _explaining,
+                self._explain,
+            ),
         )
         return tuple(
             UserOperation(name=name, help=help, arguments=arguments, run=run, only_joined=True)
@@ -69,38 +78,26 @@ class TrustCommands:
 
     # Looking
 
-    async def _suggestions(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        if chosen.action is not None:
-            if chosen.suggestion is None:
-                raise UsageError(f"say which one to {chosen.action}: /suggestions lists them")
-            chosen.grant, chosen.set = False, []
-            return await (self._accept if chosen.action == "accept" else self._dismiss)(seat, chosen)
+    async def _suggestions(self, seat: ClientContext, _: argparse.Namespace) -> OperationResult:
         why_not = await self._log.learn(seat.space)
         shown = self._log.open_suggestions()
         lines = [
             text for each in shown for text in (suggestion_head(each), *indented(suggestion_lines(each)))
         ]
-        none = [f"nothing was suggested{f' since you came; {why_not}' if why_not else ''}"]
+        none = [f"no suggestions{f' since you joined; {why_not}' if why_not else ''}"]
         return OperationResult([each.payload for each in shown], lines or none)
 
-    async def _rules(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        match chosen.action:
-            case "stop":
-                chosen.about = None
-                return await self._stop(seat, chosen)
-            case "resume":
-                return await self._resume(seat, chosen)
-            case "lift":
-                if chosen.rule is None:
-                    raise UsageError("say which rule to lift: /rules lists them")
-                return await self._lift(seat, chosen)
+    async def _rules(self, seat: ClientContext, _: argparse.Namespace) -> OperationResult:
         why_not = await self._log.learn(seat.space)
         shown = self._log.rules()
         lines = standing_lines(self._log)
         lines += [text for each in shown for text in (rule_head(each), *indented(rule_lines(each)))]
         if not shown:
-            words = f"no rule was told since you came; {why_not}" if why_not else "there are no rules"
-            lines.append(words)
+            lines.append(
+                f"no rules announced since you joined; {why_not}"
+                if why_not
+                else "No rules yet: you are asked every time"
+            )
         if self._log.told is not None:
             lines += share_lines(self._log.told.days)
         return OperationResult([asdict(each) for each in shown], lines)
@@ -108,7 +105,9 @@ class TrustCommands:
     async def _explain(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
         approver = self._log.approver(seat.space)
         if approver is None:
-            raise UsageError("nobody here decides by rules; where the journal is, `moot explain ID` tells")
+            raise UsageError(
+                "no approver is in this space; where the journal is, `moot explain ID` explains it"
+            )
         found = self._whole(seat, chosen.proposal)
         told = await ask(seat.space, approver, "trust_explain", {"id": found})
         lines = told.get("lines")
@@ -138,12 +137,14 @@ class TrustCommands:
         """The person gives the right; the approver only hears of it."""
         grant = suggestion.get("grant")
         if not isinstance(grant, dict):
-            raise UsageError(f"it cannot be granted: {suggestion.get('no_grant')}. /accept it as a rule")
+            raise UsageError(
+                f"it cannot be granted: {suggestion.get('no_grant')}. Accept it as a rule instead"
+            )
         who = str(grant.get("participant"))
         reason = f"suggestion {payload['suggestion']}"
         given = await seat.space.grant(who, [grant.get("capability")], reason=reason)
         payload |= {"granted": True, "grant": given.id}
-        back = f"granted: {grant.get('words')}. /revoke {who} --grant {given.id} takes it back"
+        back = f"granted: {grant.get('words')}. /revoke {who} --grant {given.id} revokes it"
         return await self._told(seat, "trust/accept", payload, back, about=about)
 
     async def _dismiss(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -156,16 +157,13 @@ class TrustCommands:
     async def _stop(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
         payload = _reason(chosen) | ({} if chosen.rule is None else {"rule": chosen.rule})
         about = "" if chosen.about is None else self._whole(seat, chosen.about)
-        words = f"told {chosen.rule or ('the rule behind it' if about else 'all rules')} to stop deciding"
+        words = f"asked to stop {chosen.rule or ('the rule behind it' if about else 'all rules')}"
         return await self._told(seat, "trust/stop", payload, words, about=about)
 
-    async def _lift(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        words = f"asked to lift the suspension of {chosen.rule}"
-        return await self._told(seat, "trust/accept", {"lift": chosen.rule, **_reason(chosen)}, words)
-
     async def _resume(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        payload: dict[str, Json] = {"resume": True, **_reason(chosen)}
-        return await self._told(seat, "trust/accept", payload, "rules may decide again")
+        payload: dict[str, Json] = {"resume": True} if chosen.rule is None else {"lift": chosen.rule}
+        words = f"asked to resume {chosen.rule or 'all rules'}"
+        return await self._told(seat, "trust/accept", payload, words)
 
     async def _told(
         self,
@@ -186,9 +184,10 @@ class TrustCommands:
         if answer is not None and answer.kind == "trust/rule":
             rule: Json = answer.payload.get("rule")
             name = rule.get("name") if isinstance(rule, dict) else rule
-            lines.append(f"{approver}: {name or 'all rules'} {answer.payload.get('state')}")
+            state = answer.payload.get("state")
+            lines.append(f"{approver}: {name or 'all rules'} {'resumed' if state == 'lifted' else state}")
         elif approver is None:
-            lines.append("no approver is here; one that comes later hears a stop, and nothing else")
+            lines.append("no approver is in this space; one that joins later will only notice a stop")
         return OperationResult({"id": sent.id}, lines)
 
 
@@ -224,14 +223,14 @@ def narrowed(rule: Json, settings: Sequence[str]) -> Json:
     Whether that is narrower the approver says.
     """
     if not isinstance(rule, dict):
-        raise UsageError("the suggestion holds no rule that could be narrowed")
+        raise UsageError("the suggestion contains no rule to narrow")
     edited = copy.deepcopy(rule)
     # What it says in words was about the wider one.
     edited.pop("words", None)
     for setting in settings:
         key, sign, text = setting.partition("=")
         if not sign or not key:
-            raise UsageError(f"{setting}: write a field and what it shall be, such as path=reports/a.md")
+            raise UsageError(f"{setting}: write FIELD=VALUE, such as path=reports/a.md")
         path = key.split(".")
         if path[0] in _LIMITS:
             path = ["limits", *path]
@@ -241,7 +240,7 @@ def narrowed(rule: Json, settings: Sequence[str]) -> Json:
         for step in path[:-1]:
             inner = inner.setdefault(step, {})
             if not isinstance(inner, dict):
-                raise UsageError(f"{key}: {step} is no object")
+                raise UsageError(f"{key}: {step} is not an object")
         inner[path[-1]] = _value(text, inner.get(path[-1]))
     return edited
 
@@ -260,50 +259,31 @@ def _reason(chosen: argparse.Namespace) -> dict[str, Json]:
     return {} if reason is None else {"reason": reason}
 
 
-def _answering(*actions: str) -> Callable[[argparse.ArgumentParser], None]:
-    def add(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("action", nargs="?", choices=actions, help="your answer to one")
-        parser.add_argument("suggestion", nargs="?", metavar="ID", help="its id, or the beginning of it")
-        parser.add_argument("--reason", metavar="WORDS", help="why")
-
-    return add
-
-
-def _steering(*actions: str) -> Callable[[argparse.ArgumentParser], None]:
-    def add(parser: argparse.ArgumentParser) -> None:
-        told = "stop: decide no more; resume: all go on; lift: end the suspension of one"
-        parser.add_argument("action", nargs="?", choices=actions, help=told)
-        parser.add_argument("rule", nargs="?", metavar="RULE", help="which; stop without one stops them all")
-        parser.add_argument("--reason", metavar="WORDS", help="why")
-
-    return add
-
-
 def _accepting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("suggestion", metavar="ID", help="its id, or the beginning of it")
+    parser.add_argument("suggestion", metavar="ID", help="its id, or the start of it")
     parser.add_argument(
         "--set",
         nargs="+",
         default=[],
         metavar="FIELD=VALUE",
-        help="less of it: path=reports/a.md, count=5, hours=09:00-17:00, while_present=alice",
+        help="narrow it: path=reports/a.md, count=5, hours=09:00-17:00, while_present=alice",
     )
-    parser.add_argument("--grant", action="store_true", help="give the agent the right itself instead")
+    parser.add_argument("--grant", action="store_true", help="grant the agent the permission instead")
 
 
 def _dismissing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("suggestion", metavar="ID", help="its id, or the beginning of it")
-    parser.add_argument("--reason", metavar="WORDS", help="why")
+    parser.add_argument("suggestion", metavar="ID", help="its id, or the start of it")
+    parser.add_argument("--reason", metavar="TEXT", help="why")
 
 
 def _stopping(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rule", nargs="?", metavar="RULE", help="which; without one all of them stop")
-    parser.add_argument("--about", metavar="ID", help="a proposal: the rule that decided it is suspended")
-    parser.add_argument("--reason", metavar="WORDS", help="why")
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="the rule (default: all rules)")
+    parser.add_argument("--about", metavar="ID", help="a proposal: suspends the rule that decided it")
+    parser.add_argument("--reason", metavar="TEXT", help="why")
 
 
-def _lifting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rule", metavar="RULE", help="which")
+def _resuming(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="a suspended rule (default: all rules)")
 
 
 def _nothing(parser: argparse.ArgumentParser) -> None:
@@ -311,4 +291,4 @@ def _nothing(parser: argparse.ArgumentParser) -> None:
 
 
 def _explaining(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("proposal", metavar="ID", help="of a proposal, its fulfilment or its answer")
+    parser.add_argument("proposal", metavar="ID", help="of a proposal, its approval or its result")

@@ -17,7 +17,7 @@ _NEAR: Final = 3
 
 def suggestion_head(suggested: SuggestionEntry) -> str:
     state = suggested.answer or "open"
-    return f"{suggested.name[:24]}  {suggested.sender} ({state}): {suggested.words}"
+    return f"{suggested.name[:24]}  {suggested.words} (suggested by {suggested.sender}, {state})"
 
 
 def suggestion_lines(suggested: SuggestionEntry) -> list[str]:
@@ -32,7 +32,7 @@ def suggestion_lines(suggested: SuggestionEntry) -> list[str]:
     grant: Json = payload.get("grant")
     if isinstance(grant, dict):
         loses = "; ".join(str(each) for each in grant.get("loses", []))
-        lines.append(f"could be granted: {grant.get('words')} (but {loses})")
+        lines.append(f"can be granted instead: {grant.get('words')}{f' (note: {loses})' if loses else ''}")
     elif isinstance(payload.get("no_grant"), str):
         lines.append(f"cannot be granted: {payload['no_grant']}")
     return lines
@@ -41,22 +41,23 @@ def suggestion_lines(suggested: SuggestionEntry) -> list[str]:
 def _back_test(test: Json) -> list[str]:
     conflicts: Json = test.get("conflicts")
     otherwise = len(conflicts) if isinstance(conflicts, list) else 0
+    agreements = test["agreements"] if isinstance(test.get("agreements"), int) else 0
     lines = [
-        f"over the whole history: {test.get('covered')} of {test.get('history')} decided, "
-        f"{test.get('agreements')} as people did, {otherwise} otherwise"
+        f"agrees with {test.get('agreements')} of {agreements + otherwise} past decisions; "
+        f"matches {test.get('covered')} of {test.get('history')} past proposals"
     ]
     near: Json = test.get("near_misses")
     for each in near[:_NEAR] if isinstance(near, list) else ():
         if isinstance(each, dict):
             word = "rejected" if each.get("decision") == "reject" else "approved"
-            lines.append(f"just outside: {str(each.get('proposal'))[:8]}, {word} ({each.get('part')})")
+            lines.append(f"near miss: {str(each.get('proposal'))[:8]}, {word}; differs in {each.get('part')}")
     return lines
 
 
 def rule_head(ruled: RuleEntry) -> str:
     left = "" if ruled.left is None else f", {ruled.left} left"
-    times = "once" if ruled.hits == 1 else f"{ruled.hits} times"
-    return f"{ruled.name}  {ruled.state}, decided {times}{left}"
+    decisions = "1 decision" if ruled.hits == 1 else f"{ruled.hits} decisions"
+    return f"{ruled.name}  {ruled.state}, {decisions}{left}"
 
 
 def rule_lines(ruled: RuleEntry) -> list[str]:
@@ -67,11 +68,11 @@ def rule_lines(ruled: RuleEntry) -> list[str]:
 def standing_lines(log: TrustLog) -> list[str]:
     """What holds for all rules together."""
     told = log.told
-    lines = [] if log.stopped is None else [f"ALL RULES ARE STOPPED {log.stopped}"]
+    lines = [] if log.stopped is None else [f"ALL RULES STOPPED {log.stopped}"]
     if told is not None and told.fault:
-        lines.append(f"the rules cannot be read, so none holds: {told.fault}")
+        lines.append(f"the rules cannot be read, so none is active: {told.fault}")
     if told is not None and told.shadow:
-        lines.append("in the shadow: rules predict, and nothing is decided by them")
+        lines.append("Shadow mode: rules only predict; people decide")
     return lines
 
 

@@ -30,17 +30,17 @@ class RulesPane(Rows):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "app.write('/accept {}')", "Accept"),
-        Binding("n", "app.write('/accept {} --set ')", "Accept less"),
+        Binding("n", "app.write('/accept {} --set ')", "Narrow and accept"),
         Binding("e", "app.write('/accept {} --grant')", "Grant instead"),
         Binding("d", "app.write('/dismiss {}')", "Dismiss"),
-        Binding("l", "app.write('/lift {}')", "Lift"),
+        Binding("l", "app.write('/resume-rules {}')", "Resume rule"),
         Binding("x", "app.write('/stop-rules {}')", "Suspend"),
         Binding("S", "app.write('/stop-rules')", "Stop all"),
-        Binding("u", "app.write('/resume-rules')", "Resume", show=False),
+        Binding("u", "app.write('/resume-rules')", "Resume all", show=False),
     ]
 
     def __init__(self) -> None:
-        super().__init__(id="rules", empty="no rule is known; /rules asks the approver")
+        super().__init__(id="rules", empty="No rules yet: you are asked every time")
 
     def show(self, log: TrustLog) -> int:
         """Fill it; how many suggestions wait."""
@@ -53,14 +53,14 @@ class RulesPane(Rows):
         rows += [PaneRow(each.name, tuple(_rule(each)), hanging=4) for each in log.rules()]
         days = share_lines(log.told.days) if log.told is not None else []
         if days:
-            head = line(("automatic, day by day", "note"))
+            head = line(("automatic decisions per day", "note"))
             rows.append(PaneRow(SHARE, (head, *(line(each) for each in days)), hanging=2))
         self.replace(rows)
         return len(waiting)
 
 
 def _suggestion(each: SuggestionEntry) -> list[Line]:
-    head = line(("? ", "warn"), (each.name, "strong"), (f"  {each.sender} suggests", "dim"))
+    head = line(("? ", "warn"), (each.name, "strong"), (f"  suggested by {each.sender}", "dim"))
     return [head, line("    ", each.words), *(line(("    ", "dim"), (text, "dim")) for text in _first(each))]
 
 

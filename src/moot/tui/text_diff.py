@@ -47,7 +47,7 @@ def difference(old: str, new: str) -> Iterator[Line]:
         yield from ((("+ ", "good"), (each, "good")) for each in after)
         return
     if old == new:
-        yield (("no difference", "dim"),)
+        yield (("no changes", "dim"),)
     for each in list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]:
         match each[:1]:
             case "+":

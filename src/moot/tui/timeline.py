@@ -76,7 +76,7 @@ def row_of(envelope: Envelope, *, me: str, verbose: bool) -> PaneRow | None:
     ]
     lines += [((" " * 11, "text"), (each, quiet)) for each in rest]
     if is_cut:
-        lines.append(((" " * 11, "text"), ("… Enter shows all of it", "dim")))
+        lines.append(((" " * 11, "text"), ("… Enter shows it in full", "dim")))
     return PaneRow(envelope.id, tuple(lines), hanging=11)
 
 
@@ -100,7 +100,7 @@ class Timeline(Rows):
             self.words = words
 
     def __init__(self, *, id: str = "timeline", verbose: bool = False, kept: int = ROWS_KEPT) -> None:
-        super().__init__(id=id, empty="nothing was said yet", follows=True, kept=kept)
+        super().__init__(id=id, empty="No messages yet", follows=True, kept=kept)
         self.me = ""
         self.filter = TimelineFilter()
         self._verbose = verbose
@@ -171,8 +171,8 @@ class Timeline(Rows):
 
     def _gap_row(self, gap: MissedMessages) -> PaneRow:
         missed = "some messages" if gap.missed is None else f"{gap.missed} messages"
-        why = "the connection was away" if gap.why == "reconnected" else "they came too fast to be shown"
-        return self._note_row([((f"╌╌ {missed} were missed here: {why} ╌╌", "warn"),)])
+        why = "the connection was lost" if gap.why == "reconnected" else "too many at once"
+        return self._note_row([((f"╌╌ {missed} missed: {why} ╌╌", "warn"),)])
 
     def _note_row(self, lines: Iterable[Line]) -> PaneRow:
         self._notes += 1
@@ -185,9 +185,11 @@ class Timeline(Rows):
         """To what the chosen envelope refers to."""
         envelope = self._chosen_envelope()
         if envelope is None or not envelope.correlation_id:
-            self.post_message(self.NotFound("this refers to nothing"))
+            self.post_message(self.NotFound("This message refers to no other message"))
         elif not any(self.choose(id) for id in envelope.correlation_id):
-            self.post_message(self.NotFound("what this refers to is not shown: too long ago, or filtered"))
+            self.post_message(
+                self.NotFound("The message it refers to is not shown: too old, or filtered out")
+            )
 
     def action_effect(self) -> None:
         """To the first that refers to the chosen envelope."""
@@ -195,7 +197,7 @@ class Timeline(Rows):
         for each in self.envelopes() if envelope is not None else ():
             if envelope is not None and envelope.id in each.correlation_id and self.choose(each.id):
                 return
-        self.post_message(self.NotFound("nothing that is shown refers to this"))
+        self.post_message(self.NotFound("No message shown refers to this one"))
 
     def _chosen_envelope(self) -> Envelope | None:
         return None if self.chosen is None else self._envelopes.get(self.chosen.key)

@@ -72,7 +72,7 @@ def read_filter(text: str) -> TimelineFilter:
         field, colon, value = word.removeprefix("-").partition(":")
         if colon and field in FIELDS:
             if not value:
-                raise UsageError(f"{word} says nothing: write {field}:NAME, * matches anything")
+                raise UsageError(f"{word} is empty: write {field}:NAME; * matches anything")
             conditions.append(FilterCondition(field, value, negated))
         else:
             conditions.append(FilterCondition("text", word.removeprefix("-") if negated else word, negated))

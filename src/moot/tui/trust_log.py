@@ -161,14 +161,14 @@ class TrustLog:
         """Ask the approver how things stand; why that was not possible, in words."""
         name = self.approver(space)
         if name is None:
-            return "nobody here decides by rules: `moot approver` starts one"
+            return "no approver is in this space: `moot approver` starts one"
         self._acts.clear()
         try:
             rules = await ask(space, name, "trust_rules")
             suggestions = await ask(space, name, "trust_suggestions")
             report = await ask(space, name, "trust_report")
         except MootError as fault:
-            return f"{name} could not be asked: {fault}"
+            return f"{name} did not answer: {fault}"
         self._take(name, rules, suggestions, report)
         return None
 
@@ -230,17 +230,17 @@ class TrustLog:
         exact = [each for each in like if named in _ids(each)]
         if len(exact or like) == 1:
             return (exact or like)[0]
-        raise UsageError(f"no suggestion {named} is known: /suggestions lists them")
+        raise UsageError(f"unknown suggestion {named}: /suggestions lists them")
 
 
 async def ask(space: JoinedSpace, approver: str, tool: str, arguments: dict[str, Json] | None = None) -> Json:
     """One of the approver's tools; raises MootError."""
     given = arguments or {}
     if not space.may_request(approver, "tools/call", {"name": tool, "arguments": given}):
-        raise UsageError(f"your rights do not let you ask it (mcp/request to {approver})")
+        raise UsageError(f"you have no permission to call it (mcp/request to {approver})")
     answer = (await space.call(approver, tool, given, timeout=_ASK_SECONDS)).structured
     if not isinstance(answer, dict):
-        raise UsageError(f"it is no approver: it answered {tool} with something else")
+        raise UsageError(f"{approver} is not an approver: its answer to {tool} is not understood")
     return answer
 
 

@@ -22,7 +22,7 @@ _LIST_SECONDS = 1.0
 
 
 def _tools_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("member", nargs="?", metavar="MEMBER", help="only those of this member")
+    parser.add_argument("member", nargs="?", metavar="MEMBER", help="only the tools of this member")
 
 
 async def _tools(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -39,7 +39,7 @@ async def _tools(seat: ClientContext, chosen: argparse.Namespace) -> OperationRe
             if not isinstance(result, McpError)
         }
     lines = [_tool_line(member, tool) for member, tools in found.items() for tool in tools]
-    return OperationResult(found, lines or ["nobody here offers a tool"])
+    return OperationResult(found, lines or ["no member offers a tool"])
 
 
 def _tool_line(member: str, tool: dict[str, Json]) -> str:
@@ -53,10 +53,10 @@ def _tool_line(member: str, tool: dict[str, Json]) -> str:
 def _call_arguments(parser: argparse.ArgumentParser) -> None:
     _tool_call_arguments(parser)
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--direct", action="store_true", help="request it or fail; never propose")
-    way.add_argument("--propose", action="store_true", help="propose it, though you may request it")
+    way.add_argument("--direct", action="store_true", help="call it or fail; never propose")
+    way.add_argument("--propose", action="store_true", help="propose it even if you could call it")
     parser.add_argument(
-        "--wait-for-others", action="store_true", help="a proposal: go on waiting after somebody rejects it"
+        "--wait-for-others", action="store_true", help="if proposed: keep waiting after a rejection"
     )
 
 
@@ -102,7 +102,7 @@ def result_lines(result: dict[str, Json]) -> list[str]:
         elif isinstance(block, dict):
             lines.append(f"[{block.get('type')}]")
     if result.get("resultType") == "input_required":
-        lines.append("it needs more input first; see --json")
+        lines.append("it needs more input; see --json")
     if not lines and result and not isinstance(content, list):
         lines.append(json.dumps(result, ensure_ascii=False))
     return lines
@@ -110,8 +110,8 @@ def result_lines(result: dict[str, Json]) -> list[str]:
 
 def _propose_arguments(parser: argparse.ArgumentParser) -> None:
     _tool_call_arguments(parser)
-    parser.add_argument("--no-wait", action="store_true", help="do not wait for a decision; prints the id")
-    parser.add_argument("--wait-for-others", action="store_true", help="go on after somebody rejects it")
+    parser.add_argument("--no-wait", action="store_true", help="do not wait for a decision; print the id")
+    parser.add_argument("--wait-for-others", action="store_true", help="keep waiting after a rejection")
 
 
 async def _propose(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -127,16 +127,16 @@ async def _propose(seat: ClientContext, chosen: argparse.Namespace) -> Operation
 
 
 def _request_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("member", metavar="MEMBER", help="whom to ask")
+    parser.add_argument("member", metavar="MEMBER", help="who answers it")
     parser.add_argument("method", metavar="METHOD", help="such as resources/list or prompts/get")
     parser.add_argument("params", nargs="?", metavar="PARAMS", help="its params as a JSON object")
-    parser.add_argument("--direct", action="store_true", help="request it or fail; never propose")
+    parser.add_argument("--direct", action="store_true", help="call it or fail; never propose")
 
 
 async def _request(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     params: Json = None if chosen.params is None else json_argument(chosen.params, "PARAMS")
     if params is not None and not isinstance(params, dict):
-        raise UsageError("PARAMS is one JSON object")
+        raise UsageError("PARAMS must be one JSON object")
     seat.check_here(chosen.member)
     outcome = await seat.space.perform(
         chosen.member,
@@ -149,9 +149,9 @@ async def _request(seat: ClientContext, chosen: argparse.Namespace) -> Operation
 
 
 def _reasoning_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=("cancel",), help="cancel: ask them to stop")
-    parser.add_argument("sequence", nargs="?", metavar="ID", help="which; needed if several are going on")
-    parser.add_argument("--reason", default="superseded", metavar="WORDS", help="why")
+    parser.add_argument("action", nargs="?", choices=("cancel",), help="cancel: ask the member to stop")
+    parser.add_argument("sequence", nargs="?", metavar="ID", help="which one; required if several are active")
+    parser.add_argument("--reason", default="superseded", metavar="TEXT", help="why")
 
 
 async def _reasoning(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -163,22 +163,22 @@ async def _reasoning(seat: ClientContext, chosen: argparse.Namespace) -> Operati
         for each in found
     ]
     lines = [f"{short(each.id)}  {each.owner}: {each.message}" for each in found]
-    return OperationResult(value, lines or ["nobody is known to be thinking"])
+    return OperationResult(value, lines or ["nobody is sharing reasoning"])
 
 
 OPERATIONS = (
     UserOperation(
         name="tools",
-        help="what members offer",
-        about="Lists the tools of all members, or of one, with their arguments.",
+        help="list the tools that members offer",
+        about="Lists the tools of all members, or of one member, with their arguments.",
         arguments=_tools_arguments,
         run=_tools,
     ),
     UserOperation(
         name="call",
-        help="call a tool, or propose it where you may not",
-        about="Calls a tool and prints its answer. Where your rights do not allow it, it is proposed, and "
-        "the command waits until somebody decides; Ctrl-C withdraws it.",
+        help="call a tool, or propose the call if you lack the permission",
+        about="Calls a tool and prints the result. If you may not call it, the call is proposed, and "
+        "the command waits until somebody decides; Ctrl-C withdraws the proposal.",
         examples="""\
   moot call files read_file path=notes.md
   moot call calculator add a:=1 b:=2
@@ -196,14 +196,14 @@ OPERATIONS = (
     ),
     UserOperation(
         name="request",
-        help="any other MCP request: resources, prompts, completion",
+        help="send any other MCP request: resources, prompts, completion",
         examples='  moot request docs resources/read \'{"uri": "file:///a.md"}\'\n',
         arguments=_request_arguments,
         run=_request,
     ),
     UserOperation(
         name="reasoning",
-        help="who is thinking about what; with cancel, ask them to stop",
+        help="list active reasoning; with cancel, ask a member to stop",
         arguments=_reasoning_arguments,
         run=_reasoning,
         only_joined=True,

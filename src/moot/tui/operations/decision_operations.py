@@ -13,11 +13,11 @@ from moot.tui.operations.operation import ClientContext, OperationResult, UserOp
 if TYPE_CHECKING:
     from moot.participant import SeenProposal
 
-_ID = "its id, or enough of its beginning"
+_ID = "its id, or the start of it"
 
 
 def _proposals_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="also those that are decided, as far as known")
+    parser.add_argument("--all", action="store_true", help="include decided proposals, as far as known")
 
 
 async def _proposals(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -27,7 +27,7 @@ async def _proposals(seat: ClientContext, chosen: argparse.Namespace) -> Operati
     for seen in found:
         lines += described(seat, seen)
     if not found:
-        lines = ["no proposal waits for a decision"]
+        lines = ["no pending proposals"]
     return OperationResult([record(seen) for seen in found], lines)
 
 
@@ -43,14 +43,14 @@ def record(seen: SeenProposal) -> dict[str, Json]:
 def described(seat: ClientContext, seen: SeenProposal) -> list[str]:
     """One proposal for people: all of it, since they decide on it."""
     name = f"#{seat.number(seen.id)} {short(seen.id)}" if seat.stays else short(seen.id)
-    host = ", ".join(seen.to) or "anybody"
-    lines = [f"{name}  {seen.proposer} proposes to {host}: {operation(seen)}"]
+    host = ", ".join(seen.to) or "anyone"
+    lines = [f"{name}  {seen.proposer} proposes {operation(seen)} on {host}"]
     lines += [f"    {line}" for line in argument_lines(seen.params)]
     if seen.status != "pending":
         by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
         lines.append(f"    {seen.status}{by}")
     lines += [f"    rejected by {each.by}: {each.reason}" for each in seen.rejections]
-    lines += [f"    votes for it: {', '.join(seen.votes)}"] if seen.votes else []
+    lines += [f"    votes: {', '.join(seen.votes)}"] if seen.votes else []
     return lines
 
 
@@ -76,7 +76,7 @@ def argument_lines(params: Json) -> list[str]:
 
 def _approve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("proposal", metavar="ID", help=_ID)
-    parser.add_argument("--to", metavar="NAME", help="who shall do it, for a proposal that names nobody")
+    parser.add_argument("--to", metavar="NAME", help="who should run it, if the proposal names no one")
 
 
 async def _approve(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -86,7 +86,7 @@ async def _approve(seat: ClientContext, chosen: argparse.Namespace) -> Operation
         outcome = await seat.space.approve(seen, to=to, timeout=seat.timeout)
     except ApprovalRequired as refusal:
         raise UsageError(
-            f"{refusal.message}: `moot vote {short(seen.id)}` gives yours, others have to give theirs"
+            f"{refusal.message}: `moot vote {short(seen.id)}` adds your vote; others have to vote too"
         ) from None
     lines = [f"approved {short(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
     value: Json = {"proposal": seen.id, "host": outcome.host, "result": outcome.result}
@@ -100,7 +100,7 @@ def _one_arguments(parser: argparse.ArgumentParser) -> None:
 async def _vote(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     seen = seat.proposal(chosen.proposal)
     sent = await seat.space.vote(seen)
-    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"your vote for {short(seen.id)} counts"])
+    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"voted for {short(seen.id)}"])
 
 
 def _reject_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +111,7 @@ def _reject_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help="disagree (default), unsafe, inappropriate, busy, incapable, policy, duplicate, invalid, …",
     )
-    parser.add_argument("--explain", metavar="WORDS", help="what to add in words")
+    parser.add_argument("--explain", metavar="TEXT", help="a comment for the proposer")
 
 
 async def _reject(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -140,17 +140,17 @@ async def _withdraw(seat: ClientContext, chosen: argparse.Namespace) -> Operatio
 OPERATIONS = (
     UserOperation(
         name="proposals",
-        help="what waits for a decision",
-        about="Lists proposals with all their arguments: what is approved is exactly what is shown.",
+        help="list pending proposals",
+        about="Lists pending proposals with all arguments. What you approve is exactly what is shown.",
         arguments=_proposals_arguments,
         run=_proposals,
         recalls=True,
     ),
     UserOperation(
         name="approve",
-        help="approve a proposal: do exactly what it proposes",
-        about="Makes the request that was proposed, exactly so, and shows its answer. It runs at most once. "
-        "Where the space asks for several votes first, `moot vote` gives yours.",
+        help="approve a proposal and run it",
+        about="Sends exactly the request that was proposed and prints its result. It runs at most once. "
+        "In a space that requires several votes, `moot vote` adds yours.",
         examples="  moot proposals\n  moot approve 3f1c22ab\n",
         arguments=_approve_arguments,
         run=_approve,
@@ -158,16 +158,16 @@ OPERATIONS = (
     ),
     UserOperation(
         name="vote",
-        help="vote for a proposal, where a space asks for several votes",
-        about="One vote for a proposal. Nothing is done by it: when there are enough, somebody approves.",
+        help="vote for a proposal, in spaces that require several votes",
+        about="Votes for a proposal. This runs nothing: once there are enough votes, somebody approves it.",
         arguments=_one_arguments,
         run=_vote,
         recalls=True,
     ),
     UserOperation(
         name="reject",
-        help="say no to a proposal",
-        about="Declines a proposal. Its proposer is told the reason and decides whether to go on waiting.",
+        help="reject a proposal",
+        about="Rejects a proposal with a reason. Everyone sees it; others can still approve the proposal.",
         examples='  moot reject 3f1c22ab --reason unsafe --explain "not on a Friday"\n',
         arguments=_reject_arguments,
         run=_reject,
@@ -175,7 +175,7 @@ OPERATIONS = (
     ),
     UserOperation(
         name="withdraw",
-        help="take back a proposal of your own",
+        help="withdraw one of your proposals",
         arguments=_withdraw_arguments,
         run=_withdraw,
         recalls=True,

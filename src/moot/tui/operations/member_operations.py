@@ -58,15 +58,15 @@ def _rights(capabilities: list[Json]) -> str:
         else json.dumps(each)
         for each in capabilities
     ]
-    return ", ".join(shown) or "nothing shown"
+    return ", ".join(shown) or "no permissions visible"
 
 
 def _invite_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", metavar="NAME", help="what the newcomer is called")
-    add("capabilities", nargs="*", metavar="CAPABILITY", help="what they may do (default: chat and propose)")
-    add("--email", metavar="ADDRESS", help="have the gateway mail the token, if it is set up to")
-    add("--reason", metavar="WORDS", help="what all are told")
+    add("name", metavar="NAME", help="the name of the new participant")
+    add("capabilities", nargs="*", metavar="CAPABILITY", help="what it may do (default: chat and propose)")
+    add("--email", metavar="ADDRESS", help="let the gateway send the token by mail, if configured")
+    add("--reason", metavar="TEXT", help="the reason, shown to everyone")
     add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
 
 
@@ -81,8 +81,7 @@ async def _invite(seat: ClientContext, chosen: argparse.Namespace) -> OperationR
         if made.token is None:
             if made.status == "already_exists":
                 raise MootError(
-                    f"{chosen.name} was not invited: there is a participant of that name already. Choose"
-                    " another name"
+                    f"{chosen.name} was not invited: a participant with that name exists. Choose another name"
                 )
             raise MootError(f"{chosen.name} was not invited: {made.message or made.status}")
         if handle is not None:
@@ -93,32 +92,32 @@ async def _invite(seat: ClientContext, chosen: argparse.Namespace) -> OperationR
         if file is not None and (made is None or made.token is None):
             file.unlink()
     where = f" at {made.connection_url}" if made.connection_url else ""
-    lines = [f"{made.participant_id} can come in{where}"]
+    lines = [f"{made.participant_id} can join{where}"]
     value: dict[str, Json] = {
         "status": made.status,
         "participant": made.participant_id,
         "connection_url": made.connection_url,
     }
     if file is not None:
-        return OperationResult(value | {"token_file": str(file)}, [*lines, f"token in {file}"])
+        return OperationResult(value | {"token_file": str(file)}, [*lines, f"token written to {file}"])
     # Shown once, to whoever invited: that is what an invitation is for.
-    return OperationResult(value | {"token": made.token}, [*lines, f"token, shown this once: {made.token}"])
+    return OperationResult(value | {"token": made.token}, [*lines, f"token (shown only once): {made.token}"])
 
 
 def _new_secret(file: Path) -> int:
     try:
         return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
-        raise UsageError(f"{file} is there already: name a new file for the token") from None
+        raise UsageError(f"{file} already exists: name a new file for the token") from None
     except OSError as fault:
         raise UsageError(f"{file} cannot be written: {fault.strerror}") from None
 
 
 def _grant_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("member", metavar="MEMBER", help="who gets them")
+    add("member", metavar="MEMBER", help="who gets the permission")
     add("capabilities", nargs="+", metavar="CAPABILITY", help="what they may do from now on")
-    add("--reason", metavar="WORDS", help="what all are told")
+    add("--reason", metavar="TEXT", help="the reason, shown to everyone")
 
 
 async def _grant(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -126,53 +125,52 @@ async def _grant(seat: ClientContext, chosen: argparse.Namespace) -> OperationRe
     given = await seat.space.grant(
         chosen.member, wanted, reason=chosen.reason, ack_within=seat.timeout or 2.0
     )
-    said = given.acknowledged or "not acknowledged, but in force"
+    said = given.acknowledged or "not acknowledged, but in effect"
     value: Json = {"grant": given.id, "recipient": given.recipient, "acknowledged": given.acknowledged}
     return OperationResult(
-        value, [f"granted to {chosen.member} ({said}); `moot revoke {chosen.member} --grant {given.id}`"]
+        value, [f"granted to {chosen.member} ({said}); undo: moot revoke {chosen.member} --grant {given.id}"]
     )
 
 
 def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("member", metavar="MEMBER", help="who loses them")
-    add("capabilities", nargs="*", metavar="CAPABILITY", help="everything granted that these cover")
-    add("--grant", metavar="ID", help="one grant")
-    add("--reason", metavar="WORDS", help="what all are told")
+    add("member", metavar="MEMBER", help="who loses the permission")
+    add("capabilities", nargs="*", metavar="CAPABILITY", help="revoke every grant that these cover")
+    add("--grant", metavar="ID", help="revoke this grant")
+    add("--reason", metavar="TEXT", help="the reason, shown to everyone")
 
 
 async def _revoke(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     wanted = [capability(text) for text in chosen.capabilities]
     if bool(wanted) == (chosen.grant is not None):
-        raise UsageError("say which: --grant ID for one grant, or capabilities for all that they cover")
+        raise UsageError("name either --grant ID for one grant, or capabilities for every grant they cover")
     done = await seat.space.revoke(
         chosen.member, grant_id=chosen.grant, capabilities=wanted or None, reason=chosen.reason
     )
     lines = [f"revoked from {chosen.member}"]
     if done.remaining:
-        lines.append(f"still held, from elsewhere: {_rights(done.remaining)}")
+        lines.append(f"still held from other sources: {_rights(done.remaining)}")
     return OperationResult({"id": done.id, "recipient": done.recipient, "remaining": done.remaining}, lines)
 
 
 def _member_and_reason(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("member", metavar="MEMBER", help="who")
-    parser.add_argument("--reason", metavar="WORDS", help="what all are told")
+    parser.add_argument("--reason", metavar="TEXT", help="the reason, shown to everyone")
 
 
 async def _kick(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     sent = await seat.space.kick(chosen.member, chosen.reason)
-    return OperationResult({"id": sent.id}, [f"{chosen.member} is out, and its token is void"])
+    return OperationResult({"id": sent.id}, [f"{chosen.member} was removed, and its token is revoked"])
 
 
 def _pause_arguments(parser: argparse.ArgumentParser) -> None:
     _member_and_reason(parser)
-    told = "resume by itself after this"
-    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help=told)
+    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="resume after this time")
 
 
 async def _pause(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     if chosen.seconds is not None and not 0 < chosen.seconds < float("inf"):
-        raise UsageError("--for takes a number of seconds that is more than 0")
+        raise UsageError("--for must be a positive number of seconds")
     sent = await seat.space.pause(chosen.member, reason=chosen.reason, timeout_seconds=chosen.seconds)
     until = "until resumed" if chosen.seconds is None else f"for {chosen.seconds:g} s"
     return OperationResult({"id": sent.id}, [f"{chosen.member} is paused {until}"])
@@ -184,7 +182,7 @@ def _member_only(parser: argparse.ArgumentParser) -> None:
 
 async def _resume(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     sent = await seat.space.resume(chosen.member)
-    return OperationResult({"id": sent.id}, [f"{chosen.member} goes on"])
+    return OperationResult({"id": sent.id}, [f"{chosen.member} resumed"])
 
 
 def _status_arguments(parser: argparse.ArgumentParser) -> None:
@@ -199,11 +197,11 @@ async def _status(seat: ClientContext, chosen: argparse.Namespace) -> OperationR
 
 async def _shutdown(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     sent = await seat.space.shutdown(chosen.member, reason=chosen.reason)
-    return OperationResult({"id": sent.id}, [f"{chosen.member} was told to shut down ({short(sent.id)})"])
+    return OperationResult({"id": sent.id}, [f"{chosen.member} was asked to shut down ({short(sent.id)})"])
 
 
 def _capabilities_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("member", nargs="?", metavar="MEMBER", help="whose; your own without a name")
+    parser.add_argument("member", nargs="?", metavar="MEMBER", help="whose permissions (default: yours)")
 
 
 async def _capabilities(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -213,10 +211,10 @@ async def _capabilities(seat: ClientContext, chosen: argparse.Namespace) -> Oper
     elif named in space.roster:
         held = space.roster[named].capabilities
     else:
-        raise UsageError(f"{named} is not here: /members lists who is")
+        raise UsageError(f"{named} is not in the space: /members lists the members")
     shown = [each.original for each in held]
     lines = [f"{named} may:", *(f"  {in_words(each)}" for each in shown)] if shown else []
-    return OperationResult(shown, lines or [f"{named} has no rights that are shown to you"])
+    return OperationResult(shown, lines or [f"{named} has no permissions visible to you"])
 
 
 _ACTIONS = ("forget", "compact", "clear", "restart", "shutdown")
@@ -226,10 +224,10 @@ def _control_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", choices=_ACTIONS, metavar="ACTION", help=", ".join(_ACTIONS))
     add("member", metavar="MEMBER", help="who")
-    add("--reason", metavar="WORDS", help="compact, shutdown: why")
-    add("--newest", action="store_true", help="forget: the newest, not the oldest")
-    add("--entries", type=int, metavar="N", help="forget: so many")
-    add("--target-tokens", type=int, metavar="N", help="compact: down to so many tokens")
+    add("--reason", metavar="TEXT", help="compact, shutdown: why")
+    add("--newest", action="store_true", help="forget: the newest entries, not the oldest")
+    add("--entries", type=int, metavar="N", help="forget: how many entries")
+    add("--target-tokens", type=int, metavar="N", help="compact: to this many tokens")
 
 
 async def _control(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -248,66 +246,70 @@ async def _control(seat: ClientContext, chosen: argparse.Namespace) -> Operation
             told = (await space.restart(member, timeout=timeout)).payload
         case _:
             sent = await space.shutdown(member, reason=chosen.reason)
-            return OperationResult({"id": sent.id}, [f"{member} was told to shut down ({short(sent.id)})"])
+            return OperationResult({"id": sent.id}, [f"{member} was asked to shut down ({short(sent.id)})"])
     return OperationResult(dict(told), [f"{member}: {json.dumps(told, ensure_ascii=False)}"])
 
 
 OPERATIONS = (
-    UserOperation(name="members", help="who is here and what they may do", arguments=_nothing, run=_members),
+    UserOperation(
+        name="members", help="list the members and their permissions", arguments=_nothing, run=_members
+    ),
     UserOperation(
         name="invite",
-        help="invite somebody new, and get their token",
-        about=f"Makes a new participant and gives you its token.\n\n{CAPABILITIES}",
+        help="invite a new participant and print its token",
+        about=f"Creates a new participant and prints its token.\n\n{CAPABILITIES}",
         examples="  moot invite bob chat mcp/proposal --token-out bob.token\n",
         arguments=_invite_arguments,
         run=_invite,
     ),
     UserOperation(
         name="grant",
-        help="give a member rights that you hold",
-        about=f"Gives a member rights that you hold yourself.\n\n{CAPABILITIES}",
+        help="grant a member permissions that you hold",
+        about=f"Grants a member permissions that you hold yourself.\n\n{CAPABILITIES}",
         examples="  moot grant agent mcp/request:tools/call:read_file --reason 'proved reliable'\n",
         arguments=_grant_arguments,
         run=_grant,
     ),
     UserOperation(
         name="revoke",
-        help="take granted rights back",
-        about=f"Takes back one grant, or everything granted that the capabilities cover.\n\n{CAPABILITIES}",
+        help="revoke granted permissions",
+        about=f"Revokes one grant, or every grant that the given capabilities cover.\n\n{CAPABILITIES}",
         examples="  moot revoke agent --grant 5d1e…\n  moot revoke agent 'mcp/request'\n",
         arguments=_revoke_arguments,
         run=_revoke,
     ),
-    UserOperation(name="kick", help="remove a member for good", arguments=_member_and_reason, run=_kick),
+    UserOperation(
+        name="kick", help="remove a member from the space for good", arguments=_member_and_reason, run=_kick
+    ),
     UserOperation(
         name="pause",
-        help="make a member fall silent",
+        help="pause a member: it can send nothing until resumed",
         examples="  moot pause agent --reason 'let me look at this' --for 300\n",
         arguments=_pause_arguments,
         run=_pause,
     ),
-    UserOperation(name="resume", help="let a paused member go on", arguments=_member_only, run=_resume),
+    UserOperation(name="resume", help="resume a paused member", arguments=_member_only, run=_resume),
     UserOperation(
         name="shutdown",
-        help="end a member, until somebody starts it again",
+        help="ask a member to shut down",
         arguments=_member_and_reason,
         run=_shutdown,
         only_joined=True,
     ),
     UserOperation(
         name="capabilities",
-        help="what a member may do, in words",
+        help="list the permissions of a member in words",
         arguments=_capabilities_arguments,
         run=_capabilities,
         only_joined=True,
     ),
     UserOperation(
-        name="status", help="ask a member how it is doing", arguments=_status_arguments, run=_status
+        name="status", help="ask a member for its status", arguments=_status_arguments, run=_status
     ),
     UserOperation(
         name="control",
-        help="forget, compact, clear, restart or shutdown a member",
-        about="Sends one of the other controls of MEW 3.9 and shows what the member says to it.",
+        help="make a member forget, compact, clear, restart or shut down",
+        about="Sends one of the other controls of MEW 3.9 and prints the answer of the member.",
         examples="  moot control compact agent --target-tokens 2000\n  moot control shutdown agent\n",
         arguments=_control_arguments,
         run=_control,

@@ -13,12 +13,14 @@ from moot.tui.operations.operation import ClientContext, OperationResult, UserOp
 
 def _send_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("text", nargs="*", metavar="TEXT", help="the words; - reads them from standard input")
-    add("--to", action="append", default=[], metavar="NAME", help="whom it is for; all hear it anyway")
-    add("--about", action="append", default=[], metavar="ID", help="what it refers to (correlation_id)")
-    add("--context", metavar="PATH", help="the sub-context that it belongs to")
-    add("--markdown", action="store_true", help="the words are Markdown")
-    add("--kind", metavar="KIND", help="an envelope of this kind, not chat; TEXT is its payload as JSON")
+    add("text", nargs="*", metavar="TEXT", help="the text; - reads it from standard input")
+    add("--to", action="append", default=[], metavar="NAME", help="whom it is addressed to; everyone sees it")
+    add(
+        "--about", action="append", default=[], metavar="ID", help="the message it refers to (correlation_id)"
+    )
+    add("--context", metavar="PATH", help="the sub-context it belongs to")
+    add("--markdown", action="store_true", help="the text is Markdown")
+    add("--kind", metavar="KIND", help="send this kind instead of chat; TEXT is its payload as JSON")
 
 
 async def _send(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -26,7 +28,7 @@ async def _send(seat: ClientContext, chosen: argparse.Namespace) -> OperationRes
     to = tuple(chosen.to) or seat.default_to
     if chosen.kind is None:
         if not text.strip():
-            raise UsageError("there is nothing to say: moot send TEXT")
+            raise UsageError("there is no text to send: moot send TEXT")
         sent = await seat.space.chat(
             text,
             to=to,
@@ -37,14 +39,14 @@ async def _send(seat: ClientContext, chosen: argparse.Namespace) -> OperationRes
     else:
         payload: Json = json_argument(text, "the payload") if text.strip() else {}
         if not isinstance(payload, dict):
-            raise UsageError("a payload is one JSON object")
+            raise UsageError("a payload must be one JSON object")
         sent = await seat.space.send(
             chosen.kind, payload, to=chosen.to, about=chosen.about, context=chosen.context, confirm=True
         )
     here = {seat.space.me, seat.space.name, *seat.space.roster}
     here |= {member.name for member in seat.space.roster.values()}
     away = [name for name in to if name not in here]
-    lines = [f"note: {', '.join(away)} is not in the space now and has not heard it"] if away else []
+    lines = [f"note: {', '.join(away)} is not in the space and did not receive it"] if away else []
     return OperationResult({"id": sent.id, "kind": sent.kind, "ts": sent.ts, "absent": away}, lines)
 
 
@@ -65,18 +67,18 @@ async def _acknowledge(seat: ClientContext, chosen: argparse.Namespace) -> Opera
 
 def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chat", metavar="ID", help="the chat")
-    parser.add_argument("--reason", default="handled_elsewhere", metavar="WORDS", help="why")
+    parser.add_argument("--reason", default="handled_elsewhere", metavar="TEXT", help="why")
 
 
 async def _cancel(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     chosen.chat = seat.chat(chosen.chat)
     sent = await seat.space.cancel_chat(chosen.chat, chosen.reason)
-    return OperationResult({"id": sent.id}, [f"{short(chosen.chat)} needs no attention any more"])
+    return OperationResult({"id": sent.id}, [f"marked {short(chosen.chat)}: no reply needed"])
 
 
 def _stop_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sequence", metavar="ID", help="the id of the reasoning/start")
-    parser.add_argument("--reason", default="superseded", metavar="WORDS", help="why")
+    parser.add_argument("sequence", metavar="ID", help="the id of its reasoning/start message")
+    parser.add_argument("--reason", default="superseded", metavar="TEXT", help="why")
 
 
 async def _stop(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -88,24 +90,22 @@ async def stop_thinking(seat: ClientContext, named: str | None, reason: str) -> 
     if named is None:
         active = [each.id for each in seat.space.contexts.active()]
         if len(active) != 1:
-            going = ", ".join(short(id) for id in active) or "nobody is known to be thinking"
-            raise UsageError(f"say which: {going}")
+            going = ", ".join(short(id) for id in active) or "nobody is sharing reasoning"
+            raise UsageError(f"name one: {going}")
         named = active[0]
     like = [each.id for each in seat.space.contexts if each.id.startswith(named)]
     if not like:
         going = ", ".join(short(each.id) for each in seat.space.contexts.active())
-        raise UsageError(
-            f"no reasoning {named} is known: {f'there is {going}' if going else 'nobody thinks'}"
-        )
+        raise UsageError(f"unknown reasoning {named}: {f'active: {going}' if going else 'none is active'}")
     sequence = like[0] if len(like) == 1 else named
     sent = await seat.space.cancel_reasoning(sequence, reason)
-    return OperationResult({"id": sent.id}, [f"asked to stop thinking: {short(sequence)}"])
+    return OperationResult({"id": sent.id}, [f"asked to stop reasoning: {short(sequence)}"])
 
 
 SEND = UserOperation(
     name="send",
-    help="say something, or send any envelope",
-    about="Says something to everybody in the space, or sends an envelope of any kind that you may send.",
+    help="send a message, or any other envelope",
+    about="Sends a chat message to everyone in the space, or an envelope of any kind that you may send.",
     examples="""\
   moot send "the build is green"
   moot send --to agent "look at notes.md, please"
@@ -117,21 +117,21 @@ SEND = UserOperation(
 )
 ACKNOWLEDGE = UserOperation(
     name="ack",
-    help="confirm that a chat was seen",
+    help="acknowledge a chat message",
     arguments=_acknowledge_arguments,
     run=_acknowledge,
     recalls=True,
 )
 CANCEL = UserOperation(
     name="cancel",
-    help="tell all that a chat needs no attention any more",
+    help="mark a chat message as needing no reply",
     arguments=_cancel_arguments,
     run=_cancel,
     recalls=True,
 )
 STOP = UserOperation(
     name="stop",
-    help="ask somebody to stop thinking about something",
+    help="ask a member to stop reasoning",
     arguments=_stop_arguments,
     run=_stop,
     recalls=True,

@@ -75,7 +75,7 @@ class ClientContext:
             raise UsageError(_several(named, like))
         waiting = ", ".join(short(seen.id) for seen in ledger.open())
         raise UsageError(
-            f"no proposal {named} is known: {'open are ' + waiting if waiting else 'none is open'}"
+            f"unknown proposal {named}: {'pending: ' + waiting if waiting else 'none is pending'}"
         )
 
     def chat(self, named: str) -> str:
@@ -87,7 +87,7 @@ class ClientContext:
         if named in chats:
             return named
         if len(like) != 1:
-            what = "several chats begin with" if like else "the gateway remembers no chat"
+            what = "several chat messages start with" if like else "the gateway has no recent chat message"
             raise UsageError(
                 f"{what} {named}: `moot tail -n 50 --json --kind chat` shows them with their ids"
             )
@@ -107,9 +107,7 @@ class ClientContext:
         hint = f" Did you mean {close[0]}?" if close else ""
         if may_come and not close:
             return
-        raise UsageError(
-            f"{member} is not in the space.{hint} Here are: {', '.join(others) or 'nobody else'}"
-        )
+        raise UsageError(f"{member} is not in the space.{hint} Members: {', '.join(others) or 'only you'}")
 
     def stream(self, named: str) -> str:
         """The id of an open stream: all of it, its beginning, or - for our own latest; raises UsageError."""
@@ -117,7 +115,7 @@ class ClientContext:
         if named == "-":
             own = streams.owned()
             if not own:
-                raise UsageError("you have no stream open: /open makes one")
+                raise UsageError("you have no open stream: /open opens one")
             return own[-1].id
         like = [info.id for info in streams if info.id.startswith(named)]
         if named in like or len(like) != 1:
@@ -127,19 +125,19 @@ class ClientContext:
 
 def _several(named: str, like: Sequence[SeenProposal]) -> str:
     """What to say when the beginning of an id does not tell which one is meant."""
-    many = f"{len(like)} proposals begin" if len(like) > 1 else "only one proposal begins"
+    many = f"{len(like)} proposals start" if len(like) > 1 else "only one proposal starts"
     # Open ones first: somebody who types this wants to decide.
     shown = sorted(like, key=lambda seen: seen.status != "pending")[:_LISTED]
     lines = [f"  {short(seen.id)}  {seen.status}  {_call_of(seen)}" for seen in shown]
     more = [f"  and {len(like) - len(shown)} more"] if len(like) > len(shown) else []
-    least = f"type more of the id, {_LEAST_PREFIX} characters at least"
+    least = f"type more of the id, at least {_LEAST_PREFIX} characters"
     return "\n".join([f"{many} with {named}: {least}", *lines, *more])
 
 
 def _call_of(seen: SeenProposal) -> str:
     name = seen.params.get("name") or seen.params.get("uri")
     what = f"{seen.method} {name}" if isinstance(name, str) else seen.method
-    return f"{seen.proposer} proposes {what} to {', '.join(seen.to) or 'anybody'}"
+    return f"{seen.proposer} proposes {what} on {', '.join(seen.to) or 'anyone'}"
 
 
 Arguments = Callable[[argparse.ArgumentParser], None]
@@ -194,7 +192,7 @@ def json_argument(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as fault:
-        raise UsageError(f"{what} cannot be read as JSON: {fault}") from None
+        raise UsageError(f"{what} is not valid JSON: {fault}") from None
 
 
 def tool_arguments(words: Sequence[str]) -> dict[str, Json]:
@@ -202,13 +200,13 @@ def tool_arguments(words: Sequence[str]) -> dict[str, Json]:
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         value = json_argument(words[0], "the arguments")
         if not isinstance(value, dict):
-            raise UsageError("the arguments of a tool are one JSON object")
+            raise UsageError("the arguments of a tool must be one JSON object")
         return value
     arguments: dict[str, Json] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.rstrip(":"):
-            raise UsageError(f"{word!r} is no argument: write name=text, name:=JSON, or one JSON object")
+            raise UsageError(f"{word!r} is not an argument: write name=text, name:=JSON, or one JSON object")
         if name.endswith(":"):
             arguments[name[:-1]] = json_argument(value, f"the argument {name[:-1]}")
         else:
@@ -230,7 +228,7 @@ def capability(text: str) -> Json:
 
     kind, *parts = text.split(":", 2)
     if not all((kind, *parts)) or _WORD.fullmatch(kind) is None:
-        raise UsageError(f"{text!r} is no capability. {CAPABILITIES}")
+        raise UsageError(f"{text!r} is not a capability. {CAPABILITIES}")
     if meant := misspelt_kind(kind):
         raise UsageError(_typo(text, "kind", kind, meant))
     found: dict[str, Json] = {"kind": kind}
@@ -238,7 +236,7 @@ def capability(text: str) -> Json:
         return found
     if kind not in OPERATION_KINDS and kind != "mcp/*":
         known = ", ".join(sorted(OPERATION_KINDS))
-        raise UsageError(f"{text!r} is no capability: only {known} have a METHOD, and {kind} has none")
+        raise UsageError(f"{text!r} is not a capability: only {known} take a METHOD, {kind} does not")
     method = parts[0]
     if meant := misspelt_method(method):
         raise UsageError(_typo(text, "method", method, meant))
@@ -254,7 +252,7 @@ def capability(text: str) -> Json:
 
 def _typo(text: str, what: str, word: str, meant: str) -> str:
     return (
-        f"{text!r}: no known {what} is called {word}; did you mean {meant}?"
+        f"{text!r}: unknown {what} {word}; did you mean {meant}?"
         f" If it is a {what} of your own, write the capability as JSON"
     )
 

@@ -8,7 +8,7 @@ from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation
 
-_ID = "the stream: its id, the beginning of it, or - for your own latest"
+_ID = "the stream: its id, the start of it, or - for your latest own one"
 
 
 def _nothing(parser: argparse.ArgumentParser) -> None:
@@ -25,24 +25,26 @@ async def _streams(seat: ClientContext, _: argparse.Namespace) -> OperationResul
         f"  {info.details.get('description', '')}".rstrip()
         for info in seat.space.streams
     ]
-    return OperationResult(value, lines or ["no stream is open"])
+    return OperationResult(value, lines or ["no open streams"])
 
 
 def _open_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("description", nargs="*", metavar="WORDS", help="what it is")
-    parser.add_argument("--to", action="append", default=[], metavar="NAME", help="only this one gets it")
+    parser.add_argument("description", nargs="*", metavar="TEXT", help="a description")
+    parser.add_argument(
+        "--to", action="append", default=[], metavar="NAME", help="only this member receives it"
+    )
     parser.add_argument("--content-type", metavar="TYPE", help="such as text/csv")
 
 
 async def _open(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     words = " ".join(chosen.description) or None
     handle = await seat.space.stream(chosen.to, description=words, content_type=chosen.content_type)
-    return OperationResult({"stream": handle.id}, [f"stream {handle.id} is open: /write - TEXT writes to it"])
+    return OperationResult({"stream": handle.id}, [f"opened stream {handle.id}: /write - TEXT writes to it"])
 
 
 def _write_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stream", metavar="ID", help=_ID)
-    parser.add_argument("text", nargs="+", metavar="TEXT", help="one frame")
+    parser.add_argument("text", nargs="+", metavar="TEXT", help="the text of one frame")
 
 
 async def _write(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -59,14 +61,14 @@ def _id_arguments(parser: argparse.ArgumentParser) -> None:
 async def _close(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     stream = seat.stream(chosen.stream)
     await seat.space.streams.writer(stream).close()
-    return OperationResult({"stream": stream}, [f"stream {stream} is closed"])
+    return OperationResult({"stream": stream}, [f"closed stream {stream}"])
 
 
 def _writer_arguments(parser: argparse.ArgumentParser) -> None:
     actions = ("let", "stop", "transfer")
-    parser.add_argument("action", choices=actions, help="let or stop a writer, or hand over")
+    parser.add_argument("action", choices=actions, help="let or stop a writer, or transfer the stream")
     parser.add_argument("stream", metavar="ID", help=_ID)
-    parser.add_argument("member", metavar="MEMBER", help="who")
+    parser.add_argument("member", metavar="MEMBER", help="the member")
 
 
 async def _writer(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
@@ -81,13 +83,13 @@ async def _writer(seat: ClientContext, chosen: argparse.Namespace) -> OperationR
         case _:
             raise UsageError("let, stop or transfer")
     return OperationResult(
-        {"stream": handle.id, "writers": list(writers)}, [f"may write: {', '.join(writers)}"]
+        {"stream": handle.id, "writers": list(writers)}, [f"writers: {', '.join(writers)}"]
     )
 
 
 def _member_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stream", metavar="ID", help=_ID)
-    parser.add_argument("member", metavar="MEMBER", help="who")
+    parser.add_argument("member", metavar="MEMBER", help="the member")
 
 
 def _with_action(action: str) -> Run:
@@ -101,13 +103,18 @@ def _with_action(action: str) -> Run:
 OPERATIONS = tuple(
     UserOperation(name=name, help=help, arguments=arguments, run=run, only_joined=True)
     for name, help, arguments, run in (
-        ("streams", "which streams are open", _nothing, _streams),
-        ("open", "open a stream of your own", _open_arguments, _open),
+        ("streams", "list open streams", _nothing, _streams),
+        ("open", "open a stream", _open_arguments, _open),
         ("write", "write a frame to a stream", _write_arguments, _write),
-        ("close", "close a stream of your own", _id_arguments, _close),
-        ("writer", "let others write to a stream, or hand it over", _writer_arguments, _writer),
+        ("close", "close one of your streams", _id_arguments, _close),
+        ("writer", "let others write to a stream, or transfer it", _writer_arguments, _writer),
         ("grant-write", "let a member write to your stream", _member_arguments, _with_action("let")),
-        ("revoke-write", "do not let it any more", _member_arguments, _with_action("stop")),
-        ("transfer", "hand your stream over to a member", _member_arguments, _with_action("transfer")),
+        (
+            "revoke-write",
+            "stop a member from writing to your stream",
+            _member_arguments,
+            _with_action("stop"),
+        ),
+        ("transfer", "transfer your stream to a member", _member_arguments, _with_action("transfer")),
     )
 )
