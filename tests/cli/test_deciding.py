@@ -116,7 +116,7 @@ def test_an_unknown_or_ambiguous_id_is_told_with_what_there_is(lab: Town, host: 
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
     code, words = lab.fails("approve", "ffffffff")
-    assert (code, f"open are {proposal.id[:8]}" in words) == (1, True)
+    assert (code, f"pending: {proposal.id[:8]}" in words) == (1, True)
     # Too short to act on, though only one begins so.
     code, words = lab.fails("approve", proposal.id[:2])
     assert (code, "at least 4 characters" in words) == (1, True)

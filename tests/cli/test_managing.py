@@ -92,7 +92,7 @@ def test_a_token_never_replaces_a_file_and_a_refused_invitation_leaves_none(
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
-    assert "there already" in lab.fails("invite", "eve", "--token-out", str(taken))[1]
+    assert "already exists" in lab.fails("invite", "eve", "--token-out", str(taken))[1]
     assert taken.read_text() == "mine"
     fresh = tmp_path / "fresh"
     # bob is a participant already.
@@ -124,7 +124,7 @@ def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: Join
         ("ch at", "is not a capability"),
         ("[1]", "is not a capability"),
         ("", "is not a capability"),
-        ("chat:tools/call", "chat has none"),
+        ("chat:tools/call", "chat does not"),
         ("chatt", "did you mean chat?"),
         ("mcp/requests", "did you mean mcp/request?"),
         ("mcp/request:tools/cal:x", "did you mean tools/call?"),
@@ -155,7 +155,7 @@ def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: Town) -> N
 
 def test_a_pause_of_no_time_and_a_name_that_is_taken_are_said_plainly(lab: Town) -> None:
     lab.join("agent")
-    assert "more than 0" in lab.fails("pause", "agent", "--for", "-3")[1]
+    assert "positive number" in lab.fails("pause", "agent", "--for", "-3")[1]
     assert "there is a participant of that name already" in lab.fails("invite", "agent")[1]
 
 

@@ -120,7 +120,7 @@ def envelope(kind: str, payload: Json, **more: Json) -> Envelope:
         ),
         (
             envelope("mcp/request", {"id": 1, "method": "tools/list"}, to=["h"], correlation_id=["p1"]),
-            "bob approves p1: h: tools/list",
+            "bob approves p1: tools/list on h",
         ),
         (
             envelope("mcp/response", {"id": 1, "error": {"code": -1, "message": "no"}}, correlation_id=["r"]),

@@ -106,7 +106,7 @@ def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(office: O
         (["accept", "s-nosuch"], "there is no suggestion s-nosuch: nothing is suggested"),
         (["accept", "s-nosuch", "--grant"], "there is no suggestion s-nosuch"),
         (["dismiss", "s-nosuch"], "there is no suggestion s-nosuch: nothing is suggested"),
-        (["dismiss", "s-nosuch", "--as", "carol"], "not dismissed: there is no such suggestion"),
+        (["dismiss", "s-nosuch", "--as", "carol"], "not dismissed: this suggestion no longer exists"),
         (["stop", "nosuch"], "not stopped: there is no rule nosuch"),
         (["lift", "nosuch"], "not resumed: there is no suspended rule nosuch"),
         (["resume"], "rules were not stopped"),

@@ -184,10 +184,8 @@ def test_why_something_was_done() -> None:
     text = "\n".join(explain(decision, [REPORTS], START).lines())
     assert "bot approved it after 30.0 s" in text
     assert "the result was ok" in text
-    assert (
-        "Decided automatically by rule reports: Reports are fine. alice accepted this rule from suggestion s-1"
-        in text
-    )
+    assert "Decided automatically by rule reports: Reports are fine. alice accepted this rule from" in text
+    assert "from suggestion s-1" in text
     gone = "\n".join(explain(decision, [], START).lines())
     assert "by rule reports, which no longer exists" in gone
 
