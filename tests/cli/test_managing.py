@@ -156,7 +156,7 @@ def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: Town) -> N
 def test_a_pause_of_no_time_and_a_name_that_is_taken_are_said_plainly(lab: Town) -> None:
     lab.join("agent")
     assert "positive number" in lab.fails("pause", "agent", "--for", "-3")[1]
-    assert "there is a participant of that name already" in lab.fails("invite", "agent")[1]
+    assert "a participant with that name exists" in lab.fails("invite", "agent")[1]
 
 
 @pytest.mark.parametrize(
