@@ -36,7 +36,7 @@ from moot.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
 from moot.endpoint.relay_client import RelayClient
 from moot.errors import MootError
 from moot.identity.keys import Identity
-from moot.xprotocol.catalog import DESCRIBE_KIND
+from moot.xprotocol.contract_catalog import DESCRIBE_KIND
 
 # Of one server: a space takes a thousand tools of a member.
 TOOLS_EACH: Final = 900

@@ -26,7 +26,6 @@ from moot.adapter.config.endpoint_loader import _XProtocolEntry
 from moot.adapter.config.source_loader import _McpEntry
 from moot.adapter.config.source_settings import McpSource, XProtocolSource
 from moot.adapter.operations.adapter_metrics import ADAPTER_METRICS
-from moot.catalogue.search_settings import SearchSettings
 from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
 from moot.cli.devserver import main as devserver_command
@@ -35,6 +34,7 @@ from moot.conformance import report
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.public_pages import openapi
 from moot.metrics import Description
+from moot.offers.search_settings import SearchSettings
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX
 from moot.protocol.dialects.mcpx import Legacy

@@ -468,7 +468,7 @@ async def test_an_endpoint_may_change_the_key_that_is_sealed_for(tmp_path: Path)
 
 
 async def test_an_endpoint_that_announces_all_the_time_is_not_fetched_all_the_time(tmp_path: Path) -> None:
-    """Looking at a catalogue is work, and the endpoint decides when it is new."""
+    """Looking at a catalog is work, and the endpoint decides when it is new."""
     async with outside(tmp_path, CURRENT) as out:
         begun, before = time.monotonic(), len(out.far.served)
         for n in range(12):

@@ -17,7 +17,7 @@ from moot.adapter.config.config_loader import control_path, load_settings
 from moot.adapter.operations.control_socket import ask
 from moot.endpoint.relay_client import RelayClient
 from moot.protocol.operation import Json
-from moot.xprotocol.catalog import DESCRIBE_KIND
+from moot.xprotocol.contract_catalog import DESCRIBE_KIND
 from moot.xprotocol.search.word_vectors import are_vectors_installed
 from tests.adapter.commands import Shell, run_program, started
 from tests.adapter.test_adapter_commands import config

@@ -17,9 +17,9 @@ import yaml
 from mcp import Client, StdioServerParameters
 from moot.bridge.space_server.names_file import NamesFile, place_of
 from moot.bridge.space_server.own_tools import OWN_NAMES
-from moot.catalogue.offer_table import OfferTable
 from moot.cli import main
 from moot.config import load
+from moot.offers.offer_table import OfferTable
 from moot.participant import connect
 from tests.bridge.face_room import HOST, FaceRoom, face_room, offer_files, text_of
 from tests.gateway.lab import participants

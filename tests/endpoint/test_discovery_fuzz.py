@@ -1,4 +1,4 @@
-"""Whatever strangers write into records, names and catalogues: a value, or the one error for it."""
+"""Whatever strangers write into records, names and catalogs: a value, or the one error for it."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from moot.errors import KindNotFound, SchemaViolation
 from moot.protocol.operation import Json
-from moot.xprotocol.catalog import (
+from moot.xprotocol.contract_catalog import (
     DESCRIPTION_CHARS,
     USE_WHEN_CHARS,
-    Catalog,
+    ContractCatalog,
     ContractOrigin,
     Described,
     DescribeQuery,
@@ -63,17 +63,17 @@ def published(namespace: str, tools: list[Json]) -> tuple[Contract, ...]:
 CONTRACTS = (*published("com.acme.filesystem", FILES), *published("com.acme.crm", CRM))
 
 
-def ask(catalog: Catalog, **query: Json) -> Described:
+def ask(catalog: ContractCatalog, **query: Json) -> Described:
     return catalog.describe(read_query(query), lambda contract: False)
 
 
-def kinds(catalog: Catalog, **query: Json) -> list[str]:
+def kinds(catalog: ContractCatalog, **query: Json) -> list[str]:
     return [match.kind for match in ask(catalog, **query).matches]
 
 
 @pytest.fixture
-def catalog() -> Catalog:
-    return Catalog(CONTRACTS)
+def catalog() -> ContractCatalog:
+    return ContractCatalog(CONTRACTS)
 
 
 @pytest.mark.requirement("XP-4.6-27")
@@ -89,11 +89,11 @@ def catalog() -> Catalog:
     ],
     ids=lambda query: " ".join(f"{field}:{value}" for field, value in query.items()),
 )
-def test_any_field_alone_finds_the_tool(catalog: Catalog, query: Json) -> None:
+def test_any_field_alone_finds_the_tool(catalog: ContractCatalog, query: Json) -> None:
     assert "com.acme.filesystem.read_file" in kinds(catalog, **query)
 
 
-def test_a_field_that_nothing_fits_finds_nothing(catalog: Catalog) -> None:
+def test_a_field_that_nothing_fits_finds_nothing(catalog: ContractCatalog) -> None:
     for query in (
         {"domain": "music"},
         {"data_subjects": ["songs"]},
@@ -116,7 +116,9 @@ def test_a_field_that_nothing_fits_finds_nothing(catalog: Catalog) -> None:
         ),
     ],
 )
-def test_the_better_fit_of_verbs_and_subjects_comes_first(catalog: Catalog, query: Json, first: str) -> None:
+def test_the_better_fit_of_verbs_and_subjects_comes_first(
+    catalog: ContractCatalog, query: Json, first: str
+) -> None:
     assert kinds(catalog, **query)[0] == first
 
 
@@ -131,13 +133,13 @@ def test_use_when_decides_between_contracts_that_say_the_same() -> None:
         )
         for name, use_when in (("a", "an entry is to be archived"), ("b", "a birth is to be recorded"))
     ]
-    catalog = Catalog(alike)
+    catalog = ContractCatalog(alike)
     assert kinds(catalog, intent="entry of the register for a birth")[0] == "com.acme.tools.b"
     assert kinds(catalog, intent="entry of the register, archived")[0] == "com.acme.tools.a"
 
 
 @pytest.mark.requirement("XP-4.6-29", "XP-11.1-6", "XP-11.3-4")
-def test_matches_come_sorted_with_relevance_and_an_excerpt_of_use_when(catalog: Catalog) -> None:
+def test_matches_come_sorted_with_relevance_and_an_excerpt_of_use_when(catalog: ContractCatalog) -> None:
     answer = msgspec.to_builtins(ask(catalog, intent="read the contents of a file"))
     assert set(answer) == {"matches"}
     first = answer["matches"][0]
@@ -150,7 +152,7 @@ def test_matches_come_sorted_with_relevance_and_an_excerpt_of_use_when(catalog: 
 
 
 @pytest.mark.requirement("XP-4.6-1", "XP-4.6-30")
-def test_a_client_that_knows_nothing_finds_its_tool_by_one_question(catalog: Catalog) -> None:
+def test_a_client_that_knows_nothing_finds_its_tool_by_one_question(catalog: ContractCatalog) -> None:
     """Nothing was called before, and the client holds no right yet: it is shown the tool all the same."""
     (match,) = ask(catalog, intent="which deals are we about to close with customers? sales", limit=1).matches
     assert match.kind == "com.acme.crm.list_opportunities"
@@ -158,7 +160,7 @@ def test_a_client_that_knows_nothing_finds_its_tool_by_one_question(catalog: Cat
     assert catalog.contract(match.kind).payload["properties"].keys() == {"stage", "owner"}
 
 
-def test_each_match_says_whether_the_sender_may_call_it(catalog: Catalog) -> None:
+def test_each_match_says_whether_the_sender_may_call_it(catalog: ContractCatalog) -> None:
     held = {"com.acme.filesystem.read"}
     asked: list[str] = []
 
@@ -173,7 +175,7 @@ def test_each_match_says_whether_the_sender_may_call_it(catalog: Catalog) -> Non
     assert asked == [match.kind for match in matches], "nobody else is asked about"
 
 
-def test_equals_come_sorted_by_kind(catalog: Catalog) -> None:
+def test_equals_come_sorted_by_kind(catalog: ContractCatalog) -> None:
     found = kinds(catalog, domain="filesystem")
     assert found == sorted(found)
     assert len(found) == 4
@@ -181,13 +183,13 @@ def test_equals_come_sorted_by_kind(catalog: Catalog) -> None:
 
 def test_the_limit_is_ten_unless_another_is_given() -> None:
     many = [Contract(kind=f"com.acme.x.t{n:02}", description="Counts sheep", payload={}) for n in range(30)]
-    catalog = Catalog(many)
+    catalog = ContractCatalog(many)
     assert kinds(catalog, intent="count sheep") == [contract.kind for contract in many[:10]]
     assert len(kinds(catalog, intent="count sheep", limit=25)) == 25
 
 
 def test_a_contract_without_a_semantic_block_is_found_by_its_kind() -> None:
-    catalog = Catalog([Contract(kind="org.lab.optics.measure_lens", payload={})])
+    catalog = ContractCatalog([Contract(kind="org.lab.optics.measure_lens", payload={})])
     for query in (
         {"intent_verbs": ["measure"]},
         {"data_subjects": ["lens"]},
@@ -200,7 +202,7 @@ def test_a_contract_without_a_semantic_block_is_found_by_its_kind() -> None:
 def test_long_texts_are_cut_in_the_answer() -> None:
     semantic = Semantic(domain="x", use_when="lens " * 200)
     contract = Contract(kind="org.lab.x.y", description="lens " * 5_000, semantic=semantic, payload={})
-    (match,) = ask(Catalog([contract]), intent="lens").matches
+    (match,) = ask(ContractCatalog([contract]), intent="lens").matches
     assert len(match.use_when) <= USE_WHEN_CHARS
     assert match.use_when.endswith("lens…")
     assert len(match.description) <= DESCRIPTION_CHARS
@@ -248,7 +250,7 @@ def test_null_is_absent_and_unknown_members_are_ignored() -> None:
     )
 )
 def test_any_payload_is_answered_or_refused(payload: Json) -> None:
-    catalog = Catalog(CONTRACTS)
+    catalog = ContractCatalog(CONTRACTS)
     try:
         query = read_query(payload)
     except SchemaViolation:
@@ -257,7 +259,7 @@ def test_any_payload_is_answered_or_refused(payload: Json) -> None:
 
 
 @pytest.mark.requirement("XP-5.1-3", "XP-7.1-4", "XP-7.1-5", "XP-7.1-6")
-def test_the_kind_leads_to_source_and_tool_and_the_tool_to_the_kind(catalog: Catalog) -> None:
+def test_the_kind_leads_to_source_and_tool_and_the_tool_to_the_kind(catalog: ContractCatalog) -> None:
     origin = catalog.origin_of("com.acme.filesystem.read_file")
     assert origin is not None
     assert (origin.server, origin.name, origin.what) == ("filesystem", "read_file", "tool")
@@ -274,7 +276,7 @@ def test_a_tool_and_a_prompt_of_one_name_are_two_things() -> None:
         ContractSource(type="mcp_adapter", mcp_server="s", mcp_tool="ask"),
         ContractSource(type="x", mcp_server="s", mcp_prompt="ask"),
     ]
-    catalog = Catalog(
+    catalog = ContractCatalog(
         Contract(kind=kind, source=source, payload={})
         for kind, source in zip(("com.acme.s.ask", "com.acme.s.prompt.ask"), sources, strict=True)
     )
@@ -282,7 +284,7 @@ def test_a_tool_and_a_prompt_of_one_name_are_two_things() -> None:
     assert catalog.kind_of(ContractOrigin("s", "ask", "prompt")) == "com.acme.s.prompt.ask"
 
 
-def test_nobody_takes_over_a_kind_or_gives_a_tool_a_second_one(catalog: Catalog) -> None:
+def test_nobody_takes_over_a_kind_or_gives_a_tool_a_second_one(catalog: ContractCatalog) -> None:
     (first,) = (contract for contract in CONTRACTS if contract.kind.endswith("read_file"))
     assert first.source is not None
     thief = msgspec.structs.replace(
@@ -295,7 +297,7 @@ def test_nobody_takes_over_a_kind_or_gives_a_tool_a_second_one(catalog: Catalog)
     assert catalog.contracts() == sorted(CONTRACTS, key=lambda contract: contract.kind)
 
 
-def test_a_new_version_takes_the_place_of_the_old_one_everywhere(catalog: Catalog) -> None:
+def test_a_new_version_takes_the_place_of_the_old_one_everywhere(catalog: ContractCatalog) -> None:
     old = catalog.contract("com.acme.filesystem.read_file")
     semantic = Semantic(
         domain="storage", intent_verbs=("load",), data_subjects=("blob",), use_when="a blob is wanted"
@@ -308,7 +310,7 @@ def test_a_new_version_takes_the_place_of_the_old_one_everywhere(catalog: Catalo
         assert kinds(catalog, **query) == []
 
 
-def test_what_was_removed_is_gone_everywhere(catalog: Catalog) -> None:
+def test_what_was_removed_is_gone_everywhere(catalog: ContractCatalog) -> None:
     kind = "com.acme.crm.create_contact"
     origin = catalog.origin_of(kind)
     assert origin is not None
@@ -327,7 +329,7 @@ def test_what_was_removed_is_gone_everywhere(catalog: Catalog) -> None:
 
 
 def test_answers_do_not_depend_on_the_order_of_arrival() -> None:
-    forwards, backwards = Catalog(CONTRACTS), Catalog(reversed(CONTRACTS))
+    forwards, backwards = ContractCatalog(CONTRACTS), ContractCatalog(reversed(CONTRACTS))
     for query in (
         {"intent": "file or contact"},
         {"intent": "list", "domain": "crm"},
@@ -337,8 +339,8 @@ def test_answers_do_not_depend_on_the_order_of_arrival() -> None:
 
 
 SCRIPT = """
-from tests.xprotocol.test_catalog import CONTRACTS, Catalog, ask
-catalog = Catalog(CONTRACTS)
+from tests.xprotocol.test_catalog import CONTRACTS, ContractCatalog, ask
+catalog = ContractCatalog(CONTRACTS)
 print(ask(catalog, intent="list or read", data_subjects=["file", "deal"], intent_verbs=["list", "get"]))
 """
 
@@ -373,7 +375,7 @@ def test_ten_thousand_contracts_are_searched_in_milliseconds() -> None:
         "server",
         "page",
     ]
-    catalog = Catalog(
+    catalog = ContractCatalog(
         Contract(
             kind=f"com.acme.s{n % 50}.{verb}_{thing}_{n}",
             description=f"{verb.title()}s the {thing} number {n} of the site {n % 50} when asked for",

@@ -200,8 +200,8 @@ def test_broken_files_are_found_out_when_they_are_loaded(
 ) -> None:
     script = """
 import asyncio
-from moot.catalogue.search_settings import SearchSettings
-from moot.catalogue.vector_search import check_search
+from moot.offers.search_settings import SearchSettings
+from moot.offers.vector_search import check_search
 print(asyncio.run(check_search(SearchSettings())))
 """
     break_it(copy_vectors(tmp_path))

@@ -21,8 +21,6 @@ from moot.agent.conversation import prompt_of, to_summarise
 from moot.agent.model import Message, Model, ModelFailed, ModelReply
 from moot.agent.reasoning_stream import ReasoningStream
 from moot.agent.toolbox import FIND, Toolbox
-from moot.catalogue.definition_check import What
-from moot.catalogue.offer_table import OfferTable
 from moot.errors import (
     ConnectionClosed,
     Interrupted,
@@ -32,6 +30,8 @@ from moot.errors import (
     ReasoningCancelled,
     Refused,
 )
+from moot.mcp.eras import OfferKind
+from moot.offers.offer_table import OfferTable
 from moot.participant import CloseReason, JoinedSpace, Reasoning, Transcript, connect
 from moot.participant.calls.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
@@ -78,7 +78,7 @@ class Agent:
         toolbox = Toolbox(space, self._offers, self.settings.limits, self.settings.search)
         self.toolbox = toolbox
 
-        def changed(_: set[What]) -> None:
+        def changed(_: set[OfferKind]) -> None:
             """The model is told of tools anew in every step."""
 
         async with OfferDiscovery(space, self._offers, changed) as learning:

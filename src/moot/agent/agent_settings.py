@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from moot.catalogue.search_settings import SearchSettings
+from moot.offers.search_settings import SearchSettings
 
 # Whose chats make the agent speak: those that name it, or everybody's.
 Answers = Literal["named", "all"]

@@ -13,9 +13,6 @@ import orjson
 
 from moot.agent.agent_settings import AgentLimits
 from moot.agent.model import Message, ToolCall
-from moot.catalogue.offer_search import OfferSearch
-from moot.catalogue.offer_table import CatalogueEntry, OfferTable
-from moot.catalogue.search_settings import SearchSettings
 from moot.errors import (
     CallFailed,
     ConnectionLost,
@@ -26,6 +23,9 @@ from moot.errors import (
     TimedOut,
     ToolFailed,
 )
+from moot.offers.offer_search import OfferSearch
+from moot.offers.offer_table import Offer, OfferTable
+from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace, Outcome, Reasoning
 from moot.participant.calls.offer_access import OfferAccess
 from moot.protocol.operation import Json
@@ -76,7 +76,7 @@ class Toolbox:
         rest = [offer for offer in usable if offer.shown not in self._found]
         return [_FIND_TOOL, *map(_described, (first + rest)[: most - 1])]
 
-    def offer_of(self, name: str) -> CatalogueEntry | None:
+    def offer_of(self, name: str) -> Offer | None:
         return self._offers.find("tools", name)
 
     @property
@@ -109,9 +109,7 @@ class Toolbox:
             return f"Not called: no tool is called {call.name!r} here, or its member has left."
         return await self._perform(offer, arguments, reasoning)
 
-    async def _perform(
-        self, offer: CatalogueEntry, arguments: dict[str, Json], reasoning: Reasoning | None
-    ) -> str:
+    async def _perform(self, offer: Offer, arguments: dict[str, Json], reasoning: Reasoning | None) -> str:
         space = self._space
         host = next(
             (member.id for member in space.roster.values() if member.name == offer.owner), offer.owner
@@ -137,7 +135,7 @@ class Toolbox:
     async def _find(self, query: str) -> str:
         try:
             offers = await self._finder.find(
-                query, _FOUND_AT_ONCE, lambda offer: offer.what == "tools" and self._is_usable(offer)
+                query, _FOUND_AT_ONCE, lambda offer: offer.kind == "tools" and self._is_usable(offer)
             )
         except MootError as fault:
             return f"Nothing was searched: {fault}"
@@ -149,7 +147,7 @@ class Toolbox:
         lines = [f"{offer.shown}: {offer.item.get('description', '')}" for offer in offers]
         return "These can be called now:\n" + "\n".join(lines)
 
-    def _is_usable(self, offer: CatalogueEntry) -> bool:
+    def _is_usable(self, offer: Offer) -> bool:
         """Whether some call of it could be allowed; arguments are looked at when it is made."""
         return offer.owner != self._space.name and self._accesses.of(offer) != "none"
 
@@ -180,7 +178,7 @@ def _is_no_text(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") != "text"
 
 
-def _described(offer: CatalogueEntry) -> Message:
+def _described(offer: Offer) -> Message:
     item = offer.item
     description = str(item.get("description") or item.get("title") or offer.key)
     return {

@@ -108,7 +108,7 @@ def _model(chosen: argparse.Namespace) -> ModelSettings:
 
 def _agent(chosen: argparse.Namespace) -> AgentSettings:
     from moot.agent.agent_settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
-    from moot.catalogue.search_settings import SearchSettings
+    from moot.offers.search_settings import SearchSettings
 
     instructions = DEFAULT_INSTRUCTIONS
     if chosen.instructions is not None:

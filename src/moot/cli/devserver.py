@@ -79,7 +79,7 @@ def _parser(_: Sequence[str]) -> Parser:
         type=int,
         default=8766,
         metavar="PORT",
-        help="of the discovery document and catalogue; 0 takes a free one (default 8766)",
+        help="of the discovery document and catalog; 0 takes a free one (default 8766)",
     )
     add(
         "--mcp-port",

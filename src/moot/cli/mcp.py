@@ -112,10 +112,10 @@ async def _serve(chosen: argparse.Namespace, where: ConnectSettings, environ: Ma
     from moot.bridge.space_server.names_file import NamesFile
     from moot.bridge.space_server.own_tools import OWN_NAMES
     from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
-    from moot.catalogue.offer_table import OfferTable
-    from moot.catalogue.search_settings import SearchSettings
     from moot.mcp.downstream.limits import McpServerLimits
     from moot.mcp.downstream.mcp_server import McpServer
+    from moot.offers.offer_table import OfferTable
+    from moot.offers.search_settings import SearchSettings
     from moot.participant import ParticipantLimits, connect
 
     logs.set_up(chosen.log_level, "text", None)

@@ -1,6 +1,6 @@
 """Which addresses a stranger may lead us to, and a connection to the very address that was looked at.
 
-Discovery follows what somebody else wrote: a host name, a relay, a catalogue. Without a check, that somebody
+Discovery follows what somebody else wrote: a host name, a relay, a catalog. Without a check, that somebody
 could have us talk to the machines behind our own firewall, or to the cloud's metadata service. Looking at the
 name is not enough, since the name's owner answers for what it resolves to, and may answer differently the
 second time. So a name is resolved once, every address must be a public one, and the socket is opened to one

@@ -1,4 +1,4 @@
-"""An endpoint's whole catalogue by events: `xp.schema.list`, asked and answered page by page.
+"""An endpoint's whole catalog by events: `xp.schema.list`, asked and answered page by page.
 
 `xp.schema.describe` finds a few contracts and tells of them; to offer an endpoint's tools to others one needs
 the contracts themselves, all of them. The document has them fetched from `schema_url`. An endpoint that is
@@ -8,7 +8,7 @@ of our own asks the key itself. Anybody may ask, as with describe (D-77): discov
     {"after"?: kind, "kinds"?: [kind, …]}  →  {"contracts": […], "digest": …, "next"?: kind}
 
 Contracts come in the order of their kinds, as many as a page holds; `next` is what `after` of the next page
-is. `digest` is the announce's `schemas_digest`: it tells whether the catalogue changed between two pages.
+is. `digest` is the announce's `schemas_digest`: it tells whether the catalog changed between two pages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from moot.xprotocol.contracts import (
 )
 
 LIST_KIND: Final = "xp.schema.list"
-# A third of what an event can carry: a page is one hiccup of a relay, and catalogues rarely need two.
+# A third of what an event can carry: a page is one hiccup of a relay, and catalogs rarely need two.
 PAGE_BYTES: Final = 256 * 1024
 # A contract alone on its page that is larger than this goes without its grammar, or no event could carry it.
 MAX_CONTRACT_BYTES: Final = 640 * 1024

@@ -5,7 +5,7 @@
     /.well-known/…       ┘
 
 TLS vouches for the well-known document, so it has to be there. A DNS record is looked for as well, and has to
-say the same if there is one. Whatever the two lead to (a relay, a catalogue) was written by a stranger and is
+say the same if there is one. Whatever the two lead to (a relay, a catalog) was written by a stranger and is
 followed only within `Reach`: no redirect, no private address, no more than so many bytes and seconds.
 """
 
@@ -206,7 +206,7 @@ def _schema_url(name: EndpointName, url: Json, reach: FetchPolicy, notes: list[s
         if check_url(url, reach).hostname != name.host:
             raise BadDocument(f"schema_url leads away from {name.host}")
     except BadDocument as fault:
-        # Not the end: the key itself can be asked for its catalogue.
+        # Not the end: the key itself can be asked for its catalog.
         notes.append(f"schema_url is not used: {fault}")
         return None
     return url

@@ -1,7 +1,7 @@
 """One endpoint that is called: who it is, what it announced last, and what it offers.
 
 The announce is the endpoint's own word, signed by its key: from it come the key to seal for and the sign that
-the catalogue changed (D-71). Of two announces the later one counts, whatever order a relay tells them in; so
+the catalog changed (D-71). Of two announces the later one counts, whatever order a relay tells them in; so
 an old one that is told again brings nothing back.
 """
 
@@ -35,18 +35,18 @@ from moot.xprotocol.key_statements import read_revocation
 
 log = logging.getLogger(__name__)
 
-# A page of the catalogue. An endpoint that does not know the kind says so at once; one that is silent is not
+# A page of the catalog. An endpoint that does not know the kind says so at once; one that is silent is not
 # waited for as long as for a tool.
 LIST_SECONDS: Final = 10.0
 MAX_PAGES: Final = 64
-# A catalogue that changes while it is read is begun anew; one that always does is taken as it is.
+# A catalog that changes while it is read is begun anew; one that always does is taken as it is.
 LIST_TRIES: Final = 3
 # For the first announce, when nothing else tells the key to seal for; and once a relay has told all it has.
 ANNOUNCE_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 1.0
 # Unreadable contracts that are told of.
 MAX_UNREAD: Final = 100
-# Where the document has a whole catalogue: a plain list, or the one member of this name.
+# Where the document has a whole catalog: a plain list, or the one member of this name.
 _LISTS: Final = ("schemas", "contracts")
 
 
@@ -61,7 +61,7 @@ class LatestAnnounce:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteCatalogue:
+class RemoteContractCatalog:
     """All contracts of an endpoint, by kind; `unread` are those that are none, and why."""
 
     contracts: tuple[Contract, ...]
@@ -73,7 +73,7 @@ class RemoteCatalogue:
 
 
 class RemoteEndpoint:
-    """Made for as long as a source is configured. `on_announce` is told whether the catalogue may differ."""
+    """Made for as long as a source is configured. `on_announce` gets whether the catalog may differ."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class RemoteEndpoint:
             credentials=self._credentials,
         )
 
-    async def catalogue(self, kinds: tuple[str, ...] = ()) -> RemoteCatalogue:
+    async def contract_catalog(self, kinds: tuple[str, ...] = ()) -> RemoteContractCatalog:
         """What it offers, all of it or these kinds: from the key itself, or else from its host.
 
         Raises MootError when neither says.
@@ -206,10 +206,10 @@ class RemoteEndpoint:
             except (TimedOut, Unreachable, ContractRefused) as fault:
                 trouble = fault
         if self._schema_url is None:
-            raise trouble or Unreachable(f"{self.key} offers no catalogue")
+            raise trouble or Unreachable(f"{self.key} offers no catalog")
         return await self._fetched(kinds)
 
-    async def _listed(self, kinds: tuple[str, ...]) -> RemoteCatalogue:
+    async def _listed(self, kinds: tuple[str, ...]) -> RemoteContractCatalog:
         for _ in range(LIST_TRIES):
             pages = await self._pages(kinds)
             if len({page.digest for page in pages}) == 1:
@@ -237,11 +237,11 @@ class RemoteEndpoint:
             if page.next is None or count > self._most:
                 return pages
             if page.next <= question.get("after", ""):
-                raise ContractRefused("malformed", "the pages of the catalogue go round in circles")
+                raise ContractRefused("malformed", "the pages of the catalog go round in circles")
             question["after"] = page.next
-        raise ContractRefused("too_large", f"the catalogue has more than {MAX_PAGES} pages")
+        raise ContractRefused("too_large", f"the catalog has more than {MAX_PAGES} pages")
 
-    async def _fetched(self, kinds: tuple[str, ...]) -> RemoteCatalogue:
+    async def _fetched(self, kinds: tuple[str, ...]) -> RemoteContractCatalog:
         url = self._schema_url or ""
         value = await fetch_json(url, self._reach)
         if isinstance(value, dict):
@@ -257,7 +257,7 @@ class RemoteEndpoint:
             else:
                 found[contract.kind] = contract
         if self.announce is not None and self.announce.digest not in (None, schemas_digest(found.values())):
-            unread.append(("", "the catalogue at schema_url is not the one that the endpoint announced"))
+            unread.append(("", "the catalog at schema_url is not the one that the endpoint announced"))
         return self._bounded(found, unread, kinds, signed=False)
 
     def _bounded(
@@ -267,9 +267,9 @@ class RemoteEndpoint:
         kinds: tuple[str, ...],
         *,
         signed: bool,
-    ) -> RemoteCatalogue:
+    ) -> RemoteContractCatalog:
         wanted = [found[kind] for kind in sorted(found) if not kinds or kind in kinds]
-        return RemoteCatalogue(
+        return RemoteContractCatalog(
             tuple(wanted[: self._most]),
             tuple(unread[:MAX_UNREAD]),
             signed,

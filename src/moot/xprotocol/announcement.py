@@ -62,7 +62,7 @@ def announce_payload(
     """XP 6.3: the payload of `xp.endpoint.announce`.
 
     `warnings` are names that contradict what the tool says of itself (D-64). `schemas_digest` differs when
-    a contract does, so that a client knows when to fetch the catalogue again (D-71). The two lists that
+    a contract does, so that a client knows when to fetch the catalog again (D-71). The two lists that
     servers can make long are cut at a fixed size, the worst kept, and `…_omitted` says by how much.
     """
     publications = [source.publication for source in mcp_sources]

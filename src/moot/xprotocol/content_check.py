@@ -32,7 +32,7 @@ MAX_PROPERTIES: Final = 512
 # References without a cycle can still multiply: ten definitions that each use the next one ten times stand
 # for ten thousand million schemas once a reader writes them out.
 MAX_EXPANDED_SCHEMAS: Final = 10_000
-# Four times the longest real description; it goes into every catalogue answer.
+# Four times the longest real description; it goes into every catalog answer.
 MAX_DESCRIPTION_CHARS: Final = 16 * 1024
 # MCP's own bound on tool names.
 MAX_NAME_CHARS: Final = 128

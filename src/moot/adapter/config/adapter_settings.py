@@ -14,8 +14,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.adapter.config.source_settings import REFRESH_SECONDS, McpSource, XProtocolSource
-from moot.catalogue.search_settings import SearchSettings
 from moot.config.gateway_config import Count, File, LogFormat, Port, Positive, Seconds, Secret, Text
+from moot.offers.search_settings import SearchSettings
 from moot.xprotocol.capability_names import Scopes
 from moot.xprotocol.events import DEFAULT_TTL_SECONDS, MAX_LIFETIME_SECONDS
 
@@ -162,7 +162,7 @@ class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):
     seen_events: Positive = 1_000_000
     # Answers to `xp.schema.describe`.
     described: Positive = 100
-    # Discovery of one endpoint: name, well-known document, catalogue.
+    # Discovery of one endpoint: name, well-known document, catalog.
     discovery_seconds: Seconds = 15.0
     discovery_bytes: Positive = 8 << 20
     # Tools that one XProtocol endpoint may bring; MCP clients show them all to their model.

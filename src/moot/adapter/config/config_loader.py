@@ -36,11 +36,11 @@ from moot.adapter.config.server_credentials import ServerCredentials
 from moot.adapter.config.source_loader import SourceLoader
 from moot.adapter.config.source_settings import REFRESH_SECONDS, Interval, McpSource
 from moot.adapter.config.value_readers import placed, read_existing, read_key, read_path, read_relay, read_url
-from moot.catalogue.search_settings import SearchSettings
 from moot.config.gateway_config import is_loopback, is_wildcard
 from moot.config.section_reader import Reader, at, checked, mapping, optional, read_plain, strings
 from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
+from moot.offers.search_settings import SearchSettings
 from moot.protocol.operation import Json
 from moot.xprotocol.capabilities import expand_capability
 from moot.xprotocol.capability_names import Scopes

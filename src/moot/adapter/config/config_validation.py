@@ -27,10 +27,10 @@ from moot.adapter.config.config_problems import ConfigProblem, ConfigProblems
 from moot.adapter.config.source_settings import McpSource
 from moot.adapter.operations.source_inspection import SourceInspection, inspect
 from moot.adapter.trust_chain.chain_walk import own_chain
-from moot.catalogue.vector_search import SearchStatus, check_search, search_status
 from moot.config.gateway_config import is_loopback, is_wildcard
 from moot.errors import KeyFileError
 from moot.identity import keyfile
+from moot.offers.vector_search import SearchStatus, check_search, search_status
 from moot.protocol.operation import Json
 
 # Which MCP servers are asked: none, those on this machine, or all of them.

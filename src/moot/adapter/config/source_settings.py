@@ -157,7 +157,7 @@ class XProtocolSource(msgspec.Struct, frozen=True, kw_only=True):
     mcp_tool_prefix: str = ""
     # Kinds that become tools; empty: all.
     schema_filter: tuple[str, ...] = ()
-    # How often its catalogue is fetched again; 0 is never.
+    # How often its catalog is fetched again; 0 is never.
     schema_refresh_interval_seconds: float = REFRESH_SECONDS
     # How long an answer may take.
     call_timeout_seconds: float = 60.0

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from moot import __version__
-from moot.catalogue.vector_search import VectorSearch, make_index
 from moot.errors import MootError, UsageError
+from moot.offers.vector_search import VectorSearch, make_index
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 from moot.xprotocol.announcement import schemas_digest
 from moot.xprotocol.call_translation import answers_structured, terms_of
-from moot.xprotocol.catalog import Catalog
+from moot.xprotocol.contract_catalog import ContractCatalog
 from moot.xprotocol.contracts import Contract, ContractRefused
 from moot.xprotocol.event_receiver import KindTerms
 from moot.xprotocol.grammar import compile_grammar
@@ -131,7 +131,7 @@ class ContractRegistry:
 
     def __init__(self, file: Path | None, versions: VersionRegistry, *, adapter_version: str) -> None:
         self.adapter_version = adapter_version
-        self.catalog = Catalog(index=make_index())
+        self.catalog = ContractCatalog(index=make_index())
         # Word vectors for those who describe what they want; prepared by them.
         self.vectors = VectorSearch(self.catalog.index)
         self.grammars = GrammarCache()
@@ -260,7 +260,7 @@ class ContractRegistry:
                     self.catalog.add(route.contract)
                 except (ContractRefused, MootError) as refusal:
                     # It can be called all the same, but nobody finds it by describing what it does.
-                    log.warning("not in the catalogue", extra={"kind": kind, "reason": str(refusal)})
+                    log.warning("not in the catalog", extra={"kind": kind, "reason": str(refusal)})
         self._publications[source] = publication
         self._kinds_of_source[source] = kinds_of(publication.contracts)
         self._digest = None

@@ -1,4 +1,4 @@
-"""What a request comes to once it is allowed: a tool's result, a prompt, a resource, or our own catalogue.
+"""What a request comes to once it is allowed: a tool's result, a prompt, a resource, or our own catalog.
 
 The protocol's own requests need no capability, since discovery comes before rights (D-77):
 
@@ -25,7 +25,7 @@ from moot.errors import AuthorizationInsufficient, KindNotFound, SchemaViolation
 from moot.protocol.operation import Json
 from moot.xprotocol.access_rights import Access
 from moot.xprotocol.call_translation import result_payload
-from moot.xprotocol.catalog import DESCRIBE_KIND, read_query
+from moot.xprotocol.contract_catalog import DESCRIBE_KIND, read_query
 from moot.xprotocol.contracts import Contract, ContractRefused
 from moot.xprotocol.event_composer import RESULT_SUFFIX
 from moot.xprotocol.event_receiver import Accepted, KindTerms

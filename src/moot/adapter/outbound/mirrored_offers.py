@@ -69,7 +69,7 @@ class MirroredOffers:
 
 
 def offered(contracts: Sequence[Contract], pins: Pins) -> MirroredOffers:
-    """Sort out a catalogue. Takes a millisecond a contract and more for large ones: call it in a thread."""
+    """Sort out a catalog. Takes a millisecond a contract and more for large ones: call it in a thread."""
     sound: dict[str, Contract] = {}
     resources: dict[str, ResourceContract] = {}
     refused: list[tuple[str, str]] = []

@@ -36,7 +36,7 @@ from moot.xprotocol.events import DEFAULT_TTL_SECONDS
 
 log = logging.getLogger(__name__)
 
-# A source that was asked to refresh, with discovery, a relay and a catalogue of several pages.
+# A source that was asked to refresh, with discovery, a relay and a catalog of several pages.
 REFRESH_SECONDS: Final = 60.0
 # What a client's first list waits for sources that are still being found; later ones are told as a change.
 SETTLE_SECONDS: Final = 10.0
@@ -141,7 +141,7 @@ class Outbound:
         self._changed()
 
     async def refresh(self, name: str | None = None, *, within: float = REFRESH_SECONDS) -> None:
-        """Fetch catalogues anew, of one source or of all; raises what is wrong with it, TimeoutError."""
+        """Fetch catalogs anew, of one source or of all; raises what is wrong with it, TimeoutError."""
         if name is not None:
             if name not in self._sources:
                 raise UsageError(f"no xprotocol_source is called {name!r}")

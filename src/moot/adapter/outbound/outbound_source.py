@@ -1,11 +1,11 @@
 """One XProtocol endpoint behind the MCP face: found, asked what it offers, and asked again when that changes.
 
 A source goes through *connecting* → *ready* and back: discover the key (or take the configured one), reach a
-relay, hear the announce, fetch the catalogue, check and pin it. When a step fails the source says why, waits
+relay, hear the announce, fetch the catalog, check and pin it. When a step fails the source says why, waits
 a while and begins again; what it offered before stays offered, since the endpoint may be back any moment, and
 a call meanwhile says that it is not there.
 
-The catalogue is fetched again when the endpoint announces another one, by interval, and when asked to.
+The catalog is fetched again when the endpoint announces another one, by interval, and when asked to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.endpoint_caller import CallProofs, EndpointCaller
 from moot.endpoint.event_listener import EventListener
 from moot.endpoint.known_endpoints import KnownEndpoints
-from moot.endpoint.remote_endpoint import RemoteCatalogue, RemoteEndpoint
+from moot.endpoint.remote_endpoint import RemoteContractCatalog, RemoteEndpoint
 from moot.errors import MootError, Unreachable
 from moot.mcp.tool_pins import Pins
 from moot.protocol.operation import Json
@@ -47,7 +47,7 @@ LAST_RETRY_SECONDS: Final = 60.0
 FAILURES_BEFORE_DISCOVERY: Final = 2
 # Announces within this bring one fetch: an endpoint that is edited announces every second.
 CALM_SECONDS: Final = 0.2
-# An endpoint can make us fetch and look at its whole catalogue: so often in a row, and then this seldom.
+# An endpoint can make us fetch and look at its whole catalog: so often in a row, and then this seldom.
 FETCHES_BURST: Final = 5
 FETCH_SECONDS: Final = 10.0
 # Refused contracts and notes that `health` tells.
@@ -144,7 +144,7 @@ class OutboundSource:
             await self._leave()
 
     async def refresh(self, within: float) -> None:
-        """Fetch the catalogue anew, now; raises what is wrong with the source, or TimeoutError."""
+        """Fetch the catalog anew, now; raises what is wrong with the source, or TimeoutError."""
         # A round that is under way may have begun before whatever changed.
         target = self._rounds + (1 if self._in_round else 0)
         self._urgent.set()
@@ -173,8 +173,8 @@ class OutboundSource:
         # So that the announce's key is known before an older one is used.
         with suppress(TimeoutError):
             await hearing.ready(RELAY_SECONDS)
-        catalogue = await remote.catalogue(self.settings.schema_filter)
-        await self._take(catalogue, remote.key)
+        catalog = await remote.contract_catalog(self.settings.schema_filter)
+        await self._take(catalog, remote.key)
 
     async def _enter(self) -> None:
         settings, around = self.settings, self._around
@@ -224,13 +224,13 @@ class OutboundSource:
             self._wake.set()
         self._around.on_announce(self)
 
-    async def _take(self, catalogue: RemoteCatalogue, key: str) -> None:
-        changed = catalogue.contracts != self._contracts
+    async def _take(self, catalog: RemoteContractCatalog, key: str) -> None:
+        changed = catalog.contracts != self._contracts
         if changed and self._pins is not None:
             # In a thread: a stranger's schemas can be made to take long to look at.
-            self.offered = await asyncio.to_thread(offered, catalogue.contracts, self._pins)
-            self._contracts = catalogue.contracts
-        self.notes = self.notes[:MAX_TOLD] if not changed else _notes(catalogue, self.offered)
+            self.offered = await asyncio.to_thread(offered, catalog.contracts, self._pins)
+            self._contracts = catalog.contracts
+        self.notes = self.notes[:MAX_TOLD] if not changed else _notes(catalog, self.offered)
         self.refreshed_at = time.time()
         was, self.state, self.fault = self.state, "ready", None
         if changed or was != "ready":
@@ -294,15 +294,15 @@ def escaped(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
-def _notes(catalogue: RemoteCatalogue, offers: MirroredOffers) -> tuple[str, ...]:
-    notes = [f"{kind or 'catalogue'}: {why}" for kind, why in catalogue.unread]
-    if catalogue.omitted:
+def _notes(catalog: RemoteContractCatalog, offers: MirroredOffers) -> tuple[str, ...]:
+    notes = [f"{kind or 'catalog'}: {why}" for kind, why in catalog.unread]
+    if catalog.omitted:
         notes.append(
-            f"at least {catalogue.omitted} more contracts are not shown: limits.tools_per_endpoint is met;"
+            f"at least {catalog.omitted} more contracts are not shown: limits.tools_per_endpoint is met;"
             " name those that you want in schema_filter"
         )
-    if not catalogue.signed:
-        notes.append("the catalogue is from schema_url: its host vouches for it, the endpoint's key does not")
+    if not catalog.signed:
+        notes.append("the catalog is from schema_url: its host vouches for it, the endpoint's key does not")
     if not (offers.tools or offers.prompts or offers.resources):
         notes.append("nothing is offered: see `refused`, and schema_filter")
     return tuple(notes[:MAX_TOLD])

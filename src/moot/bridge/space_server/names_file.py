@@ -17,10 +17,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from moot.catalogue.name_table import NameTable
-from moot.catalogue.offer_table import OfferTable
 from moot.errors import InvalidJson
 from moot.mcp.eras import JsonObject
+from moot.offers.name_table import NameTable
+from moot.offers.offer_table import OfferTable
 from moot.protocol import strict_json
 
 log = logging.getLogger(__name__)

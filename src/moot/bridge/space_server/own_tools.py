@@ -19,7 +19,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
-    from moot.catalogue.vector_search import SearchMode, SearchStatus
+    from moot.offers.vector_search import SearchMode, SearchStatus
 
 CHAT_TOOL: Final = "moot_chat"
 PEOPLE_TOOL: Final = "moot_participants"

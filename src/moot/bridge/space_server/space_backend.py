@@ -21,9 +21,6 @@ from moot import __version__
 from moot.bridge.space_server.error_text import failed
 from moot.bridge.space_server.own_tools import OWN_NAMES, OwnTools
 from moot.bridge.space_server.pending_calls import PendingCalls
-from moot.catalogue.definition_check import WHATS, What
-from moot.catalogue.offer_table import CatalogueEntry, OfferTable
-from moot.catalogue.search_settings import SearchSettings
 from moot.errors import McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
 from moot.mcp.downstream.backend import (
     BackendCall,
@@ -34,7 +31,9 @@ from moot.mcp.downstream.backend import (
     ServerDescription,
     text_result,
 )
-from moot.mcp.eras import INVALID_PARAMS, JsonObject, OfferKind
+from moot.mcp.eras import INVALID_PARAMS, OFFER_KEYS, OFFER_KINDS, JsonObject, OfferKind
+from moot.offers.offer_table import Offer, OfferTable
+from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace
 from moot.participant.calls.offer_access import OfferAccess
 from moot.participant.calls.offer_discovery import OfferDiscovery
@@ -42,12 +41,12 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
-    from moot.catalogue.offer_search import OfferSearch
-    from moot.catalogue.vector_search import SearchMode
+    from moot.offers.offer_search import OfferSearch
+    from moot.offers.vector_search import SearchMode
 
 log = logging.getLogger(__name__)
 
-_LISTS_OF: Final[Mapping[What, Literal["tools", "resources", "prompts"]]] = {
+_LISTS_OF: Final[Mapping[OfferKind, Literal["tools", "resources", "prompts"]]] = {
     "tools": "tools",
     "resources": "resources",
     "resourceTemplates": "resources",
@@ -134,10 +133,10 @@ class SpaceBackend:
         offer = self.offered.find("tools", name)
         return None if offer is None else offer.item
 
-    def _visible(self, offer: CatalogueEntry) -> bool:
+    def _visible(self, offer: Offer) -> bool:
         return self._accesses.of(offer) != "none"
 
-    def _shown(self, offer: CatalogueEntry) -> JsonObject:
+    def _shown(self, offer: Offer) -> JsonObject:
         """A member's own description under the name that clients see; nothing else of it is changed.
 
         But what may only be proposed says so, and promises no output schema: a client would refuse the
@@ -147,7 +146,7 @@ class SpaceBackend:
         meta: Json = offer.item.get("_meta")
         about: JsonObject = {"moot/member": offer.owner, "moot/access": access}
         made: JsonObject = {**offer.item, "_meta": (meta if isinstance(meta, dict) else {}) | about}
-        made[_KEYS[offer.what]] = offer.shown
+        made[OFFER_KEYS[offer.kind]] = offer.shown
         if access == "propose":
             made.pop("outputSchema", None)
             made["description"] = f"{made.get('description') or ''}{_PROPOSED}".strip()
@@ -156,14 +155,14 @@ class SpaceBackend:
     def _counted(self) -> dict[str, dict[str, int]]:
         counted: dict[str, dict[str, int]] = {}
         for owner in self.offered.owners():
-            counts = {what: len(self.offered.of(owner, what)) for what in WHATS}
+            counts = {what: len(self.offered.offers_of(owner, what)) for what in OFFER_KINDS}
             counted[owner] = {what: count for what, count in counts.items() if count}
         return counted
 
     def _searching(self) -> OfferSearch:
         if self._finder is None:
             # At the first search: reading words takes longer to import than all else, and few clients search.
-            from moot.catalogue.offer_search import OfferSearch
+            from moot.offers.offer_search import OfferSearch
 
             self._finder = OfferSearch(self.offered, self._settings.search)
         return self._finder
@@ -174,11 +173,11 @@ class SpaceBackend:
         found: list[JsonObject] = [
             {
                 "name": offer.shown,
-                "kind": offer.what,
+                "kind": offer.kind,
                 "member": offer.owner,
                 "access": self._accesses.of(offer),
                 "description": offer.item.get("description") or offer.item.get("title") or "",
-                **({"inputSchema": offer.item["inputSchema"]} if offer.what == "tools" else {}),
+                **({"inputSchema": offer.item["inputSchema"]} if offer.kind == "tools" else {}),
             }
             for offer in offers
         ]
@@ -194,14 +193,14 @@ class SpaceBackend:
         for listener in tuple(self._listeners):
             listener(change)
 
-    def _lists_changed(self, whats: set[What]) -> None:
+    def _lists_changed(self, whats: set[OfferKind]) -> None:
         for word in sorted({_LISTS_OF[what] for what in whats}):
             self._tell(ListChanged(word))
 
     def _welcomed(self, _: Envelope) -> None:
         """Another welcome: our rights may be others now, and with them what we show."""
         self.learning.rights_changed()
-        self._lists_changed(set(WHATS))
+        self._lists_changed(set(OFFER_KINDS))
 
     def _hear(self, envelope: Envelope) -> None:
         if envelope.payload.get("method") != "notifications/resources/updated":
@@ -243,7 +242,7 @@ class SpaceBackend:
             offer = self.offered.find(what, name)
         if offer is None or not self._visible(offer):
             names = self.offered.tool_names if what == "tools" else self.offered.prompt_names
-            owned = names.meant(name)
+            owned = names.binding_of(name)
             if owned is not None and offer is None and what == "tools":
                 text = f"{owned.owner}, whose tool {name} is, is not here. moot_participants shows who is."
                 return text_result(text, is_error=True)
@@ -264,7 +263,7 @@ class SpaceBackend:
         )
 
     def _place(self, uri: str) -> tuple[str, str]:
-        place = self.offered.place(uri)
+        place = self.offered.locate(uri)
         if place is None or place.owner not in self._space.roster:
             hint = "resources/list shows what there is; moot://MEMBER/URI names a member outright"
             raise McpError(INVALID_PARAMS, f"Resource not found: {hint}", {"uri": uri})
@@ -359,14 +358,6 @@ class SpaceBackend:
             await self._space.request(owner, method, {"uri": uri})
         except MootError as fault:
             failed(fault, method=method, what=method, host=owner)
-
-
-_KEYS: Final[Mapping[What, str]] = {
-    "tools": "name",
-    "resources": "uri",
-    "resourceTemplates": "uriTemplate",
-    "prompts": "name",
-}
 
 
 def _renamed(result: JsonObject, uri: str, shown: str) -> JsonObject:

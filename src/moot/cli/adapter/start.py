@@ -141,7 +141,7 @@ async def _tell_when_up(settings: AdapterSettings, *, as_json: bool) -> None:
         f"running: key {status['key']}",
         f"{counted(len(status['sources']), 'MCP source')} with {counted(tools, 'tool')}, "
         f"{counted(len(status['xprotocol_sources']), 'XProtocol source')}",
-        f"catalogue at {status['well_known']}/.well-known/xprotocol-endpoint",
+        f"catalog at {status['well_known']}/.well-known/xprotocol-endpoint",
     ]
     if status["mcp"]:
         words.append(f"MCP clients connect to {status['mcp']}")

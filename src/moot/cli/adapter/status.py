@@ -83,7 +83,7 @@ def _print(status: dict[str, Json]) -> None:
     if status.get("chain"):
         say("under", " → ".join(status["chain"][:-1]))
     say("relay", status.get("relay") or "none can be reached")
-    say("catalogue", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
+    say("catalog", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
     if status.get("mcp"):
         say("MCP", status["mcp"])
     search = status.get("search") or {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from moot.catalogue.definition_check import What
-from moot.catalogue.offer_table import CatalogueEntry
 from moot.errors import InvalidPattern
+from moot.mcp.eras import OfferKind
+from moot.offers.offer_table import Offer
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, overlaps, read_capability
@@ -18,7 +18,7 @@ from moot.protocol.patterns import Capability, overlaps, read_capability
 Access = Literal["request", "propose", "none"]
 
 # What is done with a thing: the method, and the params that name it.
-_USES: Final[dict[What, tuple[str, str]]] = {
+_USES: Final[dict[OfferKind, tuple[str, str]]] = {
     "tools": ("tools/call", "name"),
     "resources": ("resources/read", "uri"),
     "resourceTemplates": ("resources/read", "uri"),
@@ -32,23 +32,23 @@ class OfferAccess:
     def __init__(self, space: JoinedSpace) -> None:
         self._space = space
         self._rights: object = None
-        self._known: dict[tuple[str, What, str], Access] = {}
+        self._known: dict[tuple[str, OfferKind, str], Access] = {}
 
-    def of(self, offer: CatalogueEntry) -> Access:
+    def of(self, offer: Offer) -> Access:
         rights = self._space.rights
         if rights is not self._rights:
             self._rights = rights
             self._known.clear()
-        key = (offer.owner, offer.what, offer.key)
+        key = (offer.owner, offer.kind, offer.key)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._found(offer)
         return known
 
-    def _found(self, offer: CatalogueEntry) -> Access:
-        method, field = _USES[offer.what]
+    def _found(self, offer: Offer) -> Access:
+        method, field = _USES[offer.kind]
         params: dict[str, Json] = {field: offer.key}
-        if offer.what == "resourceTemplates":
+        if offer.kind == "resourceTemplates":
             # Which URI it will be is the client's choice, so only the literal start is certain.
             params = {field: offer.key.partition("{")[0] + "*"}
         elif self._space.may_request(offer.owner, method, params):

@@ -13,10 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from moot.catalogue.definition_check import WHATS, What
-from moot.catalogue.offer_table import OfferTable
 from moot.errors import MootError
-from moot.mcp.eras import LIST_CHANGED, LISTS
+from moot.mcp.eras import LIST_CHANGED, LISTS, OFFER_KINDS, OfferKind
+from moot.offers.offer_table import OfferTable
 from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
@@ -24,13 +23,13 @@ from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
-METHODS: Final[Mapping[What, str]] = {
+METHODS: Final[Mapping[OfferKind, str]] = {
     "tools": "tools/list",
     "resources": "resources/list",
     "resourceTemplates": "resources/templates/list",
     "prompts": "prompts/list",
 }
-_ANNOUNCED: Final[Mapping[str, tuple[What, ...]]] = {
+_ANNOUNCED: Final[Mapping[str, tuple[OfferKind, ...]]] = {
     "tools": ("tools",),
     "resources": ("resources", "resourceTemplates"),
     "prompts": ("prompts",),
@@ -46,25 +45,27 @@ _LIST_SECONDS: Final = 20.0
 
 
 class _Asked(NamedTuple):
-    what: What
+    what: OfferKind
     more: bool
 
 
 class OfferDiscovery:
-    """Keeps a catalogue up to date. `changed` is called with the lists that are different."""
+    """Keeps an offer table up to date. `changed` is called with the lists that are different."""
 
-    def __init__(self, space: JoinedSpace, offers: OfferTable, changed: Callable[[set[What]], None]) -> None:
+    def __init__(
+        self, space: JoinedSpace, offers: OfferTable, changed: Callable[[set[OfferKind]], None]
+    ) -> None:
         self._space = space
         self._offers = offers
         self._changed = changed
         self._overheard: OrderedDict[str, _Asked] = OrderedDict()
-        self._asking: dict[tuple[str, What], asyncio.Task[None]] = {}
-        self._again: set[tuple[str, What]] = set()
+        self._asking: dict[tuple[str, OfferKind], asyncio.Task[None]] = {}
+        self._again: set[tuple[str, OfferKind]] = set()
         # Lists that their members said had changed: told on, even if nothing of it shows here.
-        self._announced: set[tuple[str, What]] = set()
+        self._announced: set[tuple[str, OfferKind]] = set()
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: set[tuple[str, What]] = set()
+        self._waiting: set[tuple[str, OfferKind]] = set()
         self._settled = asyncio.Event()
         self._unsettled_until = 0.0
 
@@ -93,7 +94,7 @@ class OfferDiscovery:
             except TimeoutError:
                 pass
 
-    def refresh(self, member: str, whats: tuple[What, ...] = WHATS) -> None:
+    def refresh(self, member: str, whats: tuple[OfferKind, ...] = OFFER_KINDS) -> None:
         """Ask a member for its lists, once more if it is being asked already."""
         for what in whats:
             key = (member, what)
@@ -108,17 +109,17 @@ class OfferDiscovery:
     def rights_changed(self) -> None:
         """What was not allowed may be now."""
         for member in self._space.roster.values():
-            missing = tuple(what for what in WHATS if not self._offers.of(member.name, what))
+            missing = tuple(what for what in OFFER_KINDS if not self._offers.offers_of(member.name, what))
             self.refresh(member.id, missing)
 
     def _everything(self, *_: object) -> None:
         """Joined, or back after having been away: anything may be different."""
         roster = self._space.roster
         here = {member.name for member in roster.values()}
-        changed: set[What] = set()
+        changed: set[OfferKind] = set()
         for owner in self._offers.owners():
             if owner not in here:
-                changed |= self._offers.gone(owner)
+                changed |= self._offers.remove_owner(owner)
         if changed:
             self._changed(changed)
         for id in sorted(roster):
@@ -127,7 +128,7 @@ class OfferDiscovery:
         self._settled.clear()
         self._unsettled_until = asyncio.get_running_loop().time() + FIRST_SECONDS
 
-    async def _ask(self, member: str, what: What) -> None:
+    async def _ask(self, member: str, what: OfferKind) -> None:
         key = (member, what)
         try:
             while True:
@@ -142,7 +143,7 @@ class OfferDiscovery:
             if not self._waiting:
                 self._settled.set()
 
-    async def _learn(self, member: str, what: What) -> None:
+    async def _learn(self, member: str, what: OfferKind) -> None:
         try:
             async with asyncio.timeout(_LIST_SECONDS):
                 items = await self._space.list_all(member, what)
@@ -156,7 +157,7 @@ class OfferDiscovery:
             return
         self._know(member, what, items, more=False)
 
-    def _know(self, member: str, what: What, items: list[Json], *, more: bool) -> None:
+    def _know(self, member: str, what: OfferKind, items: list[Json], *, more: bool) -> None:
         known = self._space.roster.get(member)
         if known is None:
             return
@@ -202,6 +203,6 @@ class OfferDiscovery:
         if event.event == "join":
             self.refresh(event.member.id)
         elif event.event == "leave":
-            changed = self._offers.gone(event.member.name)
+            changed = self._offers.remove_owner(event.member.name)
             if changed:
                 self._changed(changed)

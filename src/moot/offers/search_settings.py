@@ -1,4 +1,4 @@
-"""How a catalogue is searched: whether meanings count beside words, and how much may go into that."""
+"""How offers and contracts are searched: whether meanings count beside words, and at which cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Whether word vectors count beside words, where `pip install 'moot[search]'` has brought them.
     word_vectors: bool = True
     # Tools, prompts and resources that get a vector: some 0.4 ms of CPU and 1 KiB each. Of a larger
-    # catalogue none has one, and it is searched by words alone.
+    # number none has one, and the search is by words alone.
     max_vector_tools: Positive = 10_000
     # Of each text of a tool (name, description, parameters) so many characters count for its vector: more
     # than the longest description of 3,000 real tools has. Words count beyond that.

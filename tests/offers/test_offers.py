@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from moot.catalogue.definition_check import What, fault_of
-from moot.catalogue.offer_table import MAX_ITEMS, OfferTable
-from moot.catalogue.uri_table import ResourceLocation, fits, from_long_form, long_form
+from moot.mcp.eras import OfferKind
+from moot.offers.offer_check import fault_of
+from moot.offers.offer_table import MAX_ITEMS, OfferTable
+from moot.offers.uri_table import ResourceLocation, from_long_form, long_form, matches_template
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **more}
 
 
-def names(offers: OfferTable, what: What = "tools") -> list[str]:
+def names(offers: OfferTable, what: OfferKind = "tools") -> list[str]:
     return [offer.shown for offer in offers.all(what)]
 
 
@@ -51,8 +52,8 @@ def test_who_leaves_takes_its_things_along_but_keeps_its_names() -> None:
     offers = OfferTable()
     offers.learn("a", "tools", [tool("x")])
     offers.learn("a", "resources", [{"uri": "r://1", "name": "one"}])
-    assert offers.gone("a") == {"tools", "resources"}
-    assert offers.gone("a") == set()
+    assert offers.remove_owner("a") == {"tools", "resources"}
+    assert offers.remove_owner("a") == set()
     assert names(offers) == []
     assert offers.find("tools", "x") is None
     offers.learn("b", "tools", [tool("x")])
@@ -85,11 +86,11 @@ def test_prompts_have_names_of_their_own() -> None:
         tool("x", outputSchema=True),
     ],
 )
-def test_a_tool_that_would_break_the_whole_list_is_left_out(bad: Any) -> None:
+def test_a_tool_that_would_break_the_whole_list_is_dropped(bad: Any) -> None:
     offers = OfferTable()
     offers.learn("a", "tools", [tool("before"), bad, tool("after")])
     assert names(offers) == ["before", "after"]
-    assert offers.left_out == 1
+    assert offers.dropped == 1
 
 
 def test_what_no_client_knows_is_kept() -> None:
@@ -109,7 +110,7 @@ def test_a_flood_is_cut() -> None:
     offers = OfferTable()
     offers.learn("a", "tools", [tool(f"t{number}") for number in range(MAX_ITEMS + 5)])
     assert len(names(offers)) == MAX_ITEMS
-    assert offers.left_out == 5
+    assert offers.dropped == 5
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_flood_is_cut() -> None:
         ("prompts", {"name": "p", "arguments": [{"name": "a", "required": True}]}),
     ],
 )
-def test_the_other_kinds_are_checked_the_same_way(what: What, good: dict[str, Any]) -> None:
+def test_the_other_kinds_are_checked_the_same_way(what: OfferKind, good: dict[str, Any]) -> None:
     assert fault_of(what, good) is None
     assert fault_of(what, good | {"name": None}) is not None
     assert fault_of(what, {**good, "title": 1}) is not None
@@ -134,14 +135,14 @@ def test_a_uri_is_verbatim_while_free_and_names_its_member_otherwise() -> None:
     for owner in ("a", "b"):
         offers.learn(owner, "resources", [{"uri": "file:///x?y=1#z", "name": "x"}])
     assert names(offers, "resources") == ["file:///x?y=1#z", "moot://b/file:///x?y=1#z"]
-    assert offers.place("file:///x?y=1#z") == ResourceLocation("a", "file:///x?y=1#z")
-    assert offers.place("moot://b/file:///x?y=1#z") == ResourceLocation("b", "file:///x?y=1#z")
+    assert offers.locate("file:///x?y=1#z") == ResourceLocation("a", "file:///x?y=1#z")
+    assert offers.locate("moot://b/file:///x?y=1#z") == ResourceLocation("b", "file:///x?y=1#z")
 
 
 def test_a_uri_stays_its_owners_while_that_is_away() -> None:
     offers = OfferTable()
     offers.learn("a", "resources", [{"uri": "r://1", "name": "one"}])
-    offers.gone("a")
+    offers.remove_owner("a")
     offers.learn("b", "resources", [{"uri": "r://1", "name": "one"}])
     assert names(offers, "resources") == ["moot://b/r://1"]
 
@@ -167,18 +168,18 @@ def test_what_is_not_listed_is_found_by_the_template_that_says_most_of_it() -> N
     offers.learn("a", "resourceTemplates", [{"uriTemplate": "{any}", "name": "any"}])
     offers.learn("b", "resourceTemplates", [{"uriTemplate": "note://{id}/text", "name": "text"}])
     offers.learn("c", "resourceTemplates", [{"uriTemplate": "note://{id}", "name": "note"}])
-    assert offers.place("note://7/text") == ResourceLocation("b", "note://7/text")
-    assert offers.place("note://7") == ResourceLocation("c", "note://7")
-    assert offers.place("other://x") == ResourceLocation("a", "other://x")
+    assert offers.locate("note://7/text") == ResourceLocation("b", "note://7/text")
+    assert offers.locate("note://7") == ResourceLocation("c", "note://7")
+    assert offers.locate("other://x") == ResourceLocation("a", "other://x")
 
 
 def test_what_fits_no_template_belongs_to_the_only_member_with_resources_or_to_nobody() -> None:
     offers = OfferTable()
-    assert offers.place("x://1") is None
+    assert offers.locate("x://1") is None
     offers.learn("a", "resources", [{"uri": "r://1", "name": "one"}])
-    assert offers.place("x://1") == ResourceLocation("a", "x://1")
+    assert offers.locate("x://1") == ResourceLocation("a", "x://1")
     offers.learn("b", "resources", [{"uri": "r://2", "name": "two"}])
-    assert offers.place("x://1") is None
+    assert offers.locate("x://1") is None
 
 
 @pytest.mark.parametrize(
@@ -196,4 +197,4 @@ def test_what_fits_no_template_belongs_to_the_only_member_with_resources_or_to_n
     ],
 )
 def test_a_template_fits_what_filling_it_in_can_give(template: str, uri: str, expected: bool) -> None:
-    assert fits(template, uri) is expected
+    assert matches_template(template, uri) is expected

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from moot.catalogue.offer_search import OfferSearch
-from moot.catalogue.offer_table import CatalogueEntry, OfferTable
-from moot.catalogue.search_settings import SearchSettings
+from moot.offers.offer_search import OfferSearch
+from moot.offers.offer_table import Offer, OfferTable
+from moot.offers.search_settings import SearchSettings
 from moot.xprotocol.search.word_vectors import are_vectors_installed
 
 # As long as it takes: what is searched by words and vectors here must not depend on the machine.
@@ -16,7 +16,7 @@ PATIENT = SearchSettings(vector_wait_seconds=600)
 WORDS_ALONE = SearchSettings(word_vectors=False)
 
 
-def catalogue() -> OfferTable:
+def example_offers() -> OfferTable:
     offers = OfferTable()
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
     offers.learn(
@@ -43,33 +43,33 @@ def settings(request: pytest.FixtureRequest) -> SearchSettings:
 
 
 async def names(
-    finder: OfferSearch, query: str, limit: int = 5, only: Callable[[CatalogueEntry], bool] = lambda _: True
+    finder: OfferSearch, query: str, limit: int = 5, only: Callable[[Offer], bool] = lambda _: True
 ) -> list[str]:
     return [offer.shown for offer in await finder.find(query, limit, only)]
 
 
 async def test_what_fits_best_comes_first_whatever_kind_it_is(settings: SearchSettings) -> None:
-    finder = OfferSearch(catalogue(), settings)
+    finder = OfferSearch(example_offers(), settings)
     assert (await names(finder, "remove a file"))[0] == "delete_file"
     assert {*(await names(finder, "how will the weather be"))[:2]} == {"forecast", "packing"}
 
 
 async def test_nonsense_finds_nothing(settings: SearchSettings) -> None:
-    finder = OfferSearch(catalogue(), settings)
+    finder = OfferSearch(example_offers(), settings)
     for query in ("zeppelin", "xyzzy", "photosynthesis"):
         assert await names(finder, query) == []
 
 
 async def test_what_may_not_be_shown_is_not_found_and_takes_nobodys_place(settings: SearchSettings) -> None:
-    finder = OfferSearch(catalogue(), settings)
+    finder = OfferSearch(example_offers(), settings)
     assert await names(finder, "file", 1, lambda offer: offer.shown != "read_file") == ["delete_file"]
 
 
 async def test_a_search_sees_what_changed_since_the_last_one(settings: SearchSettings) -> None:
-    offers = catalogue()
+    offers = example_offers()
     finder = OfferSearch(offers, settings)
     assert "forecast" in await names(finder, "weather")
-    offers.gone("sky")
+    offers.remove_owner("sky")
     assert await names(finder, "weather") == []
     offers.learn(
         "files", "tools", [{"name": "climb", "description": "Weather a mountain.", "inputSchema": {}}]
@@ -80,7 +80,7 @@ async def test_a_search_sees_what_changed_since_the_last_one(settings: SearchSet
 
 async def test_what_shares_no_word_with_the_question_is_found_by_vectors_alone() -> None:
     pytest.importorskip("wordllama", reason="the extra moot[search] is not installed")
-    offers = catalogue()
+    offers = example_offers()
     offers.learn(
         "mail",
         "tools",

@@ -108,7 +108,7 @@ def origin_of(contract: Contract) -> ContractOrigin | None:
     return None
 
 
-class Catalog:
+class ContractCatalog:
     """Contracts that come and go. What it answers depends on those that are there, not on their history.
 
     `index` is for whoever brings word vectors to it; contracts are added and removed here.
@@ -155,7 +155,7 @@ class Catalog:
         """Take a contract in, in place of an earlier one of the same kind and origin.
 
         Raises ContractRefused when the kind belongs to another tool, or the tool has another kind: remove
-        that first. Raises ResourceLimit when the catalogue is full.
+        that first. Raises ResourceLimit when the catalog is full.
         """
         kind, origin = contract.kind, origin_of(contract)
         earlier = self._contracts.get(kind)

@@ -9,9 +9,9 @@ import threading
 import pytest
 from bench.search_sets import sample
 
-from moot.catalogue import vector_search
-from moot.catalogue.search_settings import SearchSettings
-from moot.catalogue.vector_search import VectorModel, VectorSearch, check_search, search_status
+from moot.offers import vector_search
+from moot.offers.search_settings import SearchSettings
+from moot.offers.vector_search import VectorModel, VectorSearch, check_search, search_status
 from moot.xprotocol.search import Document, SearchIndex
 from moot.xprotocol.search.word_vectors import WordVectors, load_vectors
 
@@ -103,7 +103,7 @@ async def test_what_cannot_be_loaded_is_told_once_and_words_are_searched(
             for _ in range(3):
                 await search.prepare()
     (record,) = caplog.records
-    assert record.message == "word vectors cannot be used; tools are found by words alone"
+    assert record.message == "word vectors cannot be used; tools are searched by words alone"
     assert tries == 1
     status = search.status()
     assert status.mode == "lexical"

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.catalogue.name_table import MAX_OF_OWNER, NameOwner, NameTable
+from moot.offers.name_table import MAX_OF_OWNER, NameTable, OwnedName
 
 
 def test_a_name_is_shown_verbatim_while_it_is_free() -> None:
     names = NameTable()
     assert names.bind("files", "read_file") == "read_file"
-    assert names.meant("read_file") == NameOwner("files", "read_file")
+    assert names.binding_of("read_file") == OwnedName("files", "read_file")
 
 
 def test_a_later_member_of_the_same_name_says_whose_it_is() -> None:
@@ -24,7 +24,7 @@ def test_a_later_member_of_the_same_name_says_whose_it_is() -> None:
     names.bind("files", "read_file")
     assert names.bind("other", "read_file") == "other__read_file"
     assert names.bind("third", "read_file") == "third__read_file"
-    assert names.meant("other__read_file") == NameOwner("other", "read_file")
+    assert names.binding_of("other__read_file") == OwnedName("other", "read_file")
 
 
 def test_binding_again_gives_the_same_name() -> None:
@@ -40,13 +40,13 @@ def test_a_newcomer_never_takes_a_name_over() -> None:
     names.bind("bank", "pay")
     for number in range(100):
         assert names.bind(f"thief{number}", "pay") != "pay"
-    assert names.meant("pay") == NameOwner("bank", "pay")
+    assert names.binding_of("pay") == OwnedName("bank", "pay")
 
 
 def test_reserved_names_are_nobodys() -> None:
     names = NameTable(["moot_chat"])
     assert names.bind("evil", "moot_chat") == "evil__moot_chat"
-    assert names.meant("moot_chat") is None
+    assert names.binding_of("moot_chat") is None
     assert not names.restore("moot_chat", "evil", "moot_chat")
 
 
@@ -93,7 +93,7 @@ def test_every_shown_name_is_unique_short_plain_and_leads_back(things: list[tupl
         assert shown is not None
         assert len(shown) <= 64
         assert re.fullmatch(r"[A-Za-z0-9_.-]+", shown)
-        assert names.meant(shown) == NameOwner(owner, name)
+        assert names.binding_of(shown) == OwnedName(owner, name)
         assert names.shown(owner, name) == shown
     assert len(names) == len(set(things))
     again = NameTable(["moot_chat"])

@@ -1,10 +1,10 @@
-"""Which member a resource's URI leads to, and under which URI it is shown.
+"""Which member a resource URI belongs to, and under which URI clients see it.
 
 A URI is shown verbatim while it is free and stays its owner's, as names do. The same URI of a later member is
 shown as `moot://member/URI`: the original follows the slash unchanged, so that templates can be shown the
-same way and a client can fill them in. Whatever is not in a list is looked for among the templates; if none
-fits, it belongs to the only member that has resources, if there is only one, and otherwise to nobody: then it
-can still be asked for in its long form.
+same way and a client can fill them in. A URI that is in no list is matched against the templates; if none
+matches, it belongs to the only member with resources, if there is just one, and otherwise to nobody: then a
+client can still use its long form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 import re2
 
 SCHEME: Final = "moot://"
-# Bindings that are kept; the oldest of members that are away go first.
+# Bindings that are kept; those of absent members go first.
 MAX_URIS: Final = 50_000
 # A template is a line of text; longer ones are not matched.
 MAX_TEMPLATE_CHARS: Final = 2_048
@@ -27,14 +27,14 @@ _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
 
 class ResourceLocation(NamedTuple):
-    """Where a resource is: its member, and what that member calls it."""
+    """Where a resource is: its member, and the member's own URI."""
 
     owner: str
     uri: str
 
 
 def long_form(owner: str, uri: str) -> str:
-    """The form that names the member: always understood, shown when the short one is somebody else's."""
+    """The form that names the member: always accepted, shown when the short one is another member's."""
     return f"{SCHEME}{quote(owner, safe='')}/{uri}"
 
 
@@ -72,31 +72,31 @@ class UriTable:
         )
 
     def forget_absent(self, present: Iterable[str]) -> None:
-        """Make room when it is needed: what belongs to members that are away is given up."""
+        """When the table is full, drop what belongs to absent members."""
         if len(self._owners) >= MAX_URIS:
             here = frozenset(present)
             self._owners = {uri: owner for uri, owner in self._owners.items() if owner in here}
 
-    def place(
+    def locate(
         self, shown: str, templates: Iterable[ResourceLocation], holders: Iterable[str]
     ) -> ResourceLocation | None:
-        """Where a URI leads. `templates` are those of members that are here, `holders` all with resources."""
+        """Where a URI is. `templates` are those of present members, `holders` all members with resources."""
         long = from_long_form(shown)
         if long is not None:
             return long
         owner = self._owners.get(shown)
         if owner is not None:
             return ResourceLocation(owner, shown)
-        fitting = [place for place in templates if fits(place.uri, shown)]
-        if fitting:
-            # The one that says most of it literally; among equals the first.
-            best = max(fitting, key=lambda place: len(_EXPRESSION.sub("", place.uri)))
+        matching = [location for location in templates if matches_template(location.uri, shown)]
+        if matching:
+            # The one with the longest literal part; among equals the first.
+            best = max(matching, key=lambda location: len(_EXPRESSION.sub("", location.uri)))
             return ResourceLocation(best.owner, shown)
         holding = list(holders)
         return ResourceLocation(holding[0], shown) if len(holding) == 1 else None
 
 
-def fits(template: str, uri: str) -> bool:
+def matches_template(template: str, uri: str) -> bool:
     """Whether filling in the template can give this URI (RFC 6570, read generously)."""
     pattern = _compiled(template)
     return pattern is not None and pattern.fullmatch(uri) is not None

@@ -1,12 +1,12 @@
-"""Word vectors for an index that is in use: loaded late, once, in a thread, and never a reason to fail.
+"""Word vectors for a search index: loaded late, once, in a thread; a failure never fails a search.
 
 They take 70 MB and half a second, so nothing is loaded before somebody searches. The first search in a
-process loads them in a thread; each search of an index has the documents that came since the last one
-computed there, batch by batch. It waits for that as long as `vector_wait_seconds` says, and goes by words
-alone if that was too short; the next one goes on where it stopped. An answer by words and vectors is the
-same however many searches it took to get there: an index uses vectors when all its documents have one.
+process loads them in a thread; each search of an index computes the vectors of new documents there, batch by
+batch. It waits up to `vector_wait_seconds` for that, and uses words alone if that was too short; the next
+search continues where it stopped. An index uses vectors only when all its documents have one, so results do
+not depend on how many searches that took.
 
-What cannot be loaded is told once in the log, and this process searches by words alone from then on.
+If they cannot be loaded, the log says so once, and this process searches by words alone from then on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
-from moot.catalogue.search_settings import SearchSettings
+from moot.offers.search_settings import SearchSettings
 from moot.protocol.operation import Json
 from moot.xprotocol.search import Document, SearchIndex
 from moot.xprotocol.search.word_vectors import INSTALL, WordVectors, are_vectors_installed, load_vectors
@@ -34,9 +34,9 @@ SearchMode = Literal["lexical", "lexical + vectors"]
 LEXICAL: Final = "lexical"
 WITH_VECTORS: Final = "lexical + vectors"
 
-# Documents computed at once: some 0.1 s, which is what ending the process waits for at most.
+# Documents in one batch: some 0.1 s, the longest that the end of the process waits for it.
 BATCH_DOCUMENTS: Final = 256
-# Of what a broken file is blamed for.
+# Of the error text about a broken file.
 FAULT_CHARS: Final = 300
 # A hundred times what loading takes on a quiet machine.
 CHECK_SECONDS: Final = 30.0
@@ -49,7 +49,7 @@ class VectorModel:
         self._load = load
         self._lock = threading.Lock()
         self._vectors: WordVectors | None = None
-        # Why they cannot be used; empty while nothing speaks against it.
+        # Why they cannot be used; empty while they can.
         self.fault = ""
 
     @property
@@ -62,28 +62,30 @@ class VectorModel:
             if self._vectors is None:
                 begun = time.perf_counter()
                 vectors = self._load()
-                # Files that can be read but not used are found out here, not in the middle of a search.
+                # Finds files that can be read but not used before a search does.
                 vectors.of_document(Document("probe", "read_file", description="Read a file"))
                 self._vectors = vectors
                 log.info("word vectors loaded", extra={"seconds": round(time.perf_counter() - begun, 2)})
             return self._vectors
 
     def give_up(self, fault: BaseException) -> None:
-        """Search by words alone from now on; told once."""
+        """Search by words alone from now on; logged once."""
         with self._lock:
             if self.fault:
                 return
             self.fault = _text_of(fault)
-        log.warning("word vectors cannot be used; tools are found by words alone", extra={"why": self.fault})
+        log.warning(
+            "word vectors cannot be used; tools are searched by words alone", extra={"why": self.fault}
+        )
 
 
-# One for the whole process: half a second and 70 MB once, however many catalogues there are.
+# One for the whole process: half a second and 70 MB once, however many indexes there are.
 PROCESS_MODEL: Final = VectorModel()
 
 
 @dataclass(frozen=True, slots=True)
 class SearchStatus:
-    """How a catalogue is searched, for people: `why` is for its operator, since it may name files."""
+    """How an index is searched, for people: `why` is for the operator, since it may name files."""
 
     mode: SearchMode
     why: str
@@ -96,14 +98,14 @@ class SearchStatus:
 
 
 def make_index() -> SearchIndex:
-    """An index that vectors can be brought to, if there are any on this machine."""
+    """An index that vectors can be added to, if there are any on this machine."""
     return SearchIndex(vectors_come_later=are_vectors_installed())
 
 
 def search_status(
     settings: SearchSettings, model: VectorModel = PROCESS_MODEL, *, documents: int = 0
 ) -> SearchStatus:
-    """How a catalogue of so many documents is searched with these settings."""
+    """How an index of so many documents is searched with these settings."""
     if not settings.word_vectors:
         return SearchStatus(LEXICAL, "word vectors are turned off")
     if not are_vectors_installed():
@@ -118,7 +120,7 @@ def search_status(
 
 
 async def check_search(settings: SearchSettings) -> SearchStatus:
-    """How tools would be searched for: loads the vectors to see whether it can be done. For validating."""
+    """How tools would be searched: loads the vectors to see whether that works. For validating."""
     model = VectorModel()
     found = search_status(settings, model)
     if found.mode == LEXICAL:
@@ -133,7 +135,7 @@ async def check_search(settings: SearchSettings) -> SearchStatus:
 
 
 class VectorSearch:
-    """Brings vectors to one index. Belongs to one loop; `settings` may be replaced while it is in use."""
+    """Adds vectors to one index. Belongs to one loop; `settings` may be replaced while it is in use."""
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class VectorSearch:
         self.settings = settings or SearchSettings()
         self._index = index
         self._model = model
-        # What a thread computes now. Whoever searches meanwhile waits for the same.
+        # What a thread computes now. Searches made meanwhile wait for it too.
         self._work: asyncio.Future[tuple[WordVectors, list[tuple[Document, Vector]]]] | None = None
 
     def status(self) -> SearchStatus:
@@ -153,14 +155,14 @@ class VectorSearch:
 
     @property
     def mode(self) -> SearchMode:
-        """How a search that is made now, without preparing, is answered."""
+        """How a search made now, without preparing, works."""
         return WITH_VECTORS if self._index.compares_meanings else LEXICAL
 
     async def prepare(self) -> bool:
-        """Before a search: have all vectors there if that can be done in `vector_wait_seconds`.
+        """Before a search: compute missing vectors if that can be done in `vector_wait_seconds`.
 
-        Whether it had to wait, so that something may have changed. Raises nothing. Cancelling is safe: what a
-        thread computes is taken by the next search.
+        Returns whether it waited, so that something may have changed. Raises nothing. Cancelling is safe: the
+        next search uses what a thread has computed.
         """
         waited = False
         index, loop = self._index, asyncio.get_running_loop()
@@ -177,7 +179,7 @@ class VectorSearch:
             await asyncio.wait({work}, timeout=deadline - loop.time())
             if work.done() and work is self._work:
                 self._work = None
-                self._take(work)
+                self._add_result(work)
 
     def _compute(
         self, documents: Sequence[Document], max_chars: int
@@ -186,7 +188,7 @@ class VectorSearch:
         vectors = self._model.load()
         return vectors, [(each, vectors.of_document(each, max_chars=max_chars)) for each in documents]
 
-    def _take(self, work: asyncio.Future[tuple[WordVectors, list[tuple[Document, Vector]]]]) -> None:
+    def _add_result(self, work: asyncio.Future[tuple[WordVectors, list[tuple[Document, Vector]]]]) -> None:
         # Not `except`: what reads the files is compiled, and what it raises has no common class.
         fault = work.exception()
         if fault is not None:

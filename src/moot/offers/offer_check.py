@@ -1,8 +1,7 @@
-"""Whether a tool, resource, template or prompt is described as MCP says.
+"""Checks that a tool, resource, template or prompt is described as MCP requires.
 
-Clients take a whole list or none of it: one badly described tool would hide all others. What is wrong is
-therefore left out when it is learned, and counted. Fields that MCP does not know are nobody's business and
-stay.
+Clients accept a whole list or none of it: one invalid tool would hide all others. So invalid offers are
+dropped when a list is learned, and counted. Fields that MCP does not know are kept.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-What = Literal["tools", "resources", "resourceTemplates", "prompts"]
-WHATS: Final[tuple[What, ...]] = ("tools", "resources", "resourceTemplates", "prompts")
+from moot.mcp.eras import OFFER_KEYS, OfferKind
 
 Text = str | None
 Object = dict[str, Any] | None
@@ -81,28 +79,22 @@ class _Prompt(_Described, kw_only=True):
     arguments: list[_Argument] | None = None
 
 
-_SHAPES: Final[dict[What, type[msgspec.Struct]]] = {
+_SHAPES: Final[dict[OfferKind, type[msgspec.Struct]]] = {
     "tools": _Tool,
     "resources": _Resource,
     "resourceTemplates": _Template,
     "prompts": _Prompt,
 }
-KEY: Final[dict[What, str]] = {
-    "tools": "name",
-    "resources": "uri",
-    "resourceTemplates": "uriTemplate",
-    "prompts": "name",
-}
 
 
-def fault_of(what: What, item: object) -> str | None:
-    """What is wrong with a description, None if nothing is."""
+def fault_of(kind: OfferKind, item: object) -> str | None:
+    """What is wrong with the definition of an offer; None if nothing is."""
     if not isinstance(item, dict):
         return "not an object"
     try:
-        msgspec.convert(item, _SHAPES[what])
+        msgspec.convert(item, _SHAPES[kind])
     except msgspec.ValidationError as fault:
         return str(fault)
-    if not item[KEY[what]]:
-        return f"{KEY[what]} is empty"
+    if not item[OFFER_KEYS[kind]]:
+        return f"{OFFER_KEYS[kind]} is empty"
     return None

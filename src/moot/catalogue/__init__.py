@@ -1,1 +1,0 @@
-"""What sources offer and faces show: names and whose they are, lists and how they change, and search."""
