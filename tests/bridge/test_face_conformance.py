@@ -20,7 +20,7 @@ import pytest
 
 from moot.bridge.bridge_runner import bridged
 from moot.bridge.bridge_settings import BridgeSettings
-from moot.mcp.child_process import Command
+from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from tests.bridge.face_room import Shown, face_room
 

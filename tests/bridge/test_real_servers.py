@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from moot.mcp.child_process import Command
+from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer, UpstreamOptions
 from moot.participant import JoinedSpace
 from tests.bridge.rooms import HOST, BridgedRoom, bridged_room, call

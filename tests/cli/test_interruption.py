@@ -229,7 +229,7 @@ async def test_a_second_signal_kills_what_the_first_did_not_end(tmp_path: Path) 
     program = command_of(
         tmp_path,
         f"""
-        from moot.mcp.child_process import ChildLimits, Command, start
+        from moot.mcp.stdio_child import ChildLimits, Command, start
         from moot.mcp.stderr_tail import StderrTail
 
         async def command() -> int:
@@ -306,7 +306,7 @@ def test_one_key_press_that_arrives_twice_is_one() -> None:
 
 async def test_ending_the_server_of_commands_ends_what_it_runs(tmp_path: Path) -> None:
     """It may be ended before it has said goodbye to a program that does not listen."""
-    from moot.mcp.child_process import Command
+    from moot.mcp.stdio_child import Command
     from moot.mcp.upstream import StdioServer, open_upstream
 
     program = program_in(tmp_path, DEAF)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from moot.errors import McpError, UsageError
-from moot.mcp.child_process import ChildLimits, Command
 from moot.mcp.eras import (
     CLIENT_CAPABILITIES_KEY,
     LOG_LEVEL_KEY,
     SERVER_INFO_KEY,
     JsonObject,
 )
+from moot.mcp.stdio_child import ChildLimits, Command
 from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, UpstreamOptions, open_upstream
 from tests.mcp.upstreams import NODE, PATIENT, QUICK, Heard, call, script, served, text_of, up, value_of
 from tests.waiting import until_told

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from moot.errors import McpError
-from moot.mcp.child_process import ChildLimits
 from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE, JsonObject
+from moot.mcp.stdio_child import ChildLimits
 from moot.mcp.upstream import HttpServer, StartFailed, UpstreamOptions, open_upstream
 from moot.resilience.restart_loop import RestartPolicy
 from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of

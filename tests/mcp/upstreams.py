@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from moot.mcp.child_process import ChildLimits, Command
 from moot.mcp.eras import JsonObject
+from moot.mcp.stdio_child import ChildLimits, Command
 from moot.mcp.upstream import (
     Server,
     ServerInfo,

@@ -1,4 +1,4 @@
-"""Placeholders, logs, back-off and the environment of members."""
+"""Placeholders, logs and the environment of members."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from moot.config.gateway_config import Secret
 from moot.errors import UsageError
+from moot.up.member_command import argument_list, member_environment
 from moot.up.member_log import MemberLog
 from moot.up.orphan_cleanup import RunFile, began, end_leftovers, only_one
-from moot.up.process_group import argument_list, member_environment, start
 from moot.up.servers.commands import OUTPUT_BYTES, run_program
 from moot.up.template_vars import TemplateVars, VariableNotSet
 from tests.up.lifted import is_running
@@ -125,32 +125,6 @@ def test_moot_is_this_installation_and_paths_are_from_where_it_runs(tmp_path: Pa
             argument_list(command, (), environment, tmp_path)
     with pytest.raises(UsageError, match="NUL"):
         argument_list("sh", ("a\0",), environment, tmp_path)
-
-
-async def test_a_group_ends_with_its_leader(tmp_path: Path) -> None:
-    """What a crashed member had started does not go on without it."""
-    output: list[bytes] = []
-    argv = ["/bin/sh", "-c", "sleep 1000 & echo $!; exit 7"]
-    running = await start(argv, environment={"PATH": "/bin:/usr/bin"}, cwd=tmp_path, on_output=output.append)
-    ended = await asyncio.wait_for(asyncio.shield(running.ended), HANG_SECONDS)
-    assert str(ended) == "ended with exit code 7"
-    child = int(b"".join(output))
-    assert is_running(child)
-    running.kill()
-    await until(lambda: not is_running(child))
-    # Its number may be somebody else's by now.
-    running.kill()
-    await running.stop()
-
-
-async def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"folder .* is not there"):
-        await start(["/bin/sh"], environment={}, cwd=tmp_path / "none", on_output=print)
-    script = tmp_path / "bad"
-    script.write_text("#!/no/such/interpreter\n")
-    script.chmod(0o755)
-    with pytest.raises(UsageError, match="cannot start"):
-        await start([str(script)], environment={}, cwd=tmp_path, on_output=print)
 
 
 # Leftovers

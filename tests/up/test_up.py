@@ -85,8 +85,8 @@ async def test_everything_that_members_started_is_gone(tmp_path: Path) -> None:
 PATIENT = (
     sys.executable,
     "-c",
-    "import sys; from moot.cli import main; from moot.up.process_group import Running\n"
-    "Running.stop.__defaults__ = (3600.0,)\n"
+    "import sys; from moot.cli import main; from moot.resilience.child_process import ChildProcess\n"
+    "ChildProcess.stop.__kwdefaults__['terminate_seconds'] = 3600.0\n"
     "sys.exit(main(sys.argv[1:]))",
 )
 

@@ -176,7 +176,7 @@ def _settings(chosen: argparse.Namespace) -> BridgeSettings:
 
 
 def _server(chosen: argparse.Namespace) -> Server:
-    from moot.mcp.child_process import Command
+    from moot.mcp.stdio_child import Command
     from moot.mcp.upstream import HttpServer, StdioServer
     from moot.participant import token_from
 

@@ -213,7 +213,7 @@ def end_now(code: int) -> None:
 
 def _kill_children() -> None:
     # Whoever has started none has not loaded it; this is no moment to import anything.
-    groups = sys.modules.get("moot.mcp.process_groups")
+    groups = sys.modules.get("moot.resilience.process_groups")
     if groups is not None:
         groups.kill_groups()
 

@@ -87,10 +87,10 @@ def config_in(place: Path) -> Path:
 
 async def _up(chosen: argparse.Namespace, stop: asyncio.Event) -> int:
     from moot.config.loader import folder_of
-    from moot.up.process_group import keep_open_files
+    from moot.up.member_command import close_inherited_files_to_children
     from moot.up.space_runner import SpaceRunner, StartSelection
 
-    keep_open_files()
+    close_inherited_files_to_children()
     path = config_in(chosen.place)
     configuration, secrets = _read(chosen, path)
     _log_to_file(configuration)

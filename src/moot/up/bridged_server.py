@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from moot.config.configuration import McpServerConfig, MemberConfig
 from moot.errors import MootError
-from moot.mcp.child_process import Command
+from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
 from moot.net.websocket_client import may_return
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
+from moot.up.member_command import argument_list, member_environment
 from moot.up.part_status import PartStatus, State
-from moot.up.process_group import argument_list, member_environment
 from moot.up.template_vars import TemplateVars
 
 if TYPE_CHECKING:

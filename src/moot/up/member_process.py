@@ -11,11 +11,11 @@ from typing import Final
 from moot.config import connect_settings
 from moot.config.configuration import MemberConfig
 from moot.errors import UsageError
-from moot.mcp.child_process import ChildExit
+from moot.resilience.child_process import ChildExit, ChildProcess, start_child
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
+from moot.up.member_command import argument_list, member_environment
 from moot.up.member_log import MemberLog
 from moot.up.part_status import PartStatus, State
-from moot.up.process_group import ProcessGroup, argument_list, member_environment, start
 from moot.up.template_vars import TemplateVars
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class MemberProcess:
         log.info("member ended", extra={"space": self.space, "participant": self.name, "how": str(ended)})
         return ended, str(ended)
 
-    async def _start(self) -> ProcessGroup:
+    async def _start(self) -> ChildProcess:
         words, config = self._words, self.config
         assert config.command is not None  # noqa: S101  # who has none is not made a Member
         listed, left_out = words.variables(config.env)
@@ -126,7 +126,8 @@ class MemberProcess:
         args = tuple(words.filled(arg) for arg in config.args)
         argv = argument_list(words.filled(config.command), args, environment, cwd)
         self._said = f"without {', '.join(left_out)}: not set" if left_out else ""
-        return await start(argv, environment=environment, cwd=cwd, on_output=self.book.feed)
+        feed = self.book.feed
+        return await start_child(argv, environment=environment, cwd=cwd, on_stdout=feed, on_stderr=feed)
 
     def _moved(self, state: State, words: str) -> None:
         self._state, self._said = state, words

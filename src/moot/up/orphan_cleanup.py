@@ -20,10 +20,10 @@ from typing import Final
 from moot.config.connect_settings import RUN_FILE
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from moot.resilience.child_process import TERMINATE_SECONDS
+from moot.resilience.process_groups import signal_group
 
 _LOCK_FILE: Final = RUN_FILE.with_name("up.lock")
-# As long as a member has at the end of an orderly stop.
-_GOODBYE_SECONDS: Final = 1.5
 _POLL_SECONDS: Final = 0.05
 # Field 22 of /proc/PID/stat, counted behind the name of the program, which may hold anything.
 _BEGAN_FIELD: Final = 19
@@ -92,13 +92,13 @@ async def end_leftovers(data: Path) -> list[str]:
         return []
     left = {name: pid for name, (pid, moment) in groups.items() if _is_same(pid, moment)}
     for pid in left.values():
-        _signal(pid, signal.SIGTERM)
+        signal_group(pid, signal.SIGTERM)
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _GOODBYE_SECONDS
-    while any(_signal(pid, 0) for pid in left.values()) and loop.time() < deadline:
+    deadline = loop.time() + TERMINATE_SECONDS
+    while any(signal_group(pid, 0) for pid in left.values()) and loop.time() < deadline:
         await asyncio.sleep(_POLL_SECONDS)
     for pid in left.values():
-        _signal(pid, signal.SIGKILL)
+        signal_group(pid, signal.SIGKILL)
     return list(left)
 
 
@@ -114,12 +114,3 @@ def began(pid: int) -> str | None:
 
 def _is_same(pid: object, moment: object) -> bool:
     return isinstance(pid, int) and pid > 1 and moment is not None and began(pid) == moment
-
-
-def _signal(pid: int, number: int) -> bool:
-    """Signal a group; False when nobody is left in it."""
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True

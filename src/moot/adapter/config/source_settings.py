@@ -15,7 +15,7 @@ import msgspec
 
 from moot.config.gateway_config import Secret
 from moot.errors import UsageError
-from moot.mcp.child_process import Command
+from moot.mcp.stdio_child import Command
 from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer
 from moot.protocol.operation import Json
 from moot.xprotocol.source_overrides import SourceSettings

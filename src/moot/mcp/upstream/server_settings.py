@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from moot import __version__
 from moot.errors import UsageError
-from moot.mcp.child_process import ChildLimits, Command
 from moot.mcp.eras import JsonObject
+from moot.mcp.stdio_child import ChildLimits, Command
 from moot.protocol.strict_json import encode
 from moot.resilience.restart_loop import RestartPolicy
 

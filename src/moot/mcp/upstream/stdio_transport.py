@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from moot.errors import InvalidJson
-from moot.mcp import child_process
-from moot.mcp.child_process import Child, ChildGone
+from moot.mcp import stdio_child
 from moot.mcp.eras import JsonObject
 from moot.mcp.stderr_tail import StderrTail
+from moot.mcp.stdio_child import ChildGone, StdioChild
 from moot.mcp.upstream.server_settings import StdioServer, UpstreamLimits
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
 from moot.protocol.strict_json import encode, nests_deeper, parse_any_depth
+from moot.resilience.child_process import ChildExit
 
 # Where the id of a response is: the Python SDKs write it first, the TypeScript ones last.
 _ID_FIRST: Final = re.compile(rb'\A\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,')
@@ -28,7 +29,7 @@ async def open_stdio(
 ) -> AsyncIterator[Transport]:
     """Start the server and end it on leaving; raises UsageError when it cannot be started."""
     transport = StdioTransport(sink, limits)
-    child = await child_process.start(
+    child = await stdio_child.start(
         server.command,
         on_line=transport.process_line,
         on_oversize=transport.process_oversize,
@@ -54,7 +55,7 @@ class StdioTransport:
     def __init__(self, sink: MessageSink, limits: UpstreamLimits) -> None:
         self._sink = sink
         self._max_depth = limits.max_depth
-        self.child: Child | None = None
+        self.child: StdioChild | None = None
 
     def send(self, message: JsonObject, headers: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
         if self.child is None:
@@ -92,7 +93,7 @@ class StdioTransport:
     def process_oversize(self, head: bytes, tail: bytes, size: int) -> None:
         self._sink.on_unreadable(f"a message of {size} bytes", answer_to=_answered_id(head, tail))
 
-    def report_end(self, ended: asyncio.Future[child_process.ChildExit]) -> None:
+    def report_end(self, ended: asyncio.Future[ChildExit]) -> None:
         self._sink.close(str(ended.result()))
 
 

@@ -9,7 +9,6 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,14 +18,16 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from moot import __version__
-from moot.mcp.process_groups import add_group, discard_group, kill_groups
+from moot.errors import UsageError
+from moot.resilience.child_process import start_child
+from moot.resilience.process_groups import kill_groups
 
 # The end of the output is what tells how it went.
 OUTPUT_BYTES: Final = 64 << 10
 # A test suite; what takes longer is run by hand.
 MOST_SECONDS: Final = 600.0
 _DEFAULT_SECONDS: Final = 120.0
-_GOODBYE_SECONDS: Final = 2.0
+_TERMINATE_SECONDS: Final = 2.0
 
 
 def server_of(folder: Path) -> MCPServer:
@@ -58,50 +59,29 @@ async def run_program(command: list[str], folder: Path, seconds: float) -> str:
     """Run it to its end, or for so long; raises ToolError when it cannot be run."""
     if any("\0" in word for word in command):
         raise ToolError("a command holds no NUL")
+    kept, total = b"", 0
+
+    def keep(data: bytes) -> None:
+        nonlocal kept, total
+        total += len(data)
+        kept = (kept + data)[-OUTPUT_BYTES:]
+
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
+        # What it has left in the background may still print, for as long as there is time.
+        child = await start_child(
+            command, environment=None, cwd=folder, on_stdout=keep, drain_seconds=seconds
         )
-    except OSError as fault:
-        raise ToolError(f"cannot run {command[0]}: {fault.strerror}") from None
-    assert process.stdout is not None  # noqa: S101  # a pipe, as asked for
-    add_group(process.pid)
-    kept, total, ended = b"", 0, "ended"
+    except UsageError as fault:
+        raise ToolError(str(fault)) from None
     try:
-        async with asyncio.timeout(seconds):
-            while data := await process.stdout.read(1 << 16):
-                total += len(data)
-                kept = (kept + data)[-OUTPUT_BYTES:]
-            await process.wait()
-    except TimeoutError:
-        ended = f"was ended after {seconds:g} s"
+        done, _ = await asyncio.wait([child.ended], timeout=seconds)
     finally:
-        try:
-            await _end(process)
-        finally:
-            # The SDK cancels again and again what it has cancelled: then there is no time for a goodbye.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            discard_group(process.pid)
+        # The program and all that it started, also when the caller has cancelled the call.
+        await child.stop(terminate_seconds=_TERMINATE_SECONDS)
+    ended = "ended" if done else f"was ended after {seconds:g} s"
     cut = f"… {total - len(kept)} bytes before this\n" if total > len(kept) else ""
-    return f"{ended} with exit code {process.returncode}\n{cut}{kept.decode('utf-8', 'replace')}"
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """The program and all it started; also when the caller has called it off."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GOODBYE_SECONDS):
-                await process.wait()
-                if number == signal.SIGKILL:
-                    return
+    code = child.ended.result().code
+    return f"{ended} with exit code {code}\n{cut}{kept.decode('utf-8', 'replace')}"
 
 
 def _end_all(number: int, _frame: object) -> None:
