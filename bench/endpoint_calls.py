@@ -1,8 +1,8 @@
 """What a tool call costs as signed and sealed events: caller, relay, adapter, beside the bare cryptography.
 
-A caller, `moot relay` and `xprotocol-adapter start` in processes of their own, and an MCP server behind the
-adapter whose own CPU is not counted. Each call is two events, the request and its answer, and each event has
-to be signed, sealed, verified and opened once: that is the floor, measured in the same run on payloads of the
+A caller, `moot xp relay` and `xprotocol-adapter start` as processes of their own, and an MCP server behind
+the adapter whose own CPU is not counted. Each call is two events, the request and its answer, and each has to
+be signed, sealed, verified and opened once: that is the floor, measured in the same run on payloads of the
 same size. Everything else is ours: the relay's own verification and its disk, checks, translation, JSON-RPC.
 """
 
@@ -90,7 +90,7 @@ async def _endpoint(
     tools = Path(sys.executable).parent
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        words = [str(tools / "moot"), "relay", "--port", "0", "--data", str(folder / "relay")]
+        words = [str(tools / "moot"), "xp", "relay", "--port", "0", "--data", str(folder / "relay")]
         relay = await enter(started([*words, "--no-rate-limits"], SERVER_CORE, folder / "relay.log"))
         url = (await relay.line_with(r"listening on (ws://\S+)"))[1]
         config = folder / "adapter.yml"

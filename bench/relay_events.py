@@ -1,6 +1,6 @@
 """Relay events per CPU second, beside the verification that each of them cannot do without.
 
-`python -m bench.relay_events` starts `moot relay` on one core and a load on another: a sender that keeps a
+`python -m bench.relay_events` starts `moot xp relay` on one core and a load on another: a sender that keeps a
 window of events unconfirmed, and the recipient, subscribed. CPU is what the kernel says of the relay's
 process, all threads: sockets, JSON, checks, disk and delivery. In turns with it, on the same core, the bare
 signature check of the same events is measured; the share is the median over the rounds.
@@ -156,7 +156,7 @@ async def rounds(count: int = ROUNDS) -> list[Round]:
     """Both costs, in turns, so that a busy moment hits both."""
     with tempfile.TemporaryDirectory(prefix="moot-bench-relay-") as name:
         folder = Path(name)
-        command = [str(Path(sys.executable).parent / "moot"), "relay", "--port", "0", "--data", name]
+        command = [str(Path(sys.executable).parent / "moot"), "xp", "relay", "--port", "0", "--data", name]
         command += ["--no-rate-limits"]
         async with started(command, SERVER_CORE, folder / "relay.log") as relay:
             url = (await relay.line_with(r"listening on (ws://\S+)"))[1]

@@ -1,7 +1,7 @@
 """How well tools are found by those who ask: over a relay at an adapter, and with an MCP client in a space.
 
-`python -m bench.search_served` starts everything as people do, each in a process of its own: MCP servers with
-the tools of a benchmark, `xprotocol-adapter start` on a `moot relay`, and a `moot serve` with `moot bridge`
+`python -m bench.search_served` starts everything as people do, in processes of their own: MCP servers with
+the tools of a benchmark, `xprotocol-adapter start` on a `moot xp relay`, a `moot serve` with `moot bridge`
 and `moot mcp`. Then it asks every question, with word vectors and without. MRR is one divided by the place of
 the first right tool, 0 if it is not among the first ten, on average.
 """
@@ -92,7 +92,7 @@ async def adapter(folder: Path, each: SearchSet, mode: str) -> AsyncIterator[tup
     me = Identity.generate()
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        command = [str(BIN / "moot"), "relay", "--port", "0", "--data", str(folder / "relay")]
+        command = [str(BIN / "moot"), "xp", "relay", "--port", "0", "--data", str(folder / "relay")]
         relay = await enter(started([*command, "--no-rate-limits"], SERVER_CORE, folder / "relay.log"))
         url = (await relay.line_with(r"listening on (ws://\S+)"))[1]
         document = {

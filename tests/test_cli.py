@@ -63,7 +63,7 @@ def test_a_wrong_call_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["dance"])
     assert ended.value.code == 2
-    assert "there is no 'dance'; choose from serve, " in capsys.readouterr().err
+    assert capsys.readouterr().err == "moot: there is no command 'dance'; `moot` lists the commands\n"
 
 
 def test_the_command_runs_as_a_module() -> None:

@@ -151,8 +151,8 @@ def test_without_any_extra_the_commands_of_a_space_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("moot.cli", ["relay", "--port", "0"]),
-        ("moot.cli", ["store", "list", "."]),
+        ("moot.cli", ["xp", "relay", "--port", "0"]),
+        ("moot.cli", ["xp", "store", "list", "."]),
         ("moot.cli.adapter", ["keygen"]),
         ("moot.cli.adapter", ["status"]),
         ("moot.cli.devserver", []),

@@ -3,6 +3,7 @@ commands, targets, files and rulings they name exist."""
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import json
@@ -18,6 +19,8 @@ from tools.make_docs import PAGES
 from tools.make_docs import page as generated
 
 from moot.cli import main as moot_command
+from moot.cli.command_table import COMMANDS, make_parser
+from moot.cli.program import subcommands_of
 from moot.config.loader import _AROUND_KEYS
 from moot.config.participant_reader import PARTICIPANT_KEYS
 from moot.config.space_reader import read_space
@@ -243,6 +246,26 @@ def help_of(*arguments: str) -> str | None:
     return printed.getvalue() if ended.value.code == 0 else None
 
 
+@cache
+def moot_parser() -> argparse.ArgumentParser:
+    return make_parser(COMMANDS)
+
+
+def command_in(words: list[str]) -> tuple[str, ...]:
+    """The words that name a command, with its group; the first word in any case."""
+    found: list[str] = []
+    choices = subcommands_of(moot_parser())
+    for word in words:
+        if word.startswith("-"):
+            break
+        if found and word not in choices:
+            # A word behind a group that it does not have is a mistake, behind a command an argument.
+            return (*found, word) if choices else tuple(found)
+        found.append(word)
+        choices = subcommands_of(choices[word]) if word in choices else {}
+    return tuple(found)
+
+
 @pytest.mark.parametrize("page", WRITTEN)
 def test_every_make_target_that_a_page_names_exists(page: str) -> None:
     named = [match[1] for line in commands_in(page) if (match := re.match(r"make ([a-z][\w-]*)", line))]
@@ -256,9 +279,7 @@ def test_every_moot_command_and_option_that_a_page_names_exists(page: str) -> No
         if called is None or not called[1]:
             continue
         words = called[1].split()
-        # `moot journal` has commands of its own.
-        most = 2 if words[0] == "journal" else 1
-        command = tuple(word for word in words[:most] if not word.startswith("-"))
+        command = command_in(words)
         printed = help_of(*command)
         assert printed is not None, f"{page}: {line!r}: no such command"
         for option in re.findall(r"(?<=\s)--[a-z-]+", line.partition("#")[0]):

@@ -28,7 +28,9 @@ from moot.adapter.config.source_settings import McpSource, XProtocolSource
 from moot.adapter.operations.adapter_metrics import ADAPTER_METRICS
 from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
+from moot.cli.command_table import COMMANDS, make_parser
 from moot.cli.devserver import main as devserver_command
+from moot.cli.program import subcommands_of
 from moot.config.gateway_config import GatewayConfig, HttpConfig, JournalConfig, LogConfig, SmtpConfig
 from moot.conformance import report
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
@@ -48,9 +50,6 @@ from tools.sdk_reference import sdk_page
 from tools.settings_comments import comments_of
 from tools.shown import ROOT, shown
 
-_JOURNAL = [
-    ["journal", *action, "--help"] for action in ([], ["tail"], ["show"], ["search"], ["export"], ["verify"])
-]
 _NOTE = "Written by `make docs` from the code; do not edit."
 
 
@@ -139,15 +138,15 @@ def close_codes_page() -> str:
 
 def commands_page() -> str:
     parts = ["# Commands", _NOTE]
-    alone = [[name, "--help"] for name in _commands() if name != "journal"]
-    for arguments in (["--help"], *alone, *_JOURNAL):
+    for path in _paths(make_parser(COMMANDS)):
+        arguments = [*path, "--help"]
         parts.append(f"## `moot {' '.join(arguments)}`\n\n```\n{_printed(arguments).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
 
 
 def adapter_commands_page() -> str:
     parts = ["# Commands of XProtocol", _NOTE]
-    for arguments in (["--help"], *([name, "--help"] for name in _commands(adapter_command))):
+    for arguments in (["--help"], *([name, "--help"] for name in _adapter_commands())):
         printed = _printed(arguments, adapter_command).rstrip()
         parts.append(f"## `xprotocol-adapter {' '.join(arguments)}`\n\n```\n{printed}\n```")
     printed = _printed(["--help"], devserver_command).rstrip()
@@ -155,9 +154,17 @@ def adapter_commands_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _commands(command: Callable[[list[str]], int] = moot_command) -> list[str]:
+def _paths(parser: argparse.ArgumentParser) -> Iterator[tuple[str, ...]]:
+    """A parser, its commands, and theirs."""
+    yield ()
+    for name, command in subcommands_of(parser).items():
+        for path in _paths(command):
+            yield (name, *path)
+
+
+def _adapter_commands() -> list[str]:
     """The commands in the order in which the help lists them."""
-    return re.findall(r"^    ([a-z-]+)(?:  |$)", _printed(["--help"], command), re.MULTILINE)
+    return re.findall(r"^    ([a-z-]+)(?:  |$)", _printed(["--help"], adapter_command), re.MULTILINE)
 
 
 def _printed(arguments: list[str], command: Callable[[list[str]], int] = moot_command) -> str:

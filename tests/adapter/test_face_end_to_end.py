@@ -140,7 +140,7 @@ async def chain_at(folder: Path, relay_port: int, far_port: int, near_port: int)
     moot = Path(sys.executable).parent / "moot"
     logs = {name: folder / f"{name}.log" for name in ("relay", "far", "near")}
     async with process(
-        moot, "relay", "--port", str(relay_port), "--data", folder / "relay", log=logs["relay"]
+        moot, "xp", "relay", "--port", str(relay_port), "--data", folder / "relay", log=logs["relay"]
     ):
         await answers(f"http://127.0.0.1:{relay_port}/health", logs["relay"])
         async with process(PROGRAM, "start", "--config", folder / "far.yml", log=logs["far"]):

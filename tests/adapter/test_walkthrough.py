@@ -26,7 +26,7 @@ ARCHITECTURE = {"aarch64": "arm64", "arm64": "arm64", "x86_64": "x64"}.get(platf
 TOOLS = (Path(sys.executable).parent, MODULES / ".bin", MODULES / f"node-linux-{ARCHITECTURE}" / "bin")
 PAGE = "docs/how-to/run-an-adapter.md"
 # Commands that stay; each has a terminal of its own, and is waited for.
-STAYING = ("moot relay", "xprotocol-adapter start")
+STAYING = ("moot xp relay", "xprotocol-adapter start")
 
 
 def script_of(page: str) -> str:
@@ -55,7 +55,7 @@ def followed(page: str, folder: Path, ports: Sequence[int]) -> str:
     for stated, taken in zip((8765, 8766, 8767), ports, strict=True):
         script = script.replace(f"127.0.0.1:{stated}", f"127.0.0.1:{taken}")
     # Where the page relies on defaults.
-    script = script.replace("moot relay --data", f"moot relay --port {ports[0]} --data")
+    script = script.replace("moot xp relay --data", f"moot xp relay --port {ports[0]} --data")
     script = script.replace("sse_port: 8767", f"sse_port: {ports[2]}")
     pages = f"discovery: {{well_known_port: {ports[1]}}}"
     script = script.replace("mcp_server: {transport: none}", f"mcp_server: {{transport: none}}\n{pages}")

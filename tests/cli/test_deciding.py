@@ -94,21 +94,23 @@ def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: Town, host: Join
     agent = lab.join("agent")
     proposal = proposed(lab, agent, "launch")
     code, words = lab.fails("approve", proposal.id)
-    assert (code, f"`moot vote {proposal.id[:8]}`" in words) == (1, True)
-    lab.told("vote", proposal.id)
-    assert lab.fails("approve", proposal.id)[0] == 1
-    lab.told("vote", proposal.id, "--as", "bob")
+    assert (code, f"`moot proposal vote {proposal.id[:8]}`" in words) == (3, True)
+    lab.told("proposal", "vote", proposal.id)
+    assert lab.fails("approve", proposal.id)[0] == 3
+    lab.told("proposal", "vote", proposal.id, "--as", "bob")
     assert "votes: alice, bob" in lab.told("proposals")
     assert "lift-off" in lab.told("approve", proposal.id)
 
 
 def test_one_takes_back_ones_own_proposal(lab: Town, host: JoinedSpace) -> None:
-    id = lab.value("propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")["proposal"]
+    id = lab.value("call", "--propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")[
+        "proposal"
+    ]
     # Nobody stays behind to look after it, so it must still be open.
     assert [row["proposalId"] for row in lab.value("proposals")] == [id]
-    code, words = lab.fails("withdraw", id)
-    assert (code, "a proposal of agent" in words) == (1, True)
-    lab.told("withdraw", id, "--as", "agent")
+    code, words = lab.fails("proposal", "withdraw", id)
+    assert (code, "a proposal of agent" in words) == (2, True)
+    lab.told("proposal", "withdraw", id, "--as", "agent")
     assert lab.value("proposals") == []
 
 
@@ -116,10 +118,10 @@ def test_an_unknown_or_ambiguous_id_is_told_with_what_there_is(lab: Town, host: 
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
     code, words = lab.fails("approve", "ffffffff")
-    assert (code, f"pending: {proposal.id[:8]}" in words) == (1, True)
+    assert (code, f"pending: {proposal.id[:8]}" in words) == (2, True)
     # Too short to act on, though only one begins so.
     code, words = lab.fails("approve", proposal.id[:2])
-    assert (code, "at least 4 characters" in words) == (1, True)
+    assert (code, "at least 4 characters" in words) == (2, True)
     assert f"{proposal.id[:8]}  pending  agent proposes tools/call write on host" in words
 
 
@@ -130,10 +132,10 @@ def test_of_several_that_begin_alike_all_are_listed(lab: Town, host: JoinedSpace
     digit = next(id[0] for id in ids if sum(other[0] == id[0] for other in ids) > 1)
     alike = [id for id in ids if id[0] == digit]
     code, words = lab.fails("approve", digit)
-    assert code == 1
+    assert code == 2
     assert f"{len(alike)} proposals start with {digit}: type more of the id" in words
     assert all(id[:8] in words for id in alike[:8])
-    assert lab.fails("reject", digit)[0] == 1
+    assert lab.fails("reject", digit)[0] == 2
     assert len(lab.value("proposals")) == 17
 
 
@@ -141,32 +143,39 @@ def test_what_is_settled_cannot_be_decided_again_and_it_is_said_by_whom(lab: Tow
     agent = lab.join("agent")
     done, gone = proposed(lab, agent), proposed(lab, agent)
     lab.told("approve", done.id, "--as", "bob")
-    lab.told("withdraw", gone.id, "--as", "agent")
-    for command in ("approve", "reject", "vote"):
-        code, words = lab.fails(command, done.id)
+    lab.told("proposal", "withdraw", gone.id, "--as", "agent")
+    for command in (["approve"], ["reject"], ["proposal", "vote"]):
+        code, words = lab.fails(*command, done.id)
         assert (code, "the proposal was already fulfilled by bob" in words) == (3, True)
-        code, words = lab.fails(command, gone.id)
+        code, words = lab.fails(*command, gone.id)
         assert (code, "the proposal was already withdrawn by agent" in words) == (3, True)
-    code, words = lab.fails("withdraw", done.id, "--as", "agent")
+    code, words = lab.fails("proposal", "withdraw", done.id, "--as", "agent")
     assert (code, "already fulfilled by bob" in words) == (3, True)
 
 
 def test_a_rejected_proposal_may_still_be_approved(lab: Town, host: JoinedSpace) -> None:
     """MEW 3.3.2: a rejection is one voice; others may see it otherwise."""
-    id = lab.value("propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")["proposal"]
+    id = lab.value("call", "--propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")[
+        "proposal"
+    ]
     lab.told("reject", id, "--as", "bob")
     assert "a: 1" in lab.told("approve", id)
 
 
 @pytest.mark.parametrize(
     "words",
-    [("call", "hots", "write"), ("propose", "hots", "write"), ("tools", "hots"), ("request", "hots", "x")],
+    [
+        ("call", "hots", "write"),
+        ("call", "--propose", "hots", "write"),
+        ("tools", "hots"),
+        ("member", "request", "hots", "x"),
+    ],
 )
 def test_somebody_who_is_not_here_is_not_waited_for(
     lab: Town, host: JoinedSpace, words: tuple[str, ...]
 ) -> None:
     code, said = lab.fails(*words)
-    assert code == 1
+    assert code == 2
     assert "hots is not in the space. Did you mean host?" in said
 
 

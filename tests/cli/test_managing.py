@@ -57,22 +57,22 @@ def test_a_tool_is_called_with_typed_arguments(lab: Town, host: JoinedSpace) -> 
     assert (value["how"], value["result"]["structuredContent"]) == ("direct", {"result": 5})
     assert lab.type("call", "host", "fail") == 1
     code, words = lab.fails("call", "host", "add", "a:=one")
-    assert (code, "is not valid JSON" in words) == (1, True)
+    assert (code, "is not valid JSON" in words) == (2, True)
     assert "name=text" in lab.fails("call", "host", "add", "a")[1]
     assert lab.fails("call", "host", "add", "a:=1", "b:=2", "--direct", "--as", "agent")[0] == 3
 
 
 def test_any_mcp_request_can_be_made(lab: Town, host: JoinedSpace) -> None:
     assert (
-        lab.value("request", "host", "resources/read", '{"uri": "note://1"}')["contents"][0]["text"]
+        lab.value("member", "request", "host", "resources/read", '{"uri": "note://1"}')["contents"][0]["text"]
         == "noted"
     )
-    code, words = lab.fails("request", "host", "no/such")
+    code, words = lab.fails("member", "request", "host", "no/such")
     assert (code, "-32601" in words) == (1, True)
 
 
 def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(lab: Town, tmp_path: Path) -> None:
-    value = lab.value("invite", "carol", "chat", "mcp/request:tools/call:read_file")
+    value = lab.value("member", "invite", "carol", "chat", "mcp/request:tools/call:read_file")
     assert value["participant"] == "carol"
     file = tmp_path / "carol.token"
     file.write_text(value["token"])
@@ -81,7 +81,7 @@ def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(lab: Town, tmp
     assert {"kind": "chat"} in row["capabilities"]
     assert row["capabilities"][1]["payload"] == {"method": "tools/call", "params": {"name": "read_file"}}
     kept = tmp_path / "dave.token"
-    told = lab.told("invite", "dave", "--token-out", str(kept))
+    told = lab.told("member", "invite", "dave", "--token-out", str(kept))
     assert kept.read_text().strip() not in told
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert lab.value("members", "--gateway", lab.gateway.url, "--token-file", str(kept))
@@ -92,11 +92,11 @@ def test_a_token_never_replaces_a_file_and_a_refused_invitation_leaves_none(
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
-    assert "already exists" in lab.fails("invite", "eve", "--token-out", str(taken))[1]
+    assert "already exists" in lab.fails("member", "invite", "eve", "--token-out", str(taken))[1]
     assert taken.read_text() == "mine"
     fresh = tmp_path / "fresh"
     # bob is a participant already.
-    assert lab.fails("invite", "bob", "--token-out", str(fresh))[0] == 1
+    assert lab.fails("member", "invite", "bob", "--token-out", str(fresh))[0] == 1
     assert not fresh.exists()
 
 
@@ -104,16 +104,37 @@ def test_a_token_never_replaces_a_file_and_a_refused_invitation_leaves_none(
 def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: JoinedSpace) -> None:
     call = ("call", "host", "add", "a:=1", "b:=1", "--direct", "--as", "agent")
     assert lab.fails(*call)[0] == 3
-    grant = lab.value("grant", "agent", "mcp/request:tools/call:add")["grant"]
+    grant = lab.value("member", "grant", "agent", "mcp/request:tools/call:add")["grant"]
     assert lab.told(*call) == "2\n"
-    lab.told("revoke", "agent", "--grant", grant)
+    lab.told("member", "revoke", "agent", "--grant", grant)
     assert lab.fails(*call)[0] == 3
-    lab.told("grant", "agent", "mcp/request", "--reason", "trusted")
+    lab.told("member", "grant", "agent", "mcp/request", "--reason", "trusted")
     assert lab.told(*call) == "2\n"
-    lab.told("revoke", "agent", "mcp/request")
+    lab.told("member", "revoke", "agent", "mcp/request")
     assert lab.fails(*call)[0] == 3
-    code, words = lab.fails("revoke", "agent")
-    assert (code, "--grant ID" in words) == (1, True)
+    code, words = lab.fails("member", "revoke", "agent")
+    assert (code, "--grant ID" in words) == (2, True)
+
+
+def test_a_revocation_that_removes_nothing_says_so_and_fails(lab: Town) -> None:
+    lab.join("agent")
+    code, words = lab.fails("member", "revoke", "agent", "chat")
+    assert code == 1
+    assert words == (
+        "nothing was removed: no grant to agent is covered by this\nstill held from other sources: chat\n"
+    )
+    code, words = lab.fails("member", "revoke", "agent", "acme/thing")
+    assert (code, words) == (1, "nothing was removed: no grant to agent is covered by this\n")
+    lab.told("member", "grant", "agent", "acme/thing")
+    assert lab.value("member", "revoke", "agent", "acme/*")["removed"] == [{"kind": "acme/thing"}]
+
+
+def test_rights_of_somebody_who_is_not_connected_are_revoked_unseen(lab: Town) -> None:
+    lab.told("member", "grant", "agent", "acme/thing")
+    told = lab.told("member", "revoke", "agent", "acme/thing")
+    assert told == "agent holds nothing that this covers any more\n"
+    code, words = lab.fails("member", "revoke", "agent", "chat")
+    assert (code, "still held from other sources: chat" in words) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -132,20 +153,20 @@ def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: Join
 )
 def test_a_capability_that_means_nothing_is_not_granted(lab: Town, text: str, said: str) -> None:
     for command in ("grant", "revoke", "invite"):
-        code, words = lab.fails(command, "agent" if command != "invite" else "newcomer", text)
-        assert (code, said in words) == (1, True), words
+        code, words = lab.fails("member", command, "agent" if command != "invite" else "newcomer", text)
+        assert (code, said in words) == (2, True), words
 
 
 def test_whoever_means_it_writes_it_as_json(lab: Town) -> None:
     lab.join("agent")
-    assert lab.value("grant", "agent", '{"kind": "chatt"}', "acme/thing")["recipient"] == "agent"
+    assert lab.value("member", "grant", "agent", '{"kind": "chatt"}', "acme/thing")["recipient"] == "agent"
     row = next(row for row in lab.value("members") if row["id"] == "agent")
     assert row["capabilities"][-2:] == [{"kind": "chatt"}, {"kind": "acme/thing"}]
 
 
 def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: Town) -> None:
     lab.join("agent")
-    lab.told("grant", "agent", "mcp/request:resources/read:note://1")
+    lab.told("member", "grant", "agent", "mcp/request:resources/read:note://1")
     row = next(row for row in lab.value("members") if row["id"] == "agent")
     assert row["capabilities"][-1] == {
         "kind": "mcp/request",
@@ -155,21 +176,21 @@ def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: Town) -> N
 
 def test_a_pause_of_no_time_and_a_name_that_is_taken_are_said_plainly(lab: Town) -> None:
     lab.join("agent")
-    assert "positive number" in lab.fails("pause", "agent", "--for", "-3")[1]
-    assert "a participant with that name exists" in lab.fails("invite", "agent")[1]
+    assert "positive number" in lab.fails("member", "pause", "agent", "--for", "-3")[1]
+    assert "a participant with that name exists" in lab.fails("member", "invite", "agent")[1]
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("kick", "nobody"),
-        ("pause", "nobody"),
-        ("resume", "nobody"),
-        ("status", "nobody"),
-        ("control", "shutdown", "nobody"),
-        ("grant", "nobody", "chat"),
-        ("revoke", "nobody", "--grant", "x"),
-        ("revoke", "agent", "--grant", "nosuch"),
+        ("member", "kick", "nobody"),
+        ("member", "pause", "nobody"),
+        ("member", "resume", "nobody"),
+        ("member", "status", "nobody"),
+        ("member", "control", "shutdown", "nobody"),
+        ("member", "grant", "nobody", "chat"),
+        ("member", "revoke", "nobody", "--grant", "x"),
+        ("member", "revoke", "agent", "--grant", "nosuch"),
     ],
     ids=" ".join,
 )
@@ -180,35 +201,35 @@ def test_nothing_is_claimed_about_nobody(lab: Town, words: tuple[str, ...]) -> N
 
 
 def test_nobody_grants_what_they_do_not_hold(lab: Town) -> None:
-    code, words = lab.fails("grant", "bob", "mcp/request", "--as", "agent")
+    code, words = lab.fails("member", "grant", "bob", "mcp/request", "--as", "agent")
     assert (code, bool(words)) == (3, True)
 
 
 def test_a_paused_member_is_held_back_until_it_is_resumed(lab: Town, host: JoinedSpace) -> None:
     agent = lab.join("agent")
-    lab.told("pause", "agent", "--reason", "wait", "--for", "60")
+    lab.told("member", "pause", "agent", "--reason", "wait", "--for", "60")
     lab.do(until(lambda: agent.paused is not None))
     assert lab.fails("send", "hello", "--as", "agent")[0] in (1, 3)
-    lab.told("resume", "agent")
+    lab.told("member", "resume", "agent")
     lab.do(until(lambda: agent.paused is None))
     lab.told("send", "hello", "--as", "agent")
 
 
 def test_controls_are_answered_by_the_member(lab: Town) -> None:
     agent = lab.join("agent")
-    assert "messages_in_context" in lab.value("status", "agent")
-    assert "messages_in_context" in lab.told("status", "agent", "tokens")
+    assert "messages_in_context" in lab.value("member", "status", "agent")
+    assert "messages_in_context" in lab.told("member", "status", "agent", "tokens")
     for action in ("clear", "restart"):
-        lab.told("control", action, "agent")
-    lab.told("control", "forget", "agent", "--newest", "--entries", "2")
-    lab.told("control", "compact", "agent", "--target-tokens", "10")
-    lab.told("control", "shutdown", "agent", "--reason", "done")
+        lab.told("member", "control", action, "agent")
+    lab.told("member", "control", "forget", "agent", "--newest", "--entries", "2")
+    lab.told("member", "control", "compact", "agent", "--target-tokens", "10")
+    lab.told("member", "control", "shutdown", "agent", "--reason", "done")
     lab.do(until(lambda: agent.ending is not None))
 
 
 def test_a_kicked_member_is_out_and_stays_out(lab: Town) -> None:
     agent = lab.join("agent")
-    lab.told("kick", "agent", "--reason", "enough")
+    lab.told("member", "kick", "agent", "--reason", "enough")
     ending = lab.do(agent.stay())
     assert ending.code != 1000
     assert lab.fails("members", "--as", "agent")[0] == 5

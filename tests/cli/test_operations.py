@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from moot.cli import main
-from moot.cli.client import COMMANDS, OPERATIONS
-from moot.cli.client.operation_output import exit_code
+from moot.cli.client.operation_commands import DAILY, GROUPS
+from moot.cli.command_table import COMMANDS, RENAMED, SHORT_HELP, make_parser
+from moot.cli.exit_codes import exit_code_of
+from moot.cli.program import subcommands_of
 from moot.errors import (
     CapabilityViolation,
     Expired,
@@ -27,6 +31,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 from moot.tui.envelope_view import lines_of
+from moot.tui.operations import OPERATIONS
 from moot.tui.operations.decision_operations import argument_lines
 from moot.tui.operations.operation import SlashParser, capability, tool_arguments, word_of
 from tests.waiting import HANG_SECONDS
@@ -68,11 +73,11 @@ def test_capabilities_have_a_short_form() -> None:
         (Expired("late"), 4, "expired"),
         (Unreachable("nobody"), 5, "unreachable"),
         (McpError(-32000, "busy"), 1, "mcp_error"),
-        (UsageError("what"), 1, "usage_error"),
+        (UsageError("what"), 2, "usage_error"),
     ],
 )
 def test_every_failure_has_an_exit_code_and_a_word(fault: MootError, code: int, word: str) -> None:
-    assert (exit_code(fault), word_of(fault)) == (code, word)
+    assert (exit_code_of(fault), word_of(fault)) == (code, word)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -84,11 +89,13 @@ def test_every_operation_explains_itself_in_the_shell_and_behind_a_slash(
     assert isinstance(operation, UserOperation)
     assert f"/{operation.name}" in operation.slash_parser().format_help()
     if not operation.only_joined:
+        group = [name for name, operations in GROUPS.items() if operation.name in operations]
+        assert bool(group) != (operation.name in DAILY)
         with pytest.raises(SystemExit, match="0"):
-            main([operation.name, "--help"])
+            main([*group, operation.name, "--help"])
         told = capsys.readouterr().out
         assert "--token-file" in told
-        assert "exit codes" in told
+        assert "--as NAME" in told
 
 
 def test_a_mistake_behind_a_slash_says_how_it_is_used() -> None:
@@ -179,11 +186,68 @@ def test_a_command_loads_what_it_needs_and_no_server() -> None:
         assert heavy not in loaded
 
 
-def test_every_command_of_the_help_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    names = re.findall(r"^    ([a-z]+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
-    assert set(names) >= COMMANDS
-    for name in names:
-        with pytest.raises(SystemExit, match="0"):
-            main([name, "--help"])
+def commands_below(
+    parser: argparse.ArgumentParser, path: str = "moot"
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command and group with the words that call it."""
+    for name, command in subcommands_of(parser).items():
+        yield f"{path} {name}", command
+        yield from commands_below(command, f"{path} {name}")
+
+
+def test_the_short_help_lists_every_command_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert shown == SHORT_HELP
+    # One line is the next prompt's.
+    assert len(shown.splitlines()) < 24
+    assert max(map(len, shown.splitlines())) <= 80
+    assert {name for name in COMMANDS if not re.search(rf"\b{name}\b", shown)} == set()
+
+
+def test_every_command_and_group_explains_itself_with_examples_of_its_own() -> None:
+    for path, parser in commands_below(make_parser(COMMANDS)):
+        help = parser.format_help()
+        assert f"usage: {path}" in help
+        assert f"  {path}" in help.partition("examples:\n")[2], path
+
+
+def test_no_help_text_names_a_ruling() -> None:
+    for path, parser in commands_below(make_parser(COMMANDS)):
+        assert re.search(r"\bD-\d+", parser.format_help()) is None, path
+
+
+def test_a_group_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for path, parser in commands_below(make_parser(COMMANDS)):
+        if subcommands_of(parser):
+            assert main(path.split()[1:]) == 0
+            assert capsys.readouterr().out == parser.format_help()
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["grant", "agent", "chat"], "`moot grant` is now `moot member grant`"),
+        (["trust"], "`moot trust` is now `moot rules`"),
+        (["trust", "accept", "s-1"], "`moot trust` is now `moot rules`"),
+        (["trust", "lift", "rule"], "`moot trust lift` is now `moot rules resume`"),
+        (["approver", "--shadow"], "`moot approver` is now `moot rules run`"),
+        (["store", "list", "."], "`moot store` is now `moot xp store`"),
+        (["propose", "files", "write_file"], "`moot propose` is now `moot call --propose`"),
+        (["decisions"], "`moot decisions` is now `moot proposal history`"),
+    ],
+)
+def test_a_name_of_before_is_answered_with_the_new_one(
+    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(typed)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"moot: {said}\n"
+
+
+def test_every_new_name_of_an_old_command_exists() -> None:
+    known = {path for path, _ in commands_below(make_parser(COMMANDS))}
+    for old, new in RENAMED.items():
+        assert f"moot {old}" not in known
+        assert f"moot {new.removesuffix(' --propose')}" in known

@@ -54,9 +54,9 @@ def test_any_kind_can_be_sent_and_its_refusal_is_told(lab: Town) -> None:
     ping = lab.do(next_of(others))
     assert (ping.payload, list(ping.to), list(ping.correlation_id)) == ({"n": 1}, ["bob"], ["x"])
     code, words = lab.fails("send", "--kind", "system/presence", "{}")
-    assert code in (1, 3)
+    assert code in (2, 3)
     assert words
-    assert lab.fails("send", "--kind", "acme/ping", "{")[0] == 1
+    assert lab.fails("send", "--kind", "acme/ping", "{")[0] == 2
     assert lab.fails("send", "  ")[1] == "moot: there is no text to send: moot send TEXT\n"
 
 
@@ -64,14 +64,14 @@ def test_a_chat_is_acknowledged_and_cancelled(lab: Town) -> None:
     bob = lab.join("bob")
     news = lab.do(heard(bob, "chat/*"))
     id = lab.do(bob.chat("is anybody there?")).id
-    lab.told("ack", id, "--status", "read")
+    lab.told("message", "ack", id, "--status", "read")
     said = lab.do(next_of(news))
     assert (said.kind, said.payload["status"], list(said.correlation_id)) == (
         "chat/acknowledge",
         "read",
         [id],
     )
-    lab.told("cancel", id, "--reason", "answered")
+    lab.told("message", "cancel", id, "--reason", "answered")
     said = lab.do(next_of(news))
     assert (said.kind, said.payload["reason"]) == ("chat/cancel", "answered")
 
@@ -122,7 +122,7 @@ def test_one_is_the_default_participant_unless_one_says_otherwise(lab: Town) -> 
     lab.told("send", "--gateway", lab.gateway.url, "--space", "lab", "--token-file", file, "hello")
     assert lab.do(next_of(chats)).sender == "host"
     code, words = lab.fails("send", "--as", "nobody", "hello")
-    assert (code, "no participant nobody" in words) == (1, True)
+    assert (code, "no participant nobody" in words) == (2, True)
 
 
 def test_the_environment_says_who_one_is_as_for_members(lab: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,13 +142,13 @@ def test_a_chat_or_a_thought_that_nobody_knows_is_not_answered(lab: Town) -> Non
         for line in lab.told("tail", "-n", "9", "--kind", "chat", "--count", "1", "--json").splitlines()
     ]
     for words, said in (
-        (["ack", "nosuch"], "the gateway has no recent chat message nosuch"),
-        (["cancel", "nosuch"], "the gateway has no recent chat message nosuch"),
-        (["stop", "nosuch"], "unknown reasoning nosuch: none is active"),
+        (["message", "ack", "nosuch"], "the gateway has no recent chat message nosuch"),
+        (["message", "cancel", "nosuch"], "the gateway has no recent chat message nosuch"),
+        (["message", "stop", "nosuch"], "unknown reasoning nosuch: none is active"),
     ):
         code, told = lab.fails(*words)
-        assert (code, said in told) == (1, True)
-    assert lab.told("ack", chat["id"][:8]) == f"acknowledged {chat['id'][:8]}\n"
+        assert (code, said in told) == (2, True)
+    assert lab.told("message", "ack", chat["id"][:8]) == f"acknowledged {chat['id'][:8]}\n"
 
 
 def test_who_is_named_and_not_there_is_noted(lab: Town) -> None:
@@ -180,5 +180,5 @@ def test_without_a_space_it_says_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["send", "hello"]) == 1
+    assert main(["send", "hello"]) == 2
     assert "`moot init` makes one" in capsys.readouterr().err

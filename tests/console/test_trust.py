@@ -235,7 +235,7 @@ def test_without_an_approver_it_says_how_to_start_one_and_notices_when_it_comes_
     page_as: PageAs, member: MemberAs, tmp_path: Path
 ) -> None:
     page = page_as("human", "trust")
-    expect(page.locator(".trust-box")).to_contain_text("moot approver --as approver")
+    expect(page.locator(".trust-box")).to_contain_text("moot rules run --as approver")
     office = Office(member, tmp_path)
     expect(page.locator(".trust-main")).to_contain_text("There is no rule: every proposal is asked.")
     expect(page.locator(".trust-main")).to_contain_text(

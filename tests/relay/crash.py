@@ -25,11 +25,11 @@ from tests.xprotocol.people import ALICE, BOB
 
 
 async def started(folder: Path) -> tuple[asyncio.subprocess.Process, str]:
-    """`moot relay` as a process of its own, and where it listens."""
+    """`moot xp relay` as a process of its own, and where it listens."""
     moot = Path(sys.executable).parent / "moot"
     child = await asyncio.create_subprocess_exec(
         str(moot),
-        *("relay", "--port", "0", "--data", str(folder), "--no-rate-limits", "--log-level", "error"),
+        *("xp", "relay", "--port", "0", "--data", str(folder), "--no-rate-limits", "--log-level", "error"),
         stdout=asyncio.subprocess.PIPE,
     )
     assert child.stdout is not None

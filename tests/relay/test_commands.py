@@ -1,4 +1,4 @@
-"""`moot relay` and `moot store`, as somebody at a shell meets them."""
+"""`moot xp relay` and `moot xp store`, as somebody at a shell meets them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def fill(folder: Path, *events: Signed) -> None:
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
-    assert main(["store", *words]) == code
+    assert main(["xp", "store", *words]) == code
     captured = capsys.readouterr()
     return captured.out if code == 0 else captured.err
 
@@ -58,7 +58,7 @@ def test_a_relay_that_cannot_start_says_why_and_what_to_do(tmp_path: Path) -> No
         (["--data", "/dev/null/x"], "cannot use"),
         (["--max-events", "0"], "at least 1"),
     ):
-        command = [moot, "relay", "--port", "0", "--data", str(tmp_path), *words]
+        command = [moot, "xp", "relay", "--port", "0", "--data", str(tmp_path), *words]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)  # noqa: S603
         assert ended.returncode == 1, words
         assert why in ended.stderr, ended.stderr

@@ -35,7 +35,7 @@ SPACE = """
               - {kind: chat}
               - {kind: "trust/*"}
             command: moot
-            args: [approver, --approvals, "6", --check, "0"]
+            args: [rules, run, --approvals, "6", --check, "0"]
         mcp_servers:
           files: {command: python3, args: [-m, moot.up.servers.files, "${FOLDER}/out"]}
 """

@@ -177,7 +177,7 @@ async def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said
         assert app.trust.open_suggestions() == []
         await here.approver.space.close()
         await until(pilot, lambda: "approver" not in app.space.roster)
-        await says(pilot, "/rules", "no approver is in this space: `moot approver` starts one")
+        await says(pilot, "/rules", "no approver is in this space: `moot rules run` starts one")
         await says(pilot, "/explain x", "! no approver is in this space")
 
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli import program
 from moot.cli.program import RefuseToken
 from moot.errors import UsageError
 
@@ -23,7 +24,6 @@ The key is read from the environment variable that --api-key-env names and shows
 """
 
 _EXAMPLES: Final = """\
-examples:
   moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
       --base-url http://localhost:11434/v1 --model llama3.1
   OPENAI_API_KEY=… moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
@@ -35,13 +35,13 @@ how it is. Anything more is trust.
 """
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "agent",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="let a language model take part in a space",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("--gateway", required=True, metavar="URL", help="where the space is, such as http://localhost:8080")
@@ -66,65 +66,65 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from moot.cli.interruption import run_service
 
-    return run_service(_stay(chosen))
+    return run_service(_stay(options))
 
 
-async def _stay(chosen: argparse.Namespace) -> int:
+async def _stay(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agent.agent import serve_agent
     from moot.cli.escape_output import printable
     from moot.participant import token_from
 
-    model, settings = _model(chosen), _agent(chosen)
-    token = token_from(chosen.token_file)
-    logs.set_up(chosen.log_level, "text", None)
-    ending = await serve_agent(chosen.gateway, chosen.space, token, model, settings)
+    model, settings = _model(options), _agent(options)
+    token = token_from(options.token_file)
+    logs.set_up(options.log_level, "text", None)
+    ending = await serve_agent(options.gateway, options.space, token, model, settings)
     print(f"the space ended it: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
     return 1
 
 
-def _model(chosen: argparse.Namespace) -> ModelSettings:
+def _model(options: argparse.Namespace) -> ModelSettings:
     from moot.agent.agent_settings import ModelSettings
 
     key = None
-    if chosen.api_key_env is not None:
-        key = os.environ.get(chosen.api_key_env, "").strip()
+    if options.api_key_env is not None:
+        key = os.environ.get(options.api_key_env, "").strip()
         if not key:
-            raise UsageError(f"--api-key-env: the variable {chosen.api_key_env} is not set")
-    if not chosen.base_url.startswith(("http://", "https://")):
+            raise UsageError(f"--api-key-env: the variable {options.api_key_env} is not set")
+    if not options.base_url.startswith(("http://", "https://")):
         raise UsageError("--base-url starts with http:// or https://, such as http://localhost:11434/v1")
     return ModelSettings(
-        base_url=chosen.base_url,
-        model=chosen.model,
+        base_url=options.base_url,
+        model=options.model,
         api_key=key,
-        temperature=chosen.temperature,
-        max_tokens=chosen.max_tokens,
-        stream=not chosen.no_stream,
+        temperature=options.temperature,
+        max_tokens=options.max_tokens,
+        stream=not options.no_stream,
     )
 
 
-def _agent(chosen: argparse.Namespace) -> AgentSettings:
+def _agent(options: argparse.Namespace) -> AgentSettings:
     from moot.agent.agent_settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
     from moot.offers.search_settings import SearchSettings
 
     instructions = DEFAULT_INSTRUCTIONS
-    if chosen.instructions is not None:
+    if options.instructions is not None:
         try:
-            instructions = chosen.instructions.read_text("utf-8").strip()
+            instructions = options.instructions.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as fault:
-            raise UsageError(f"--instructions: {chosen.instructions} cannot be read: {fault}") from None
-    limits = {"context_tokens": chosen.context_tokens, "steps": chosen.steps}
+            raise UsageError(f"--instructions: {options.instructions} cannot be read: {fault}") from None
+    limits = {"context_tokens": options.context_tokens, "steps": options.steps}
     given = {name: value for name, value in limits.items() if value is not None}
     for name, value in given.items():
         if value < 1:
             raise UsageError(f"--{name.replace('_', '-')} is a number above 0")
     return AgentSettings(
         instructions=instructions,
-        answers=chosen.answers,
-        show_reasoning=not chosen.no_reasoning,
+        answers=options.answers,
+        show_reasoning=not options.no_reasoning,
         limits=AgentLimits(**given),
-        search=SearchSettings(word_vectors=not chosen.no_word_vectors),
+        search=SearchSettings(word_vectors=not options.no_word_vectors),
     )

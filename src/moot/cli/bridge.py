@@ -9,10 +9,11 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli import program
 from moot.cli.escape_output import printable
 from moot.cli.interruption import run_service
 from moot.cli.program import RefuseToken
-from moot.errors import UsageError
+from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
     from moot.bridge.bridge_settings import BridgeSettings
@@ -40,7 +41,6 @@ log and in the space, and withheld until you have looked at it and say --accept-
 """
 
 _EXAMPLES: Final = """\
-examples:
   moot bridge --gateway http://localhost:8080 --space lab --token-file files.token \\
       -- npx -y @modelcontextprotocol/server-filesystem /srv/shared
   moot bridge --gateway http://localhost:8080 --space lab --token-file git.token \\
@@ -54,14 +54,14 @@ everybody is asked for.
 """
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "bridge",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="let an MCP server take part in a space",
         usage="moot bridge --gateway URL --token-file FILE [options] (--url URL | -- COMMAND ARGS)",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("--gateway", required=True, metavar="URL", help="where the space is, such as http://localhost:8080")
@@ -86,9 +86,9 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    settings = _settings(chosen)
-    return run_service(_bridge(settings, chosen.log_level))
+def run(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    return run_service(_bridge(settings, options.log_level))
 
 
 async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
@@ -114,7 +114,7 @@ async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
             return 0 if ending.code == SHUT_DOWN else 1
     except StartFailed as failed:
         said = _quoted(failed.stderr_lines)
-        raise UsageError(f"{failed}" + (f"\nits last words:{said}" if said else "")) from None
+        raise MootError(f"{failed}" + (f"\nits last words:{said}" if said else "")) from None
     finally:
         reporting.cancel()
 
@@ -146,7 +146,7 @@ def _quoted(lines: list[str]) -> str:
     return "".join(f"\n  | {printable(line)}" for line in lines)
 
 
-def _settings(chosen: argparse.Namespace) -> BridgeSettings:
+def _settings(options: argparse.Namespace) -> BridgeSettings:
     from dataclasses import replace
 
     from moot.bridge.bridge_settings import BridgeSettings
@@ -155,46 +155,48 @@ def _settings(chosen: argparse.Namespace) -> BridgeSettings:
 
     limits = UpstreamLimits()
     for name in ("start_seconds", "call_seconds"):
-        value = getattr(chosen, name)
+        value = getattr(options, name)
         if value is None:
             continue
         if not value > 0:
             raise UsageError(f"--{name.replace('_', '-')} is a number above 0")
         limits = replace(limits, **{name: value})
     return BridgeSettings(
-        server=_server(chosen),
-        gateway=chosen.gateway,
-        space=chosen.space,
-        token=token_from(chosen.token_file),
-        dialect=chosen.dialect,
-        pin=not chosen.no_pin,
-        pins_file=chosen.pins or Path(".moot/pins.json"),
-        accept_changes=chosen.accept_changes,
+        server=_server(options),
+        gateway=options.gateway,
+        space=options.space,
+        token=token_from(options.token_file),
+        dialect=options.dialect,
+        pin=not options.no_pin,
+        pins_file=options.pins or Path(".moot/pins.json"),
+        accept_changes=options.accept_changes,
         must_start=True,
-        upstream=UpstreamOptions(limits=limits, roots=tuple({"uri": uri} for uri in chosen.root)),
+        upstream=UpstreamOptions(limits=limits, roots=tuple({"uri": uri} for uri in options.root)),
     )
 
 
-def _server(chosen: argparse.Namespace) -> Server:
+def _server(options: argparse.Namespace) -> Server:
     from moot.mcp.stdio_child import Command
     from moot.mcp.upstream import HttpServer, StdioServer
     from moot.participant import token_from
 
-    argv = chosen.command[1:] if chosen.command[:1] == ["--"] else chosen.command
-    if (chosen.url is None) == (not argv):
+    argv = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if (options.url is None) == (not argv):
         raise UsageError("give either --url URL or, after --, the command that starts the MCP server")
-    if chosen.url is not None:
-        headers = {"Authorization": f"Bearer {token_from(chosen.bearer_file)}"} if chosen.bearer_file else {}
-        return HttpServer(url=chosen.url, headers=headers, transport=chosen.transport)
-    if chosen.bearer_file is not None:
+    if options.url is not None:
+        headers = (
+            {"Authorization": f"Bearer {token_from(options.bearer_file)}"} if options.bearer_file else {}
+        )
+        return HttpServer(url=options.url, headers=headers, transport=options.transport)
+    if options.bearer_file is not None:
         raise UsageError("--bearer-file goes with --url")
     command = Command(
         argv=tuple(argv),
-        env=_environment(chosen.env),
-        cwd=None if chosen.cwd is None else str(chosen.cwd),
+        env=_environment(options.env),
+        cwd=None if options.cwd is None else str(options.cwd),
     )
     server = StdioServer(command=command, inherited=os.environ)
-    folder = (chosen.pins or Path(".moot/pins.json")).parent
+    folder = (options.pins or Path(".moot/pins.json")).parent
     return StdioServer(
         command=command, inherited=os.environ, stderr_file=folder / "stderr" / f"{server.label}.log"
     )

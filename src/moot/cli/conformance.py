@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from moot.cli import program
 from moot.cli.escape_output import printable
 from moot.cli.program import RefuseToken
 from moot.conformance.blocking_client import GatewayAddress
@@ -22,16 +23,19 @@ from moot.errors import UsageError
 Vectors = Iterable[tuple[str, Vector]]
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "conformance",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="run the conformance vectors and report by requirement id",
-        description="Runs every conformance vector against the space state machine of this installation "
+        about="Runs every conformance vector against the space state machine of this installation "
         "(no socket involved), or, with a URL, over WebSockets against any MEW gateway that runs there, and "
         "reports which requirement rows they show. A gateway is asked with one token whose participant may "
         "do everything ({kind: *}): it invites the people of each vector under fresh names and removes them "
         "again, in a space where nobody else is. Vectors that need more than inviting (settings of the "
         "space, other dialects, the gateway's clock) are told as not runnable.",
+        examples="  moot conformance --only MEW-3.6.1\n"
+        "  moot conformance http://localhost:8080 --token-file admin.token --space check\n",
     )
     add = parser.add_argument
     add("url", nargs="?", metavar="URL", help="a gateway that runs, such as http://localhost:8080")
@@ -43,16 +47,16 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.url is None:
-        if chosen.token_file is not None or chosen.space is not None:
+def run(options: argparse.Namespace) -> int:
+    if options.url is None:
+        if options.token_file is not None or options.space is not None:
             raise UsageError("--token-file and --space go with the URL of a gateway")
-        return _pure(_wanted(chosen.only), as_json=chosen.json)
-    if chosen.token_file is None:
+        return _pure(_wanted(options.only), as_json=options.json)
+    if options.token_file is None:
         raise UsageError("--token-file FILE is missing: the token of a participant that may do everything")
-    address, token = GatewayAddress(chosen.url), _token(chosen.token_file)
-    running = run_all(address, token, _wanted(chosen.only), space=chosen.space)
-    return _remote(running, as_json=chosen.json)
+    address, token = GatewayAddress(options.url), _token(options.token_file)
+    running = run_all(address, token, _wanted(options.only), space=options.space)
+    return _remote(running, as_json=options.json)
 
 
 def _wanted(only: str | None) -> Iterator[tuple[str, Vector]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from moot.cli import program
 from moot.cli.interruption import run_service
 from moot.cli.live_demo import run_live
 from moot.conformance.pure_driver import PureDriver
@@ -117,13 +118,15 @@ _SCRIPT: list[tuple[str, str, Json]] = [
 ]
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "demo",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="watch a scripted space: a proposal, a decision, a grant, a pause",
-        description="Plays a short script through a real space and prints what each member hears. "
+        about="Plays a short script through a real space and prints what each member hears. "
         "It is a script in this terminal: no socket is opened and no tool is run. With --live it is a real "
         "gateway with its console, a tool that writes a file, and an agent whose proposals you decide.",
+        examples="  moot demo --delay 1\n  moot demo --live --port 0\n",
     )
     add = parser.add_argument
     add("--delay", type=float, default=0.0, metavar="SECONDS", help="pause between the steps")
@@ -133,16 +136,16 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.live:
-        return run_service(run_live(chosen.port, browse=not chosen.no_browser))
+def run(options: argparse.Namespace) -> int:
+    if options.live:
+        return run_service(run_live(options.port, browse=not options.no_browser))
     print("A scripted space in this terminal: three members, no sockets. ◀ is what a member heard.\n")
     driver = PureDriver(_SPACE)
     for name in _SPACE["participants"]:
         print(f"— {name} joins")
         _show(driver.join(name, {}))
     for sentence, name, envelope in _SCRIPT:
-        time.sleep(chosen.delay)
+        time.sleep(options.delay)
         print(f"\n— {sentence}")
         print(f"  {name} ▶ {_brief(envelope)}")
         driver.now += 1

@@ -34,7 +34,7 @@ examples:
   xprotocol-devserver --mcp-proxy                               for MCP clients, which start it themselves
 
 An MCP client's call travels as it would between organisations: signed and sealed by one key, over the relay,
-opened and answered by another. Look inside with `moot store list .moot/devserver/relay`, or ask
+opened and answered by another. Look inside with `moot xp store list .moot/devserver/relay`, or ask
 `xprotocol-adapter status`. Ctrl-C and SIGTERM stop it; --fresh forgets all keys and events of earlier runs.
 """
 
@@ -118,7 +118,7 @@ def _run(chosen: argparse.Namespace) -> int:
     if not is_loopback(chosen.host) and not chosen.i_know:
         raise UsageError(
             f"--host {chosen.host}: the DevServer is for this machine alone. Use xprotocol-adapter and "
-            "moot relay for anything else, or add --i-know"
+            "moot xp relay for anything else, or add --i-know"
         )
     _set_up_logging(chosen.log_level)
     return run_service(_proxied(chosen) if chosen.mcp_proxy else _served(chosen, _settings(chosen)))

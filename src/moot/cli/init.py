@@ -7,12 +7,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from moot.cli import program
+
 _ABOUT = """\
 Makes a space from a template, in this folder or in DIR: a moot.yaml that says who takes part and what each
 may do, and whatever the members need. Nothing is overwritten. `moot up` then runs it.
 """
 _EXAMPLES = """\
-examples:
   moot init                          an agent that proposes changes to files; you decide (no model needed)
   moot init coder                    a language model for the project in this folder
   moot init research-team team --base-url http://localhost:11434/v1 --model qwen3 --key-env OLLAMA_KEY
@@ -20,13 +21,13 @@ examples:
 """
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "init",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="make a space from a template",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("template", nargs="?", metavar="TEMPLATE", help="filesystem (default), coder, research-team or empty")
@@ -40,28 +41,28 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     import json
 
     from moot.up import scaffold
 
-    if chosen.list:
+    if options.list:
         found = scaffold.templates()
-        if chosen.json:
+        if options.json:
             print(json.dumps({template.name: template.about for template in found}))
         else:
             for template in found:
                 print(f"{template.name:14} {template.about}")
         return 0
-    template = scaffold.template_named(chosen.template or scaffold.DEFAULT)
-    folder: Path = chosen.folder
-    given = {name: getattr(chosen, name) for name in ("base_url", "model", "key_env")}
+    template = scaffold.template_named(options.template or scaffold.DEFAULT)
+    folder: Path = options.folder
+    given = {name: getattr(options, name) for name in ("base_url", "model", "key_env")}
     values = scaffold.TemplateValues(
-        space=chosen.space or scaffold.space_name(folder),
+        space=options.space or scaffold.space_name(folder),
         **{name: value for name, value in given.items() if value is not None},
     )
     made = scaffold.make(template, folder, values)
-    if chosen.json:
+    if options.json:
         files = [str(path) for path in made]
         print(json.dumps({"template": template.name, "folder": str(folder.absolute()), "files": files}))
         return 0

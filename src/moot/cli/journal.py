@@ -6,18 +6,19 @@ import argparse
 import csv
 import io
 import json
-import os
-import re
 import sqlite3
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
+from moot.cli import program
 from moot.cli.escape_output import printable, printable_json
+from moot.cli.journal_folder import add_journal_options, journal_folder_of, journal_folders
+from moot.cli.output_file import open_new_file
+from moot.cli.time_argument import TIME_HELP, parse_time
 from moot.errors import UsageError
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
@@ -31,59 +32,77 @@ from moot.store.journal_search import JournalQuery, find_number, search
 _INDEX_SECONDS: Final = 2.0
 _FOLLOW_SECONDS: Final = 0.2
 _SUMMARY_CHARACTERS: Final = 120
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 # Members that the line of a record shows by themselves, or that are nothing for the eye.
 _KNOWN: Final = frozenset(
     {"n", "t", "in", "session", "who", "out", "mint", "tokens", "kind", "id", "raw", "h"}
 )
 
 _EXAMPLES = """\
-examples:
   moot journal tail --follow
   moot journal search --from agent --kind 'mcp/*' --since 1h
-  moot journal search --outcome capability_violation --json
   moot journal show 3f1c-77
   moot journal export --csv records.csv
   moot journal verify
 """
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "journal",
-        help="read, search, export and check what was journaled",
-        description="Every input of a space is journaled with its outcome, one JSON object a line, tied "
+def add_command(commands: Any, name: str) -> None:
+    group = program.add_group(
+        commands,
+        name,
+        help="read, search, export and verify the journal",
+        about="Every input of a space is journaled with its outcome, one JSON object a line, tied "
         "to what was written before by hashes. These commands read it, also while a gateway writes it.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    tail = _action(actions, "tail", _tail, "the last records")
+    tail = _add_action(
+        group,
+        "tail",
+        _tail,
+        "show the last records",
+        "  moot journal tail -n 100\n  moot journal tail --follow --json | jq .kind\n",
+    )
     tail.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (default 20)")
     tail.add_argument("--follow", action="store_true", help="go on with those that come, until Ctrl-C")
     _add_json(tail)
 
-    show = _action(actions, "show", _show, "one record, what it correlates to and what correlates to it")
-    show.add_argument(
-        "wanted", metavar="ID_OR_NUMBER", help="the id of an envelope or the number of a record"
+    show = _add_action(
+        group,
+        "show",
+        _show,
+        "show one record, what it correlates to and what correlates to it",
+        "  moot journal show 3f1c-77\n  moot journal show 1042 --json\n",
     )
+    show.add_argument("wanted", metavar="ID_OR_NUMBER", help="the id of an envelope, or a record's number")
     _add_json(show)
 
-    find = _action(actions, "search", _search, "the records that match everything that is given")
+    find = _add_action(
+        group,
+        "search",
+        _search,
+        "show the records that match everything that is given",
+        "  moot journal search --from agent --kind 'mcp/*' --since 1h\n"
+        "  moot journal search --outcome capability_violation --json\n"
+        "  moot journal search --text notes.md --since 2026-01-31 --until 2026-02-01\n",
+    )
     find.add_argument("--kind", help="a kind, or what it starts with and a *; also join, leave, admin, …")
     find.add_argument("--from", dest="who", metavar="NAME", help="who caused it")
     find.add_argument("--text", help="words in it, in any letter case")
-    find.add_argument(
-        "--since", type=moment, metavar="TIME", help="2026-01-31, 2026-01-31T12:00Z, or 90m ago"
-    )
-    find.add_argument("--until", type=moment, metavar="TIME", help="likewise")
+    find.add_argument("--since", type=parse_time, metavar="TIME", help=TIME_HELP)
+    find.add_argument("--until", type=parse_time, metavar="TIME", help="likewise")
     find.add_argument("--outcome", metavar="CODE", help="accepted, or the code of a refusal")
     find.add_argument("--id", help="the id of the envelope")
     find.add_argument("--about", metavar="ID", help="what correlates to this id")
     _add_json(find)
 
-    export = _action(actions, "export", _export, "all records into a new file")
+    export = _add_action(
+        group,
+        "export",
+        _export,
+        "write all records into a new file",
+        "  moot journal export records.jsonl\n  moot journal export --csv - | head\n",
+    )
     form = export.add_mutually_exclusive_group()
     form.add_argument("--jsonl", action="store_true", help="the lines as they are (default)")
     form.add_argument(
@@ -91,71 +110,24 @@ def add_commands(commands: Any) -> None:
     )
     export.add_argument("file", metavar="FILE", help="- is the standard output")
 
-    _action(actions, "verify", _verify, "whether the chain of hashes holds, in all spaces or in one")
-
-
-def _action(actions: Any, name: str, run: Any, help: str) -> Any:
-    verb = "Writes" if name == "export" else "Shows"
-    parser = actions.add_parser(name, help=help, description=f"{verb} {help}.")
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path(".moot"),
-        metavar="DIR",
-        help="data folder of the gateway (default .moot)",
+    _add_action(
+        group,
+        "verify",
+        _verify,
+        "check the chain of hashes, in all spaces or in one",
+        "  moot journal verify\n  moot journal verify --data /var/lib/moot --space lab\n",
     )
-    parser.add_argument("--space", metavar="NAME", help="which space; not needed when there is only one")
+
+
+def _add_action(group: Any, name: str, run: Any, help: str, examples: str) -> Any:
+    parser = program.add_command(group, name, help=help, examples=examples)
+    add_journal_options(parser)
     parser.set_defaults(run=run)
     return parser
 
 
 def _add_json(parser: Any) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-
-
-def moment(text: str) -> float:
-    """A date, a moment, seconds since 1970, or how long ago."""
-    if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text):
-        return time.time() - float(ago[1]) * _UNITS[ago[2]]
-    if re.fullmatch(r"\d{9,}(\.\d+)?", text):
-        return float(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: write 2026-01-31, 2026-01-31T12:00:00Z, or 90m (also s, h, d, w) ago"
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-# Which journal
-
-
-def _folders(chosen: argparse.Namespace) -> dict[str, Path]:
-    """The journals of the data folder by the names of their spaces."""
-    found = {path.parent.name: path for path in sorted(chosen.data.glob("spaces/*/journal"))}
-    if not found:
-        # Nothing there, or nothing that we may see: the latter is said by this.
-        for folder in (chosen.data, chosen.data / "spaces"):
-            if folder.is_dir():
-                os.listdir(folder)
-        raise UsageError(
-            f"no journal in {chosen.data}: name the gateway's data folder with --data DIR "
-            "(a gateway with `journal: off` writes none)"
-        )
-    if chosen.space is None:
-        return found
-    if chosen.space not in found:
-        raise UsageError(f"no space {chosen.space!r} in {chosen.data}: there is {', '.join(found)}")
-    return {chosen.space: found[chosen.space]}
-
-
-def folder_of(chosen: argparse.Namespace) -> Path:
-    """The one journal that `--data` and `--space` mean; raises UsageError when there are several or none."""
-    found = _folders(chosen)
-    if len(found) > 1:
-        raise UsageError(f"several spaces in {chosen.data}: choose one with --space ({', '.join(found)})")
-    return next(iter(found.values()))
+    parser.add_argument("--json", action="store_true", help="print the records as journaled, one a line")
 
 
 @contextmanager
@@ -175,15 +147,15 @@ def _index_of(folder: Path) -> Iterator[JournalIndex | None]:
 # The actions
 
 
-def _tail(chosen: argparse.Namespace) -> int:
-    folder = folder_of(chosen)
+def _tail(options: argparse.Namespace) -> int:
+    folder = journal_folder_of(options)
     # One at least, to know where to go on.
-    last = last_records(folder, max(1, chosen.n))
-    for record in last if chosen.n > 0 else []:
-        _print(record, as_json=chosen.json)
-    if chosen.follow:
+    last = last_records(folder, max(1, options.n))
+    for record in last if options.n > 0 else []:
+        _print(record, as_json=options.json)
+    if options.follow:
         for record in follow_records(folder, last[-1].number if last else 0, _pause):
-            _print(record, as_json=chosen.json)
+            _print(record, as_json=options.json)
     return 0
 
 
@@ -192,8 +164,8 @@ def _pause() -> None:
     time.sleep(_FOLLOW_SECONDS)
 
 
-def _show(chosen: argparse.Namespace) -> int:
-    folder, wanted = folder_of(chosen), chosen.wanted
+def _show(options: argparse.Namespace) -> int:
+    folder, wanted = journal_folder_of(options), options.wanted
     with _index_of(folder) as index:
         number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 19 else 0
         record = find_number(folder, number, index=index) if number else None
@@ -209,7 +181,7 @@ def _show(chosen: argparse.Namespace) -> int:
                 for other in search(folder, JournalQuery(id=id), index=index)
             ]
             after = list(search(folder, JournalQuery(about=record.id), index=index)) if record.id else []
-            if chosen.json:
+            if options.json:
                 parts = ("record", [record]), ("correlates_to", before), ("correlated_by", after)
                 for name, records in parts:
                     for other in records:
@@ -233,30 +205,30 @@ def _show_one(record: JournalRecord, before: list[JournalRecord], after: list[Jo
         print(f"correlates to: {printable(id)} (not in this journal)")
 
 
-def _search(chosen: argparse.Namespace) -> int:
-    folder = folder_of(chosen)
+def _search(options: argparse.Namespace) -> int:
+    folder = journal_folder_of(options)
     query = JournalQuery(
-        id=chosen.id,
-        kind=chosen.kind,
-        who=chosen.who,
-        outcome=chosen.outcome,
-        about=chosen.about,
-        text=chosen.text,
-        since=chosen.since,
-        until=chosen.until,
+        id=options.id,
+        kind=options.kind,
+        who=options.who,
+        outcome=options.outcome,
+        about=options.about,
+        text=options.text,
+        since=options.since,
+        until=options.until,
     )
     with _index_of(folder) as index:
         for record in search(folder, query, index=index):
-            _print(record, as_json=chosen.json)
+            _print(record, as_json=options.json)
     return 0
 
 
-def _export(chosen: argparse.Namespace) -> int:
-    folder = folder_of(chosen)
-    with _new_file(chosen.file) as file:
-        count = _write_table(folder, file) if chosen.csv else _write_lines(folder, file)
-    if chosen.file != "-":
-        print(f"{count} records in {printable(chosen.file)}")
+def _export(options: argparse.Namespace) -> int:
+    folder = journal_folder_of(options)
+    with open_new_file(options.file) as file:
+        count = _write_table(folder, file) if options.csv else _write_lines(folder, file)
+    if options.file != "-":
+        print(f"{count} records in {printable(options.file)}")
     return 0
 
 
@@ -280,11 +252,11 @@ def _write_table(folder: Path, file: IO[bytes]) -> int:
     return count
 
 
-def _verify(chosen: argparse.Namespace) -> int:
+def _verify(options: argparse.Namespace) -> int:
     broken = False
-    for space, folder in _folders(chosen).items():
+    for space, folder in journal_folders(options).items():
         verdict = verify(folder)
-        covered = covered_position(chosen.data / "moot.sqlite", space)
+        covered = covered_position(options.data / "moot.sqlite", space)
         problem = verdict.problem
         if problem is not None:
             place = f"{problem.segment} line {problem.line}: {problem.what}"
@@ -375,20 +347,3 @@ def _row_of(record: JournalRecord) -> list[str]:
 def _cell(text: str) -> str:
     # A sheet takes these for a formula and runs it: what a peer wrote must stay text.
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-@contextmanager
-def _new_file(name: str) -> Iterator[IO[bytes]]:
-    if name == "-":
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    try:
-        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise UsageError(f"{name} exists: choose another name, or remove it first") from None
-    except OSError as fault:
-        raise UsageError(f"cannot write {name}: {fault.strerror}") from None
-    with open(descriptor, "wb") as file:
-        yield file

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli import program
 from moot.cli.program import RefuseToken
 from moot.errors import MootError, UsageError
 
@@ -50,13 +51,13 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _LAST_WORDS_SECONDS: Final = 2.0
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "mcp",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="let an MCP client (Claude Code, Cursor, …) take part in a space",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("--gateway", metavar="URL", help="the gateway, as http(s):// or ws(s)://")
@@ -87,27 +88,27 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.decision_seconds <= 0:
+def run(options: argparse.Namespace) -> int:
+    if options.decision_seconds <= 0:
         raise UsageError("--decision-seconds is more than 0")
     # Here and not above: `moot --help` should not wait for servers to be imported.
     from moot.config.connect_settings import CliOverrides, connect_settings
 
     asked = CliOverrides(
-        gateway=chosen.gateway, space=chosen.space, token_file=chosen.token_file, name=chosen.member
+        gateway=options.gateway, space=options.space, token_file=options.token_file, name=options.member
     )
-    if chosen.print_config:
-        return _print_config(chosen, asked, os.environ)
+    if options.print_config:
+        return _print_config(options, asked, os.environ)
     where = connect_settings(asked, environ=os.environ, folder=Path.cwd())
     # Before anything is joined: a slip of the pen should not be seen by a whole space.
-    if chosen.http:
-        _http_token(chosen, *_address(chosen.http))
+    if options.http:
+        _http_token(options, *_address(options.http))
     from moot.cli.interruption import run_service
 
-    return run_service(_serve(chosen, where, os.environ))
+    return run_service(_serve(options, where, os.environ))
 
 
-async def _serve(chosen: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]) -> int:
+async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]) -> int:
     from moot import logs
     from moot.bridge.space_server.names_file import NamesFile
     from moot.bridge.space_server.own_tools import OWN_NAMES
@@ -118,51 +119,51 @@ async def _serve(chosen: argparse.Namespace, where: ConnectSettings, environ: Ma
     from moot.offers.search_settings import SearchSettings
     from moot.participant import ParticipantLimits, connect
 
-    logs.set_up(chosen.log_level, "text", None)
+    logs.set_up(options.log_level, "text", None)
     # For ever: a client does not restart us because the gateway was restarted.
     limits = ParticipantLimits(reconnect_seconds=10 * 365 * 86_400.0)
     offers = OfferTable(OWN_NAMES)
-    path = _names_path(chosen, where, environ)
+    path = _names_path(options, where, environ)
     names = None if path is None else NamesFile(path, offers)
     if names is not None:
         names.load()
     settings = BackendSettings(
-        wait_for_others=chosen.wait_for_others,
-        search=SearchSettings(word_vectors=not chosen.no_word_vectors),
+        wait_for_others=options.wait_for_others,
+        search=SearchSettings(word_vectors=not options.no_word_vectors),
     )
     try:
         async with (
             # A client's call has its answer; hearing the request too would wake us once more for each.
             connect(where.url, where.space, where.token.reveal(), limits=limits, echo="unanswered") as joined,
             SpaceBackend(joined, settings, called=where.space, offers=offers) as backend,
-            McpServer(backend, McpServerLimits(decision_seconds=chosen.decision_seconds)) as face,
+            McpServer(backend, McpServerLimits(decision_seconds=options.decision_seconds)) as face,
         ):
             if names is not None:
                 backend.watch(lambda _change: names.save())
-            return await _until_the_end(chosen, face, joined)
+            return await _until_the_end(options, face, joined)
     except MootError as fault:
-        if not chosen.http:
+        if not options.http:
             await _last_words(str(fault))
         raise
 
 
 def _names_path(
-    chosen: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]
+    options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]
 ) -> Path | None:
     from moot.bridge.space_server.names_file import place_of
 
-    if chosen.names_file == "none":
+    if options.names_file == "none":
         return None
-    if chosen.names_file:
-        return Path(chosen.names_file)
+    if options.names_file:
+        return Path(options.names_file)
     state = environ.get("XDG_STATE_HOME")
     return place_of(Path(state) if state else Path.home() / ".local" / "state", where.url, where.space)
 
 
-async def _until_the_end(chosen: argparse.Namespace, face: McpServer, joined: JoinedSpace) -> int:
+async def _until_the_end(options: argparse.Namespace, face: McpServer, joined: JoinedSpace) -> int:
     """Serve until the client goes, or the space has no place for us any more; cancelling ends it in order."""
     stop = asyncio.Event()
-    serving = asyncio.ensure_future(_serving(chosen, face, joined, stop))
+    serving = asyncio.ensure_future(_serving(options, face, joined, stop))
     ending = asyncio.ensure_future(joined.stay())
     try:
         await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -179,9 +180,9 @@ async def _until_the_end(chosen: argparse.Namespace, face: McpServer, joined: Jo
 
 
 async def _serving(
-    chosen: argparse.Namespace, face: McpServer, joined: JoinedSpace, stop: asyncio.Event
+    options: argparse.Namespace, face: McpServer, joined: JoinedSpace, stop: asyncio.Event
 ) -> None:
-    if not chosen.http:
+    if not options.http:
         from moot.mcp.downstream import stdio_server
 
         await stdio_server.serve(face, stop=stop)
@@ -190,13 +191,13 @@ async def _serving(
     from moot.mcp.downstream.http_server import McpHttpServer
     from moot.net.http_listener import bound, served
 
-    host, port = _address(chosen.http)
-    token = _http_token(chosen, host, port)
+    host, port = _address(options.http)
+    token = _http_token(options, host, port)
     with bound(host, port) as listening:
         port = listening.getsockname()[1]
-        hosts = [*chosen.allow_host, *([] if host in _LOOPBACK else [f"{host}:{port}"])]
+        hosts = [*options.allow_host, *([] if host in _LOOPBACK else [f"{host}:{port}"])]
         http = McpHttpServer(
-            face, HttpAccessPolicy.of(port, hosts=hosts, origins=chosen.allow_origin, token=token)
+            face, HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin, token=token)
         )
         try:
             async with served(http, listening):
@@ -216,18 +217,18 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _http_token(chosen: argparse.Namespace, host: str, port: int) -> str | None:
+def _http_token(options: argparse.Namespace, host: str, port: int) -> str | None:
     from moot.participant import token_from
 
-    if chosen.http_token_file is None:
+    if options.http_token_file is None:
         if host not in _LOOPBACK:
             raise UsageError(
                 f"whoever reaches {host}:{port} could act as this member: give --http-token-file FILE as well"
             )
         return None
-    token = token_from(chosen.http_token_file)
+    token = token_from(options.http_token_file)
     if len(token) < _TOKEN_CHARS:
-        raise UsageError(f"the token in {chosen.http_token_file} has fewer than {_TOKEN_CHARS} characters")
+        raise UsageError(f"the token in {options.http_token_file} has fewer than {_TOKEN_CHARS} characters")
     return token
 
 
@@ -275,14 +276,14 @@ def _settle(first: asyncio.Future[bytes], line: bytes) -> None:
 # Configurations of clients
 
 
-def _print_config(chosen: argparse.Namespace, asked: CliOverrides, environ: Mapping[str, str]) -> int:
-    client = chosen.print_config
-    if chosen.http:
-        host, port = _address(chosen.http)
+def _print_config(options: argparse.Namespace, asked: CliOverrides, environ: Mapping[str, str]) -> int:
+    client = options.print_config
+    if options.http:
+        host, port = _address(options.http)
         shown = f"[{host}]" if ":" in host else host
-        entry = _http_entry(client, f"http://{shown}:{port}/mcp", chosen.http_token_file)
+        entry = _http_entry(client, f"http://{shown}:{port}/mcp", options.http_token_file)
     else:
-        entry = _stdio_entry(client, _arguments(chosen, asked, environ))
+        entry = _stdio_entry(client, _arguments(options, asked, environ))
     match client:
         case "generic":
             made: Any = entry
@@ -295,20 +296,20 @@ def _print_config(chosen: argparse.Namespace, asked: CliOverrides, environ: Mapp
     return 0
 
 
-def _arguments(chosen: argparse.Namespace, asked: CliOverrides, environ: Mapping[str, str]) -> list[str]:
+def _arguments(options: argparse.Namespace, asked: CliOverrides, environ: Mapping[str, str]) -> list[str]:
     """What the client starts us with: nothing in it depends on the folder or the environment of then."""
     gateway, space, file = _found(asked, environ)
     made = ["mcp", "--gateway", gateway]
     if space:
         made += ["--space", space]
     made += ["--token-file", str(file.resolve())]
-    if chosen.decision_seconds != 20.0:
-        made += ["--decision-seconds", f"{chosen.decision_seconds:g}"]
-    if chosen.wait_for_others:
+    if options.decision_seconds != 20.0:
+        made += ["--decision-seconds", f"{options.decision_seconds:g}"]
+    if options.wait_for_others:
         made += ["--wait-for-others"]
-    if chosen.names_file:
-        made += ["--names-file", chosen.names_file]
-    if chosen.no_word_vectors:
+    if options.names_file:
+        made += ["--names-file", options.names_file]
+    if options.no_word_vectors:
         made += ["--no-word-vectors"]
     return made
 

@@ -1,12 +1,7 @@
 """What the three programs share: reading the command line, and saying in one line what went wrong.
 
 Nobody is shown a traceback. A mistake of the caller, a folder without permission, a disk that is full or a
-reader that has gone each end in one line on stderr and an exit code that is not 0:
-
-    1    it failed, and the line says why
-    2    a mistake in the call
-    130  Ctrl-C
-    141  whoever read the output has gone (`| head`); nothing is said, as other programs do it
+reader that has gone each end in one line on stderr and an exit code that is not 0. `exit_codes` lists them.
 """
 
 from __future__ import annotations
@@ -19,12 +14,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import IO, Any, Final, NoReturn
 
-from moot.errors import MootError, UsageError
-
-EXIT_FAILED: Final = 1
-EXIT_INTERRUPTED: Final = 130
-# 128 + SIGPIPE: what a shell shows for a program that wrote into a closed pipe.
-EXIT_READER_GONE: Final = 141
+from moot.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_READER_GONE, exit_code_of
+from moot.errors import MootError
 
 # What to do about an error of the operating system.
 _ADVICE: Final = {
@@ -79,24 +70,71 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{text!r} is not {kind}") from None
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """As `parse_args`, but what is not known is told by the command that it was given to."""
-        chosen, unknown = self.parse_known_args(words)
+        """As `parse_args`, but an unknown argument is reported by the command that it was given to."""
+        options, unknown = self.parse_known_args(words)
         if unknown:
-            called = _called(self, words)
-            options = [name for action in called._actions for name in action.option_strings]
-            hint = did_you_mean(unknown[0].partition("=")[0], options) if unknown[0].startswith("-") else None
+            called = _parser_of(self, words)
+            known = [name for action in called._actions for name in action.option_strings]
+            hint = did_you_mean(unknown[0].partition("=")[0], known) if unknown[0].startswith("-") else None
             called.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; {hint}" if hint else ""))
-        return chosen
+        return options
 
 
-def _called(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+def _parser_of(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of the command that the words name."""
+    choices = subcommands_of(parser)
+    for position, word in enumerate(words):
+        if word in choices:
+            return _parser_of(choices[word], words[position + 1 :])
+    return parser
+
+
+def subcommands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The commands of a group by name; none for a command."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for position, word in enumerate(words):
-                if word in action.choices:
-                    return _called(action.choices[word], words[position + 1 :])
-    return parser
+            return dict(action.choices)
+    return {}
+
+
+def add_command(commands: Any, name: str, *, help: str, about: str = "", examples: str, **more: Any) -> Any:
+    """A command with its help: a line for the list, what it does, and examples. Returns its parser."""
+    return commands.add_parser(
+        name,
+        help=help,
+        description=about or f"{help[:1].upper()}{help[1:]}.",
+        epilog=f"examples:\n{examples}",
+        formatter_class=HelpFormatter,
+        **more,
+    )
+
+
+def add_group(commands: Any, name: str, *, help: str, about: str = "", examples: str) -> Any:
+    """A group of commands; without a command it prints its help. Returns what its commands are added to."""
+    parser = add_command(commands, name, help=help, about=about, examples=examples)
+
+    def print_help(_: argparse.Namespace) -> int:
+        parser.print_help()
+        return EXIT_OK
+
+    parser.set_defaults(run=print_help)
+    subcommands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    # What the group is for comes before its options.
+    parser._action_groups.insert(0, parser._action_groups.pop())
+    return subcommands
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Fills paragraphs to the terminal's width; one with indented lines, such as examples, stays as it is."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:  # noqa: ARG002  # argparse's own
+        import textwrap
+
+        paragraphs = text.strip("\n").split("\n\n")
+        return "\n\n".join(
+            paragraph if "\n  " in f"\n{paragraph}" else textwrap.fill(" ".join(paragraph.split()), width)
+            for paragraph in paragraphs
+        )
 
 
 class RefuseToken(argparse.Action):
@@ -141,8 +179,8 @@ def run_program(
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except Exception as fault:  # noqa: BLE001  # the last place there is: nothing may pass it
-        code = _told(name, _cause(fault))
-    return _flushed(name, code)
+        code = _report(name, _cause(fault))
+    return _flush_output(name, code)
 
 
 def _run(
@@ -153,21 +191,21 @@ def _run(
     check: Callable[[], None] | None,
 ) -> int:
     try:
-        chosen = make_parser(words).parse(words)
+        options = make_parser(words).parse(words)
     except SystemExit as ended:
         # Help, the version, or a mistake in the call.
-        code = _flushed(name, ended.code if isinstance(ended.code, int) else 0)
+        code = _flush_output(name, ended.code if isinstance(ended.code, int) else 0)
         raise SystemExit(code) from None
     _check_current_folder()
     try:
         if check is not None:
             check()
-        code = chosen.run(chosen)
+        code = options.run(options)
     except (MootError, ExceptionGroup) as fault:
         cause = _cause(fault)
         if explain is None or not isinstance(cause, MootError):
             raise
-        code = explain(chosen, cause)
+        code = explain(options, cause)
     return code
 
 
@@ -175,7 +213,7 @@ def _check_current_folder() -> None:
     try:
         os.getcwd()
     except OSError as fault:
-        raise UsageError(
+        raise MootError(
             f"the current folder cannot be used ({fault.strerror}): it was probably deleted or moved."
             " Go to another one with cd and try again"
         ) from None
@@ -190,7 +228,7 @@ def _cause(fault: Exception) -> Exception:
     return (explained or causes)[0]
 
 
-def _told(name: str, fault: Exception) -> int:
+def _report(name: str, fault: Exception) -> int:
     """Say what went wrong; the exit code."""
     match fault:
         case MootError():
@@ -208,7 +246,7 @@ def _told(name: str, fault: Exception) -> int:
             words = _bug_text(fault)
     for line in words.split("\n"):
         complain(f"{name}: {line}")
-    return EXIT_FAILED
+    return exit_code_of(fault)
 
 
 def os_error_text(fault: OSError) -> str:
@@ -246,7 +284,7 @@ def complain(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _flushed(name: str, code: int) -> int:
+def _flush_output(name: str, code: int) -> int:
     """Write what waits to be written, while its failure can still be told; the exit code."""
     try:
         sys.stdout.flush()

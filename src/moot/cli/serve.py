@@ -11,20 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from moot import logs
+from moot.cli import program
 from moot.cli.interruption import run_service
 from moot.config import check, load
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "serve",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="run the gateway of a moot.yaml or space.yaml",
-        description="Runs the gateway that a configuration describes: a moot.yaml with gateway: and spaces:, "
+        about="Runs the gateway that a configuration describes: a moot.yaml with gateway: and spaces:, "
         "or the single-space space.yaml of the MEW reference implementation. Ctrl-C and SIGTERM stop it: "
         "members are told and the journal is flushed. SIGHUP reads the file again: participants and "
         "capabilities change without anyone being dropped.",
+        examples="  moot serve moot.yaml\n"
+        "  moot serve space.yaml --port 9000 --data /var/lib/moot\n"
+        "  moot serve moot.yaml --check                   only read the file and say what it means\n",
     )
     add = parser.add_argument
     add("config", type=Path, metavar="CONFIG", help="a moot.yaml or space.yaml")
@@ -35,19 +40,19 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    if chosen.check:
-        places = {"data": chosen.data, "host": chosen.host, "port": chosen.port}
-        for line in check(chosen.config, environ=os.environ, **places):
+def run(options: argparse.Namespace) -> int:
+    if options.check:
+        places = {"data": options.data, "host": options.host, "port": options.port}
+        for line in check(options.config, environ=os.environ, **places):
             print(line)
         return 0
     # Without a bound: what members said is written down first.
-    return run_service(serve(chosen), grace_seconds=None)
+    return run_service(serve(options), grace_seconds=None)
 
 
-async def serve(chosen: argparse.Namespace) -> int:
+async def serve(options: argparse.Namespace) -> int:
     """Run until cancelled."""
-    configuration = _read(chosen)
+    configuration = _read(options)
     log = configuration.gateway.log
     logs.set_up(log.level, log.format, log.file, file_bytes=log.file_bytes, max_old_files=log.max_old_files)
     # uvicorn tells of its own starting and stopping; ours say it better.
@@ -56,7 +61,7 @@ async def serve(chosen: argparse.Namespace) -> int:
         print(f"note: {note}", flush=True)
     gateway = Gateway(configuration)
     await gateway.start()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: _reload(gateway, chosen))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: _reload(gateway, options))
     try:
         for admin, file in configuration.admin_token_files.items():
             print(f"token of administrator {admin}: {file}", flush=True)
@@ -70,13 +75,13 @@ async def serve(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _read(chosen: argparse.Namespace) -> Any:
-    return load(chosen.config, environ=os.environ, data=chosen.data, host=chosen.host, port=chosen.port)
+def _read(options: argparse.Namespace) -> Any:
+    return load(options.config, environ=os.environ, data=options.data, host=options.host, port=options.port)
 
 
-def _reload(gateway: Gateway, chosen: argparse.Namespace) -> None:
+def _reload(gateway: Gateway, options: argparse.Namespace) -> None:
     try:
-        notes = gateway.reload(_read(chosen))
+        notes = gateway.reload(_read(options))
     except UsageError as fault:
         # The space goes on as it is: a typo must not stop anybody.
         print(f"not reloaded: {fault}", flush=True)

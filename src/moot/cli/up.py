@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli import program
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ tells each change.
 Ctrl-C and SIGTERM stop all of it within seconds; a second one stops it at once. SIGHUP reads the file again.
 """
 _EXAMPLES = """\
-examples:
   moot init filesystem lab && moot up lab     a space from nothing
   moot join                                   in another terminal, in that folder: take part
   moot up --start reviewer --port 0           also a member that does not start by itself, on a free port
@@ -39,13 +39,13 @@ examples:
 """
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "up",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="run a whole space: gateway, members and MCP servers",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("place", nargs="?", type=Path, default=Path(), metavar="DIR", help="a folder or a configuration file")
@@ -59,12 +59,12 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from moot.cli.interruption import run_service
 
     stop = asyncio.Event()
     # Without a bound: what members said is written down first.
-    return run_service(_up(chosen, stop), stop=stop.set, grace_seconds=None)
+    return run_service(_up(options, stop), stop=stop.set, grace_seconds=None)
 
 
 def config_in(place: Path) -> Path:
@@ -85,27 +85,27 @@ def config_in(place: Path) -> Path:
     return found
 
 
-async def _up(chosen: argparse.Namespace, stop: asyncio.Event) -> int:
+async def _up(options: argparse.Namespace, stop: asyncio.Event) -> int:
     from moot.config.loader import folder_of
     from moot.up.member_command import close_inherited_files_to_children
     from moot.up.space_runner import SpaceRunner, StartSelection
 
     close_inherited_files_to_children()
-    path = config_in(chosen.place)
-    configuration, secrets = _read(chosen, path)
+    path = config_in(options.place)
+    configuration, secrets = _read(options, path)
     _log_to_file(configuration)
     running = SpaceRunner(
         configuration,
         secrets,
         folder=folder_of(path),
         environ=os.environ,
-        wishes=StartSelection(also=frozenset(chosen.start), without=frozenset(chosen.without)),
+        wishes=StartSelection(also=frozenset(options.start), without=frozenset(options.without)),
     )
-    _reload_on_hangup(running, chosen, path)
-    table = not chosen.plain and not chosen.json and _can_show_table()
+    _reload_on_hangup(running, options, path)
+    table = not options.plain and not options.json and _can_show_table()
     for note in configuration.notes:
-        _note(note, chosen)
-    view = asyncio.create_task(_show(running, chosen, table=table))
+        _note(note, options)
+    view = asyncio.create_task(_show(running, options, table=table))
     # A view that nobody reads any more (`moot up | head`) ends the rest, too.
     view.add_done_callback(lambda _: stop.set())
     try:
@@ -115,7 +115,7 @@ async def _up(chosen: argparse.Namespace, stop: asyncio.Event) -> int:
         await asyncio.wait([view])
     if not view.cancelled():
         view.result()
-    if not chosen.json:
+    if not options.json:
         print("stopped")
     return 0
 
@@ -129,12 +129,12 @@ def _can_show_table() -> bool:
     return shutil.get_terminal_size().columns >= LEAST_WIDTH
 
 
-def _read(chosen: argparse.Namespace, path: Path) -> tuple[Configuration, dict[str, Secret]]:
+def _read(options: argparse.Namespace, path: Path) -> tuple[Configuration, dict[str, Secret]]:
     from moot.config import load
 
     secrets: dict[str, Secret] = {}
     configuration = load(
-        path, environ=os.environ, data=chosen.data, host=chosen.host, port=chosen.port, secrets=secrets
+        path, environ=os.environ, data=options.data, host=options.host, port=options.port, secrets=secrets
     )
     return configuration, secrets
 
@@ -149,20 +149,20 @@ def _log_to_file(configuration: Configuration) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def _reload_on_hangup(running: SpaceRunner, chosen: argparse.Namespace, path: Path) -> None:
+def _reload_on_hangup(running: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
     reloading: set[asyncio.Task[None]] = set()
 
     def told_to_read_again() -> None:
-        task = asyncio.create_task(_reload(running, chosen, path))
+        task = asyncio.create_task(_reload(running, options, path))
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, told_to_read_again)
 
 
-async def _reload(running: SpaceRunner, chosen: argparse.Namespace, path: Path) -> None:
+async def _reload(running: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
     try:
-        configuration, secrets = _read(chosen, path)
+        configuration, secrets = _read(options, path)
         notes = await running.reload(configuration, secrets)
     except UsageError as fault:
         # The space goes on as it is: a typo must not stop anybody.
@@ -172,16 +172,16 @@ async def _reload(running: SpaceRunner, chosen: argparse.Namespace, path: Path) 
     running.changed.set()
 
 
-async def _show(running: SpaceRunner, chosen: argparse.Namespace, *, table: bool) -> None:
+async def _show(running: SpaceRunner, options: argparse.Namespace, *, table: bool) -> None:
     """Show what changes until cancelled."""
     from moot.cli.status_view import ChangeLines, LiveTable
 
     several = len(running.configuration.spaces) > 1
-    lines = ChangeLines(as_json=chosen.json, several=several)
+    lines = ChangeLines(as_json=options.json, several=several)
     live = LiveTable(sys.stdout, colours="NO_COLOR" not in os.environ)
     told = 0
     await running.ready.wait()
-    if not chosen.json:
+    if not options.json:
         print(f"moot gateway listening on {running.gateway.url}; logs in {running.data / 'logs'}", flush=True)
     while True:
         fresh, told = running.notes[told:], len(running.notes)
@@ -189,11 +189,11 @@ async def _show(running: SpaceRunner, chosen: argparse.Namespace, *, table: bool
             if fresh:
                 live.forget()
             for note in fresh:
-                _note(note, chosen)
+                _note(note, options)
             live.draw(_table(running, several=several))
         else:
             for note in fresh:
-                _note(note, chosen)
+                _note(note, options)
             for line in lines.of(running.standings(), open_proposals=running.open_proposals()):
                 print(line, flush=True)
         running.changed.clear()
@@ -219,9 +219,9 @@ def _table(running: SpaceRunner, *, several: bool) -> list[str]:
     return table(title, standings, now, width=size.columns, height=size.lines, several=several)
 
 
-def _note(note: str, chosen: argparse.Namespace) -> None:
+def _note(note: str, options: argparse.Namespace) -> None:
     import json
 
     from moot.cli.escape_output import printable
 
-    print(json.dumps({"note": note}) if chosen.json else f"note: {printable(note)}", flush=True)
+    print(json.dumps({"note": note}) if options.json else f"note: {printable(note)}", flush=True)

@@ -1,4 +1,4 @@
-"""A relay on a port, from start to stop: by itself (`moot relay`) or inside another program.
+"""A relay on a port, from start to stop: by itself (`moot xp relay`) or inside another program.
 
 async with running_relay(RelaySettings(data=folder, port=0)) as relay:
     relay.url        # ws://127.0.0.1:PORT

@@ -1,4 +1,4 @@
-"""How things stand, as tools that anybody with the right to ask may call; and as values for `moot trust`."""
+"""How things stand, as tools that anybody with the right to ask may call; and as values for `moot rules`."""
 
 from __future__ import annotations
 

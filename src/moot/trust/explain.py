@@ -1,4 +1,4 @@
-"""Why something was done, or was not: the answer of `moot explain ID`, in sentences."""
+"""Why something was done, or was not: the answer of `moot proposal explain ID`, in sentences."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class TrustCommands:
         approver = self._log.approver(seat.space)
         if approver is None:
             raise UsageError(
-                "no approver is in this space; where the journal is, `moot explain ID` explains it"
+                "no approver is in this space; where the journal is, `moot proposal explain ID` explains it"
             )
         found = self._whole(seat, chosen.proposal)
         told = await ask(seat.space, approver, "trust_explain", {"id": found})

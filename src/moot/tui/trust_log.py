@@ -161,7 +161,7 @@ class TrustLog:
         """Ask the approver how things stand; why that was not possible, in words."""
         name = self.approver(space)
         if name is None:
-            return "no approver is in this space: `moot approver` starts one"
+            return "no approver is in this space: `moot rules run` starts one"
         self._acts.clear()
         try:
             rules = await ask(space, name, "trust_rules")

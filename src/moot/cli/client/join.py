@@ -20,9 +20,12 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli.client.operation_output import EXIT_OUTSIDE, show_fault
+from moot.cli import program
+from moot.cli.client.connect_options import add_connect_options, connect_settings_of
+from moot.cli.client.operation_output import print_error
 from moot.cli.client.screen import Screen, lines_from_stdin
 from moot.cli.escape_output import printable
+from moot.cli.exit_codes import EXIT_NOT_CONNECTED
 from moot.cli.interruption import run_service
 from moot.errors import MootError, UsageError
 from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation
@@ -41,7 +44,6 @@ can be scripted: lines from a pipe are carried out one after the other, and the 
 or --linger SECONDS later. With --json everything heard is one envelope a line.
 """
 _EXAMPLES = """\
-examples:
   moot join                                       in the folder of a space
   printf '/approve 3f1c22ab\\n' | moot join --json
   moot join --gateway https://moot.example.org --space lab --token-file bob.token
@@ -53,15 +55,13 @@ _OWN_HELP: Final = (
 )
 
 
-def add_command(commands: Any) -> None:
-    from moot.cli.client import add_where
-
-    parser = commands.add_parser(
-        "join",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="take part in a space from this terminal",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("-n", type=int, default=10, metavar="COUNT", help="begin with so many of the latest messages (10)")
@@ -73,36 +73,35 @@ def add_command(commands: Any) -> None:
     add("--plain", action="store_true", help="lines of text, for pipes and scripts; no full screen")
     add("--theme", metavar="NAME", help="full screen: how it looks, such as moot-light or moot-contrast")
     add("--bell", action="store_true", help="full screen: ring when something waits for a decision")
-    add_where(parser)
+    add_connect_options(parser)
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     try:
         # Ctrl-C is how one leaves.
-        return run_service(_join(chosen))
+        return run_service(_join(options))
     except MootError as fault:
-        return show_fault(fault, as_json=chosen.json)
+        return print_error(fault, as_json=options.json)
 
 
-async def _join(chosen: argparse.Namespace) -> int:
-    from moot.cli.client import where_of
+async def _join(options: argparse.Namespace) -> int:
     from moot.participant import connect
 
-    where = where_of(chosen)
-    is_full = _wants_full_screen(chosen)
+    where = connect_settings_of(options)
+    is_full = _wants_full_screen(options)
     async with connect(where.url, where.space, where.token.reveal()) as space:
         # Before anything is waited for: from here on nothing is missed.
         coming = space.envelopes(own=True)
         if is_full:
-            return await _full_screen(space, where, coming, chosen)
-        with Screen(as_json=chosen.json, verbose=chosen.all) as screen:
-            return await Person(space, where, screen, chosen).stay(coming)
+            return await _full_screen(space, where, coming, options)
+        with Screen(as_json=options.json, verbose=options.all) as screen:
+            return await Person(space, where, screen, options).stay(coming)
 
 
-def _wants_full_screen(chosen: argparse.Namespace) -> bool:
+def _wants_full_screen(options: argparse.Namespace) -> bool:
     """Where both ends are a terminal, unless told otherwise; a hint where that was perhaps expected."""
-    if chosen.plain or chosen.json or not sys.stdin.isatty():
+    if options.plain or options.json or not sys.stdin.isatty():
         return False
     if not sys.stdout.isatty():
         _hint("lines of text, since the output is no terminal; --plain says so without this hint")
@@ -124,20 +123,20 @@ async def _full_screen(
     space: JoinedSpace,
     where: ConnectSettings,
     coming: AsyncIterator[Envelope | MissedMessages],
-    chosen: argparse.Namespace,
+    options: argparse.Namespace,
 ) -> int:
     from moot.tui.run_terminal import run_terminal
     from moot.tui.theme import DEFAULT_THEME
 
-    seat = ClientContext(space, default_to=where.default_to, timeout=chosen.timeout, stays=True)
+    seat = ClientContext(space, default_to=where.default_to, timeout=options.timeout, stays=True)
     code = await run_terminal(
         space,
         coming,
         seat,
         place=where.space or "the space",
-        verbose=chosen.all,
-        theme=chosen.theme or DEFAULT_THEME,
-        rings=chosen.bell,
+        verbose=options.all,
+        theme=options.theme or DEFAULT_THEME,
+        rings=options.bell,
     )
     if space.ending is not None:
         words = f"the connection ended: {space.ending.code} {space.ending.reason}".rstrip()
@@ -149,14 +148,14 @@ class Person:
     """Somebody at a terminal: one task hears, one types."""
 
     def __init__(
-        self, space: JoinedSpace, where: ConnectSettings, screen: Screen, chosen: argparse.Namespace
+        self, space: JoinedSpace, where: ConnectSettings, screen: Screen, options: argparse.Namespace
     ) -> None:
-        from moot.cli.client import OPERATIONS
+        from moot.tui.operations import OPERATIONS
 
-        self.seat = ClientContext(space, default_to=where.default_to, timeout=chosen.timeout, stays=True)
+        self.seat = ClientContext(space, default_to=where.default_to, timeout=options.timeout, stays=True)
         self._where = where
         self._screen = screen
-        self._chosen = chosen
+        self._options = options
         self._operations = {operation.name: operation for operation in OPERATIONS}
         self._is_leaving = asyncio.Event()
         self._failed = False
@@ -180,7 +179,7 @@ class Person:
                 task.cancel()
         if ended is not None:
             self._screen.fault(f"the connection ended: {ended.code} {ended.reason}".rstrip())
-            return EXIT_OUTSIDE
+            return EXIT_NOT_CONNECTED
         return 1 if self._failed and not self._screen.is_terminal else 0
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -201,7 +200,7 @@ class Person:
         before = await space.recall()
         if screen.as_json:
             return
-        for envelope in before[-self._chosen.n :] if self._chosen.n > 0 else []:
+        for envelope in before[-self._options.n :] if self._options.n > 0 else []:
             screen.envelope(envelope)
         others = ", ".join(space.roster) or "nobody else"
         where = self._where.space or "the space"
@@ -269,10 +268,10 @@ class Person:
                 self._beside(self._carry_out(line))
             if self._is_leaving.is_set():
                 return
-        if is_terminal or self._chosen.linger is None:
+        if is_terminal or self._options.linger is None:
             self._is_leaving.set()
-        elif self._chosen.linger > 0:
-            await asyncio.sleep(self._chosen.linger)
+        elif self._options.linger > 0:
+            await asyncio.sleep(self._options.linger)
             self._is_leaving.set()
 
     async def _carry_out(self, line: str) -> None:
@@ -308,8 +307,8 @@ class Person:
                 operation = self._operations.get(name)
                 if operation is None:
                     raise UsageError(f"there is no /{name}: /help lists what there is")
-                chosen = operation.slash_parser().parse_args(rest)
-                self._screen.answer(name, await operation.run(self.seat, chosen))
+                options = operation.slash_parser().parse_args(rest)
+                self._screen.answer(name, await operation.run(self.seat, options))
 
     def _help(self, names: list[str]) -> OperationResult:
         if names:

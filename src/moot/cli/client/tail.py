@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from moot.cli import program
+from moot.cli.client.connect_options import add_connect_options, connect_settings_of
 from moot.cli.escape_output import printable, printable_json
 from moot.protocol.envelope import Envelope
 
@@ -16,23 +18,20 @@ if TYPE_CHECKING:
     from moot.participant import MissedMessages
 
 _EXAMPLES = """\
-examples:
   moot tail -n 50
   moot tail --json --kind 'mcp/*' | jq .payload.method
   moot tail --from agent --kind chat --count 1 --json     wait for the agent's next words
 """
 
 
-def add_command(commands: Any) -> None:
-    from moot.cli.client import add_where
-
-    parser = commands.add_parser(
-        "tail",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="watch what is said in a space",
-        description="Prints every message of a space as it comes, until Ctrl-C or --count. Whoever watches "
+        about="Prints every message of a space as it comes, until Ctrl-C or --count. Whoever watches "
         "says nothing and answers nothing. What members wrote is shown with control characters escaped.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("-n", type=int, default=0, metavar="COUNT", help="begin with the latest COUNT of them")
@@ -41,78 +40,77 @@ def add_command(commands: Any) -> None:
     add("--count", type=int, metavar="N", help="end after so many")
     add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
     add("--json", action="store_true", help="one envelope a line, as it was sent")
-    add_where(parser)
+    add_connect_options(parser)
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import show_fault
+def run(options: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import print_error
     from moot.cli.interruption import run_errand
     from moot.errors import MootError
 
     try:
-        return run_errand(_tail(chosen))
+        return run_errand(_tail(options))
     except MootError as fault:
-        return show_fault(fault, as_json=chosen.json)
+        return print_error(fault, as_json=options.json)
 
 
-async def _tail(chosen: argparse.Namespace) -> int:
-    from moot.cli.client import where_of
-    from moot.cli.client.operation_output import EXIT_OUTSIDE
+async def _tail(options: argparse.Namespace) -> int:
+    from moot.cli.exit_codes import EXIT_NOT_CONNECTED
     from moot.participant import MissedMessages, connect
 
-    where = where_of(chosen)
+    where = connect_settings_of(options)
     shown = 0
     async with connect(where.url, where.space, where.token.reveal(), passive=True) as space:
         # Before anything is waited for: from here on nothing is missed.
         coming = space.envelopes(own=True)
-        before = await space.recall() if chosen.n > 0 else []
-        async for item in _messages(before, coming, chosen):
+        before = await space.recall() if options.n > 0 else []
+        async for item in _messages(before, coming, options):
             if isinstance(item, MissedMessages):
-                _show_gap(item, chosen)
-            elif _show(item, chosen):
+                _show_gap(item, options)
+            elif _show(item, options):
                 shown += 1
-                if chosen.count is not None and shown >= chosen.count:
+                if options.count is not None and shown >= options.count:
                     return 0
         ending = await space.stay()
-    print_ending(f"the connection ended: {ending.code} {ending.reason}", as_json=chosen.json)
-    return EXIT_OUTSIDE
+    print_ending(f"the connection ended: {ending.code} {ending.reason}", as_json=options.json)
+    return EXIT_NOT_CONNECTED
 
 
 async def _messages(
-    before: list[Envelope], coming: AsyncIterator[Envelope | MissedMessages], chosen: argparse.Namespace
+    before: list[Envelope], coming: AsyncIterator[Envelope | MissedMessages], options: argparse.Namespace
 ) -> AsyncIterator[Envelope | MissedMessages]:
     """What is wanted of the latest ones that the gateway remembers, then of those that come."""
-    for envelope in [each for each in before if _wanted(each, chosen)][-chosen.n :]:
+    for envelope in [each for each in before if _wanted(each, options)][-options.n :]:
         yield envelope
     async for item in coming:
-        if not isinstance(item, Envelope) or _wanted(item, chosen):
+        if not isinstance(item, Envelope) or _wanted(item, options):
             yield item
 
 
-def _show_gap(gap: MissedMessages, chosen: argparse.Namespace) -> None:
-    if chosen.json:
+def _show_gap(gap: MissedMessages, options: argparse.Namespace) -> None:
+    if options.json:
         print(json.dumps({"gap": gap.why, "missed": gap.missed}), flush=True)
     else:
         missed = "some messages" if gap.missed is None else f"{gap.missed} messages"
         print(f"… {missed} were missed: {gap.why}", flush=True)
 
 
-def _wanted(envelope: Envelope, chosen: argparse.Namespace) -> bool:
-    kinds, senders = chosen.kind, chosen.sender
+def _wanted(envelope: Envelope, options: argparse.Namespace) -> bool:
+    kinds, senders = options.kind, options.sender
     return (not kinds or any(fnmatchcase(envelope.kind, kind) for kind in kinds)) and (
         not senders or envelope.sender in senders
     )
 
 
-def _show(envelope: Envelope, chosen: argparse.Namespace) -> bool:
+def _show(envelope: Envelope, options: argparse.Namespace) -> bool:
     """Print it; whether there was anything to print."""
     from moot.tui.envelope_view import lines_of
 
-    if chosen.json:
+    if options.json:
         print(printable_json(envelope.raw), flush=True)
         return True
-    lines = lines_of(envelope, verbose=chosen.all)
+    lines = lines_of(envelope, verbose=options.all)
     for line in lines:
         print(printable(line), flush=True)
     return bool(lines)

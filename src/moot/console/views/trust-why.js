@@ -26,7 +26,7 @@ export function whyDialog(context, trust, id, closed) {
         others.length > 0 && el("div", {}, el("strong", {}, "Why other rules do not decide it"), el("ul", { class: "losses" }, others.map((each) => el("li", {}, el("bdi", {}, visible(each.trim())))))));
     } catch (fault) {
       const words = trust.here ? oneLine(fault instanceof Error ? fault.message : String(fault), 300) : "No approver is here.";
-      replace(answer, el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("div", {}, el("p", {}, words), el("p", {}, "Where the journal is: ", el("code", {}, `moot explain ${oneLine(id, 60)}`)))));
+      replace(answer, el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("div", {}, el("p", {}, words), el("p", {}, "Where the journal is: ", el("code", {}, `moot proposal explain ${oneLine(id, 60)}`)))));
     }
   }
 }

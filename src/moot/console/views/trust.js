@@ -118,11 +118,11 @@ class TrustView {
     if (!approver) {
       return box("info", el("p", {}, el("strong", {}, "Nobody decides by rules here, so people decide everything.")),
         el("p", {}, "An approver learns from what people decide, suggests narrow rules, and applies those that somebody accepted. Whoever runs this space starts it in its folder:"),
-        el("pre", { class: "mono" }, "moot approver --as approver"),
-        el("p", { class: "soft" }, "It needs a participant of its own, with the rights that ", el("code", {}, "moot approver --help"), " lists."));
+        el("pre", { class: "mono" }, "moot rules run --as approver"),
+        el("p", { class: "soft" }, "It needs a participant of its own, with the rights that ", el("code", {}, "moot rules run --help"), " lists."));
     }
     return [
-      !here && box("warn", el("p", {}, el("strong", {}, nameOf(approver.name), " is not here: nothing is decided by rules. ")), el("p", {}, "What you see is what was known of it last. ", el("code", {}, "moot approver --as ", oneLine(approver.name, 40)), " starts it.")),
+      !here && box("warn", el("p", {}, el("strong", {}, nameOf(approver.name), " is not here: nothing is decided by rules. ")), el("p", {}, "What you see is what was known of it last. ", el("code", {}, "moot rules run --as ", oneLine(approver.name, 40)), " starts it.")),
       book?.stopped && box("bad", el("p", {}, el("strong", {}, "All rules are stopped"), " by ", nameOf(book.stopped.by), ": ", el("bdi", {}, visible(book.stopped.why)), ". People decide everything.")),
       book?.fault && box("bad", el("p", {}, el("strong", {}, "The rules cannot be read, so none holds: "), el("bdi", {}, visible(book.fault)))),
       book?.shadow && box("info", el("p", {}, el("strong", {}, "In the shadow: "), "rules predict and are compared with what people decide; nothing is decided by them.")),

@@ -58,6 +58,9 @@ def _call_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait-for-others", action="store_true", help="if proposed: keep waiting after a rejection"
     )
+    parser.add_argument(
+        "--no-wait", action="store_true", help="with --propose: print the proposal's id and do not wait"
+    )
 
 
 def _tool_call_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +74,8 @@ def _tool_call_arguments(parser: argparse.ArgumentParser) -> None:
 async def _call(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     # A proposal can wait for its host; a request cannot.
     seat.check_here(chosen.member, may_come=chosen.propose)
+    if chosen.no_wait:
+        return await _propose_without_waiting(seat, chosen)
     outcome = await seat.space.perform(
         chosen.member,
         "tools/call",
@@ -115,10 +120,13 @@ def _propose_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _propose(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    seat.check_here(chosen.member, may_come=True)
-    if not chosen.no_wait:
-        chosen.direct, chosen.propose = False, True
-        return await _call(seat, chosen)
+    chosen.direct, chosen.propose = False, True
+    return await _call(seat, chosen)
+
+
+async def _propose_without_waiting(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+    if not chosen.propose:
+        raise UsageError("--no-wait needs --propose: a direct call waits for its result")
     params: dict[str, Json] = {"name": chosen.tool, "arguments": tool_arguments(chosen.arguments)}
     # Not `propose`: that follows the proposal, and withdraws it when we leave.
     payload: dict[str, Json] = {"method": "tools/call", "params": params}
@@ -171,6 +179,7 @@ OPERATIONS = (
         name="tools",
         help="list the tools that members offer",
         about="Lists the tools of all members, or of one member, with their arguments.",
+        examples="  moot tools\n  moot tools files --json\n",
         arguments=_tools_arguments,
         run=_tools,
     ),
@@ -183,6 +192,7 @@ OPERATIONS = (
   moot call files read_file path=notes.md
   moot call calculator add a:=1 b:=2
   moot call files write_file '{"path": "a.md", "text": "hello"}' --timeout 60
+  moot call files write_file path=a.md text=hello --propose --no-wait
 """,
         arguments=_call_arguments,
         run=_call,
@@ -190,14 +200,15 @@ OPERATIONS = (
     UserOperation(
         name="propose",
         help="propose a tool call and wait for the decision",
-        examples="  moot propose files write_file path=a.md text=hello --no-wait\n",
+        examples="  /propose files write_file path=a.md text=hello --no-wait\n",
         arguments=_propose_arguments,
         run=_propose,
+        only_joined=True,
     ),
     UserOperation(
         name="request",
         help="send any other MCP request: resources, prompts, completion",
-        examples='  moot request docs resources/read \'{"uri": "file:///a.md"}\'\n',
+        examples='  moot member request docs resources/read \'{"uri": "file:///a.md"}\'\n',
         arguments=_request_arguments,
         run=_request,
     ),

@@ -85,8 +85,8 @@ async def _approve(seat: ClientContext, chosen: argparse.Namespace) -> Operation
         to = (chosen.to,) if chosen.to else ()
         outcome = await seat.space.approve(seen, to=to, timeout=seat.timeout)
     except ApprovalRequired as refusal:
-        raise UsageError(
-            f"{refusal.message}: `moot vote {short(seen.id)}` adds your vote; others have to vote too"
+        raise ApprovalRequired(
+            f"{refusal.message}: `moot proposal vote {short(seen.id)}` adds your vote; others vote too"
         ) from None
     lines = [f"approved {short(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
     value: Json = {"proposal": seen.id, "host": outcome.host, "result": outcome.result}
@@ -142,6 +142,7 @@ OPERATIONS = (
         name="proposals",
         help="list pending proposals",
         about="Lists pending proposals with all arguments. What you approve is exactly what is shown.",
+        examples="  moot proposals\n  moot proposals --all --json | jq '.[].status'\n",
         arguments=_proposals_arguments,
         run=_proposals,
         recalls=True,
@@ -150,7 +151,7 @@ OPERATIONS = (
         name="approve",
         help="approve a proposal and run it",
         about="Sends exactly the request that was proposed and prints its result. It runs at most once. "
-        "In a space that requires several votes, `moot vote` adds yours.",
+        "In a space that requires several votes, `moot proposal vote` adds yours.",
         examples="  moot proposals\n  moot approve 3f1c22ab\n",
         arguments=_approve_arguments,
         run=_approve,
@@ -160,6 +161,7 @@ OPERATIONS = (
         name="vote",
         help="vote for a proposal, in spaces that require several votes",
         about="Votes for a proposal. This runs nothing: once there are enough votes, somebody approves it.",
+        examples="  moot proposal vote 3f1c22ab\n",
         arguments=_one_arguments,
         run=_vote,
         recalls=True,
@@ -176,6 +178,7 @@ OPERATIONS = (
     UserOperation(
         name="withdraw",
         help="withdraw one of your proposals",
+        examples="  moot proposal withdraw 3f1c22ab --reason superseded\n",
         arguments=_withdraw_arguments,
         run=_withdraw,
         recalls=True,

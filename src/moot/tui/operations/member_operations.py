@@ -126,10 +126,9 @@ async def _grant(seat: ClientContext, chosen: argparse.Namespace) -> OperationRe
         chosen.member, wanted, reason=chosen.reason, ack_within=seat.timeout or 2.0
     )
     said = given.acknowledged or "not acknowledged, but in effect"
+    undo = f"moot member revoke {chosen.member} --grant {given.id}"
     value: Json = {"grant": given.id, "recipient": given.recipient, "acknowledged": given.acknowledged}
-    return OperationResult(
-        value, [f"granted to {chosen.member} ({said}); undo: moot revoke {chosen.member} --grant {given.id}"]
-    )
+    return OperationResult(value, [f"granted to {chosen.member} ({said}); undo: {undo}"])
 
 
 def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,13 +143,33 @@ async def _revoke(seat: ClientContext, chosen: argparse.Namespace) -> OperationR
     wanted = [capability(text) for text in chosen.capabilities]
     if bool(wanted) == (chosen.grant is not None):
         raise UsageError("name either --grant ID for one grant, or capabilities for every grant they cover")
+    covered = _covered(seat, chosen.member, wanted)
     done = await seat.space.revoke(
         chosen.member, grant_id=chosen.grant, capabilities=wanted or None, reason=chosen.reason
     )
+    # The gateway reports what remains, not what it removed: that follows from what was held before.
+    removed: list[Json] | None = None if covered is None else [r for r in covered if r not in done.remaining]
+    value: Json = {"id": done.id, "member": done.recipient, "removed": removed, "remaining": done.remaining}
     lines = [f"revoked from {chosen.member}"]
+    if wanted and removed is None and not done.remaining:
+        lines = [f"{chosen.member} holds nothing that this covers any more"]
+    elif wanted and not removed:
+        lines = [f"nothing was removed: no grant to {chosen.member} is covered by this"]
     if done.remaining:
         lines.append(f"still held from other sources: {_rights(done.remaining)}")
-    return OperationResult({"id": done.id, "recipient": done.recipient, "remaining": done.remaining}, lines)
+    failed = bool(wanted) and not removed and (removed is not None or bool(done.remaining))
+    return OperationResult(value, lines, 1 if failed else 0)
+
+
+def _covered(seat: ClientContext, member: str, patterns: list[Json]) -> list[Json] | None:
+    """The rights of a member that the patterns cover; None of one that is not connected."""
+    from moot.protocol.patterns import covers, read_capability
+
+    if member not in seat.space.roster:
+        return None
+    read = [read_capability(pattern) for pattern in patterns]
+    held = seat.space.roster[member].capabilities
+    return [each.original for each in held if any(covers(pattern, each) for pattern in read)]
 
 
 def _member_and_reason(parser: argparse.ArgumentParser) -> None:
@@ -252,13 +271,17 @@ async def _control(seat: ClientContext, chosen: argparse.Namespace) -> Operation
 
 OPERATIONS = (
     UserOperation(
-        name="members", help="list the members and their permissions", arguments=_nothing, run=_members
+        name="members",
+        help="list the members and their permissions",
+        examples="  moot members\n  moot members --json | jq '.[].name'\n",
+        arguments=_nothing,
+        run=_members,
     ),
     UserOperation(
         name="invite",
         help="invite a new participant and print its token",
         about=f"Creates a new participant and prints its token.\n\n{CAPABILITIES}",
-        examples="  moot invite bob chat mcp/proposal --token-out bob.token\n",
+        examples="  moot member invite bob chat mcp/proposal --token-out bob.token\n",
         arguments=_invite_arguments,
         run=_invite,
     ),
@@ -266,7 +289,7 @@ OPERATIONS = (
         name="grant",
         help="grant a member permissions that you hold",
         about=f"Grants a member permissions that you hold yourself.\n\n{CAPABILITIES}",
-        examples="  moot grant agent mcp/request:tools/call:read_file --reason 'proved reliable'\n",
+        examples="  moot member grant agent mcp/request:tools/call:read_file --reason 'proved reliable'\n",
         arguments=_grant_arguments,
         run=_grant,
     ),
@@ -274,21 +297,31 @@ OPERATIONS = (
         name="revoke",
         help="revoke granted permissions",
         about=f"Revokes one grant, or every grant that the given capabilities cover.\n\n{CAPABILITIES}",
-        examples="  moot revoke agent --grant 5d1e…\n  moot revoke agent 'mcp/request'\n",
+        examples="  moot member revoke agent --grant 5d1e…\n  moot member revoke agent 'mcp/request'\n",
         arguments=_revoke_arguments,
         run=_revoke,
     ),
     UserOperation(
-        name="kick", help="remove a member from the space for good", arguments=_member_and_reason, run=_kick
+        name="kick",
+        help="remove a member from the space for good",
+        examples="  moot member kick bob --reason 'thank you'\n",
+        arguments=_member_and_reason,
+        run=_kick,
     ),
     UserOperation(
         name="pause",
         help="pause a member: it can send nothing until resumed",
-        examples="  moot pause agent --reason 'let me look at this' --for 300\n",
+        examples="  moot member pause agent --reason 'let me look at this' --for 300\n",
         arguments=_pause_arguments,
         run=_pause,
     ),
-    UserOperation(name="resume", help="resume a paused member", arguments=_member_only, run=_resume),
+    UserOperation(
+        name="resume",
+        help="resume a paused member",
+        examples="  moot member resume agent\n",
+        arguments=_member_only,
+        run=_resume,
+    ),
     UserOperation(
         name="shutdown",
         help="ask a member to shut down",
@@ -304,13 +337,18 @@ OPERATIONS = (
         only_joined=True,
     ),
     UserOperation(
-        name="status", help="ask a member for its status", arguments=_status_arguments, run=_status
+        name="status",
+        help="ask a member for its status",
+        examples="  moot member status agent\n  moot member status agent tokens\n",
+        arguments=_status_arguments,
+        run=_status,
     ),
     UserOperation(
         name="control",
         help="make a member forget, compact, clear, restart or shut down",
-        about="Sends one of the other controls of MEW 3.9 and prints the answer of the member.",
-        examples="  moot control compact agent --target-tokens 2000\n  moot control shutdown agent\n",
+        about="Sends one of the other controls to a member and prints its answer.",
+        examples="  moot member control compact agent --target-tokens 2000\n"
+        "  moot member control shutdown agent\n",
         arguments=_control_arguments,
         run=_control,
     ),

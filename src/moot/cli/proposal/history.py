@@ -1,4 +1,4 @@
-"""`moot decisions`: what was proposed, who decided, and what came of it."""
+"""`moot proposal history`: what was proposed, who decided, and what came of it."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli import program
 from moot.cli.escape_output import printable
-from moot.cli.journal import folder_of, moment
+from moot.cli.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.time_argument import TIME_HELP, parse_time
 
 if TYPE_CHECKING:
     from moot.trust.decision_ledger import Decision
 
 _EXAMPLES: Final = """\
-examples:
-  moot decisions                                            all of them, the latest last
-  moot decisions --how rejected --since 7d
-  moot decisions --proposer agent --tool write_file --people
-  moot decisions --json > decisions.jsonl                   one object a line: who, what, verdict, result
-  moot decisions --summary                                  the share that was automatic, day by day
+  moot proposal history                                     all of them, the latest last
+  moot proposal history --how rejected --since 7d
+  moot proposal history --proposer agent --tool write_file --people
+  moot proposal history --json > decisions.jsonl            one object a line: who, what, verdict, result
+  moot proposal history --summary                           the share that was automatic, day by day
 """
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "decisions",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="list and export what was decided on proposals",
-        description="Reads the journal of a space and shows every proposal with who decided, how, how long "
-        "it took, by which rule, and what came of it.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about="Reads the journal of a space and shows every proposal with who decided, how, how long "
+        "it took, by which rule, and the result.",
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
-    add_place(parser)
+    add_journal_options(parser)
     add(
         "--how",
         action="append",
@@ -50,49 +50,41 @@ def add_commands(commands: Any) -> None:
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--people", action="store_true", help="decided by people")
     who.add_argument("--automatic", action="store_true", help="decided by rules")
-    add("--since", type=moment, metavar="TIME", help="2026-01-31, 2026-01-31T12:00Z, or 90m ago")
-    add("--until", type=moment, metavar="TIME", help="likewise")
+    add("--since", type=parse_time, metavar="TIME", help=TIME_HELP)
+    add("--until", type=parse_time, metavar="TIME", help="likewise")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object a line")
     form.add_argument(
         "--summary", action="store_true", help="counts and the share that was automatic, by day"
     )
-    parser.set_defaults(run=_decisions)
+    parser.set_defaults(run=_run)
 
 
-def add_place(parser: Any) -> None:
-    """Where the journal is."""
-    parser.add_argument(
-        "--data", type=Path, default=Path(".moot"), metavar="DIR", help="of the gateway (default .moot)"
-    )
-    parser.add_argument("--space", metavar="NAME", help="which space; not needed when there is only one")
-
-
-def _decisions(chosen: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     from moot.trust.approver_status import shares
-    from moot.trust.decision_ledger import chosen as chosen_of
+    from moot.trust.decision_ledger import chosen as select_decisions
     from moot.trust.decision_ledger import export
     from moot.trust.ledger_reader import ledger_of
 
-    automated = True if chosen.automatic else False if chosen.people else None
+    automated = True if options.automatic else False if options.people else None
     found = list(
-        chosen_of(
-            ledger_of(folder_of(chosen), now=time.time()),
-            how=chosen.how,
-            proposer=chosen.proposer,
-            by=chosen.by,
-            tool=chosen.tool,
-            rule=chosen.rule,
+        select_decisions(
+            ledger_of(journal_folder_of(options), now=time.time()),
+            how=options.how,
+            proposer=options.proposer,
+            by=options.by,
+            tool=options.tool,
+            rule=options.rule,
             automated=automated,
-            since=chosen.since,
-            until=chosen.until,
+            since=options.since,
+            until=options.until,
         )
     )
-    if chosen.json:
+    if options.json:
         for line in export(found):
             sys.stdout.write(line.decode())
         return 0
-    if chosen.summary:
+    if options.summary:
         print(f"{'day':12}{'people':>8}{'rules':>8}{'automatic':>11}")
         for day in shares(found):
             assert isinstance(day, dict)  # noqa: S101  # as `shares` makes it

@@ -1,4 +1,4 @@
-"""`moot explain`: why something was or was not done."""
+"""`moot proposal explain`: why something was or was not done."""
 
 from __future__ import annotations
 
@@ -8,48 +8,49 @@ import time
 from pathlib import Path
 from typing import Any
 
-from moot.cli.decisions import add_place
+from moot.cli import program
 from moot.cli.escape_output import printable
-from moot.cli.journal import folder_of
+from moot.cli.journal_folder import add_journal_options, journal_folder_of
 from moot.errors import UsageError
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "explain",
-        help="why something was or was not done",
-        description="Tells of one proposal what became of it, by whom or by which rule, and what the rules "
-        "would say now.",
-        epilog="examples:\n  moot explain 3f1c-77    the id of a proposal, its fulfilment or its answer\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
+        help="explain why a proposal was or was not carried out",
+        about="Tells what became of a proposal, who or which rule decided it, and what the rules would "
+        "decide now.",
+        examples="  moot proposal explain 3f1c-77    the id of a proposal, its fulfilment or its answer\n",
     )
     parser.add_argument("id", metavar="ID")
-    add_place(parser)
+    add_journal_options(parser)
     parser.add_argument(
         "--state", type=Path, metavar="DIR", help="of the approver (default .moot/trust/SPACE)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, for programs")
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from moot.trust.explain import explain
     from moot.trust.ledger_reader import ledger_of
     from moot.trust.rule_store import RuleStore
 
-    journal = folder_of(chosen)
+    journal = journal_folder_of(options)
     ledger = ledger_of(journal, now=time.time())
-    decision = ledger.get(chosen.id)
+    decision = ledger.get(options.id)
     if decision is None:
         raise UsageError(
-            f"no proposal, request or response {chosen.id!r} in the journal: `moot decisions` lists them"
+            f"no proposal, request or response {options.id!r} in the journal; `moot proposal history` lists"
+            " them"
         )
-    state = chosen.state or Path(".moot") / "trust" / journal.parent.name
+    state = options.state or Path(".moot") / "trust" / journal.parent.name
     book = RuleStore.open(state) if state.is_dir() else None
     rules = () if book is None else book.rules
     suspensions = {} if book is None else book.suspensions
     found = explain(decision, rules, time.time(), suspensions=suspensions)
-    if chosen.json:
+    if options.json:
         print(json.dumps(found.as_json(), ensure_ascii=False))
         return 0
     for line in found.lines():

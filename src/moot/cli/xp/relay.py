@@ -1,4 +1,4 @@
-"""`moot relay`: an event relay, until it is told to stop."""
+"""`moot xp relay`: an event relay, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from moot.cli import program
+
 _EXAMPLES = """\
-examples:
-  moot relay                                        on 127.0.0.1:8765, events in .moot/relay
-  moot relay --port 0 --data /tmp/events            a free port; the first line says which
-  moot relay --host 0.0.0.0 --url wss://relay.example.org --data /var/lib/moot-relay
+  moot xp relay                                        on 127.0.0.1:8765, events in .moot/relay
+  moot xp relay --port 0 --data /tmp/events            a free port; the first line says which
+  moot xp relay --host 0.0.0.0 --url wss://relay.example.org --data /var/lib/moot-relay
                                                     behind a proxy that ends TLS
 
 Clients prove their keys to the address that they dialled, so a relay that others reach under another name
-than it listens on has to be told that name with --url. Look inside with `moot store list DATA`.
+than it listens on has to be told that name with --url. Look inside with `moot xp store list DATA`.
 """
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "relay",
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
         help="run an event relay for XProtocol endpoints",
-        description="Runs an XProtocol event relay (profile xp1). It takes signed events only, keeps them "
+        about="Runs an XProtocol event relay (profile xp1). It takes signed events only, keeps them "
         "until they expire, and hands them on, unread and unchanged, to whoever has proven to hold the key "
         "that they are for. A sender is told OK when its event is on disk. Ctrl-C and SIGTERM stop it.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="listen on this address (default 127.0.0.1)")
@@ -61,24 +62,24 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from moot.cli.extras import check_installed
     from moot.cli.interruption import run_service
 
     check_installed("xprotocol")
     # Without a bound: events that were taken are written down first.
-    return run_service(_serve(chosen), grace_seconds=None)
+    return run_service(_serve(options), grace_seconds=None)
 
 
-async def _serve(chosen: argparse.Namespace) -> int:
+async def _serve(options: argparse.Namespace) -> int:
     import asyncio
     import logging
 
     from moot import logs
     from moot.relay.relay_server import running_relay
 
-    settings = _settings(chosen)
-    logs.set_up(chosen.log_level, "text")
+    settings = _settings(options)
+    logs.set_up(options.log_level, "text")
     # uvicorn tells of its own starting and stopping; ours say it better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     async with running_relay(settings) as relay:
@@ -87,7 +88,7 @@ async def _serve(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(chosen: argparse.Namespace) -> Any:
+def _settings(options: argparse.Namespace) -> Any:
     from dataclasses import replace
 
     from moot.errors import UsageError
@@ -95,12 +96,12 @@ def _settings(chosen: argparse.Namespace) -> Any:
     from moot.relay.relay_settings import RelayLimits, RelaySettings
     from moot.store.event_store import StoreLimits
 
-    if not 0 <= chosen.port <= 65_535:
-        raise UsageError(f"--port {chosen.port}: a port is a number from 0 to 65535")
+    if not 0 <= options.port <= 65_535:
+        raise UsageError(f"--port {options.port}: a port is a number from 0 to 65535")
     store = StoreLimits()
     for name, value in (
-        ("events", chosen.max_events),
-        ("events_per_sender", chosen.max_events_per_sender),
+        ("events", options.max_events),
+        ("events_per_sender", options.max_events_per_sender),
     ):
         if value is None:
             continue
@@ -108,13 +109,13 @@ def _settings(chosen: argparse.Namespace) -> Any:
             raise UsageError(f"--max-{name.replace('_', '-')} {value}: at least 1")
         store = replace(store, **{name: value})
     limits, door = RelayLimits(), ConnectionLimits(max_connections=10_000)
-    if chosen.no_rate_limits:
+    if options.no_rate_limits:
         limits = replace(limits, events_per_second=0, sender_events_per_second=0, requests_per_second=0)
     return RelaySettings(
-        data=chosen.data,
-        host=chosen.host,
-        port=chosen.port,
-        urls=tuple(chosen.url),
+        data=options.data,
+        host=options.host,
+        port=options.port,
+        urls=tuple(options.url),
         limits=limits,
         store=store,
         door=door,

@@ -1,4 +1,4 @@
-"""`moot store`: look into the events that a relay, an adapter or a devserver keeps.
+"""`moot xp store`: look into the events that a relay, an adapter or a devserver keeps.
 
 Sealed payloads stay sealed: the store has no key. Only `prune` writes.
 """
@@ -15,76 +15,107 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli import program
+from moot.cli.time_argument import TIME_HELP, parse_time
+
 if TYPE_CHECKING:
     import sqlite3
 
     from moot.store.event_query import EventQuery, StoredEvent
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SHOWN_KEY_CHARS: Final = 20
 _LISTED: Final = 20
 
 _EXAMPLES = """\
-examples:
-  moot store list .moot/relay -n 50
-  moot store search .moot/relay --kind 'com.acme.*' --since 1h
-  moot store search .moot/relay --to ed25519:… --json
-  moot store show .moot/relay 3fa9c2
-  moot store export .moot/relay --kind xp.endpoint.announce announces.jsonl
-  moot store stats .moot/relay
+  moot xp store list .moot/relay -n 50
+  moot xp store search .moot/relay --kind 'com.acme.*' --since 1h
+  moot xp store show .moot/relay 3fa9c2
+  moot xp store stats .moot/relay
 
 Events for somebody are sealed for that key: shown is who, to whom, which kind, when, how large.
 """
 
 
-def add_commands(commands: Any) -> None:
-    parser = commands.add_parser(
-        "store",
+def add_command(commands: Any, name: str) -> None:
+    group = program.add_group(
+        commands,
+        name,
         help="look into the events that a relay or an adapter keeps",
-        description="Reads the event store in a data folder (events.sqlite), also while it is being written.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        about="Reads the event store in a data folder (events.sqlite), also while it is being written.",
+        examples=_EXAMPLES,
     )
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    listing = _action(actions, "list", _list, "the newest events")
+    listing = _add_action(
+        group, "list", _list, "list the newest events", "  moot xp store list .moot/relay -n 50\n"
+    )
     listing.add_argument(
         "-n", type=int, default=_LISTED, metavar="COUNT", help=f"how many (default {_LISTED})"
     )
     listing.add_argument("--json", action="store_true", help="the events as they came, one a line")
 
-    show = _action(actions, "show", _show, "one event and what was noted about it")
+    show = _add_action(
+        group,
+        "show",
+        _show,
+        "show one event and what was noted about it",
+        "  moot xp store show .moot/relay 3fa9c2\n",
+    )
     show.add_argument("id", metavar="ID", help="its id, or the first characters of it")
     show.add_argument("--json", action="store_true", help="the event as it came")
 
-    search = _action(actions, "search", _search, "the events that match everything that is given")
+    search = _add_action(
+        group,
+        "search",
+        _search,
+        "list the events that match everything that is given",
+        "  moot xp store search .moot/relay --kind 'com.acme.*' --since 1h\n"
+        "  moot xp store search .moot/relay --to ed25519:… --json\n",
+    )
     _add_filters(search)
     search.add_argument("-n", type=int, metavar="COUNT", help="only the newest so many")
     search.add_argument("--json", action="store_true", help="the events as they came, one a line")
 
-    export = _action(actions, "export", _export, "events as they came into a new file, one a line")
+    export = _add_action(
+        group,
+        "export",
+        _export,
+        "write events as they came into a new file, one a line",
+        "  moot xp store export .moot/relay --kind xp.endpoint.announce announces.jsonl\n",
+    )
     _add_filters(export)
     export.add_argument("file", metavar="FILE", help="- is the standard output")
 
-    stats = _action(actions, "stats", _stats, "how many events of which kinds and senders there are")
-    stats.add_argument("--json", action="store_true", help="one JSON object")
+    stats = _add_action(
+        group,
+        "stats",
+        _stats,
+        "count the events by kind and sender",
+        "  moot xp store stats .moot/relay --json\n",
+    )
+    stats.add_argument("--json", action="store_true", help="print one JSON object, for programs")
 
-    prune = _action(actions, "prune", _prune, "removes events whose time is over, and gives the room back")
+    prune = _add_action(
+        group,
+        "prune",
+        _prune,
+        "remove expired events, and give the room back",
+        "  moot xp store prune .moot/relay --dry-run\n",
+    )
     prune.add_argument("--dry-run", action="store_true", help="only say how many there are")
 
 
-def _action(actions: Any, name: str, run: Any, help: str) -> Any:
-    parser = actions.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+def _add_action(group: Any, name: str, run: Any, help: str, examples: str) -> Any:
+    parser = program.add_command(group, name, help=help, examples=examples)
     parser.add_argument("data", type=Path, metavar="DATA", help="the data folder")
     parser.set_defaults(run=partial(_run, run))
     return parser
 
 
-def _run(action: Callable[[argparse.Namespace], int], chosen: argparse.Namespace) -> int:
+def _run(action: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     from moot.cli.extras import check_installed
 
     check_installed("xprotocol")
-    return action(chosen)
+    return action(options)
 
 
 def _add_filters(parser: Any) -> None:
@@ -95,23 +126,8 @@ def _add_filters(parser: Any) -> None:
     add("--to", dest="recipient", metavar="KEY", help="the recipient's key (ed25519:…)")
     add("--correlation", metavar="ID", help="the correlation_id")
     add("--public", action="store_true", help="only events without a recipient")
-    add("--since", type=_moment, metavar="TIME", help="2026-01-31, 2026-01-31T12:00Z, or 90m ago")
-    add("--until", type=_moment, metavar="TIME", help="likewise")
-
-
-def _moment(text: str) -> int:
-    """A date, a moment, seconds since 1970, or how long ago."""
-    if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text):
-        return int(time.time() - float(ago[1]) * _UNITS[ago[2]])
-    if re.fullmatch(r"\d{9,}", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: write 2026-01-31, 2026-01-31T12:00:00Z, or 90m (also s, h, d, w) ago"
-        ) from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    add("--since", type=parse_time, metavar="TIME", help=TIME_HELP)
+    add("--until", type=parse_time, metavar="TIME", help="likewise")
 
 
 @contextmanager
@@ -133,17 +149,17 @@ def _opened(data: Path) -> Iterator[sqlite3.Connection]:
 # The actions
 
 
-def _list(chosen: argparse.Namespace) -> int:
+def _list(options: argparse.Namespace) -> int:
     from moot.store.event_query import EventQuery
 
-    return _print_all(chosen, EventQuery(limit=max(0, chosen.n)))
+    return _print_all(options, EventQuery(limit=max(0, options.n)))
 
 
-def _search(chosen: argparse.Namespace) -> int:
-    return _print_all(chosen, _query(chosen, chosen.n))
+def _search(options: argparse.Namespace) -> int:
+    return _print_all(options, _query(options, options.n))
 
 
-def _show(chosen: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> int:
     import json
 
     import orjson
@@ -154,18 +170,18 @@ def _show(chosen: argparse.Namespace) -> int:
     from moot.store.event_store import annotations_of
     from moot.store.event_tables import ids_that_start
 
-    with _opened(chosen.data) as connection:
-        found = ids_that_start(connection, chosen.id.lower(), 3)
+    with _opened(options.data) as connection:
+        found = ids_that_start(connection, options.id.lower(), 3)
         if not found:
             raise UsageError(
-                f"no event {chosen.id[:64]!r}: `moot store list {chosen.data}` shows the newest ones"
+                f"no event {options.id[:64]!r}: `moot xp store list {options.data}` shows the newest ones"
             )
         if len(found) > 1:
             raise UsageError(
-                f"several events begin with {chosen.id[:64]}: {', '.join(found)}, …: give more of it"
+                f"several events begin with {options.id[:64]}: {', '.join(found)}, …: give more of it"
             )
         (event,) = read_all(connection, EventQuery(ids=(found[0],)))
-        if chosen.json:
+        if options.json:
             print(printable_json(event.raw))
             return 0
         print(_line_of(event))
@@ -181,27 +197,27 @@ def _show(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _export(chosen: argparse.Namespace) -> int:
+def _export(options: argparse.Namespace) -> int:
     from moot.cli.escape_output import printable
-    from moot.cli.journal import _new_file
+    from moot.cli.output_file import open_new_file
     from moot.store.event_query import read_all
 
     count = 0
-    with _opened(chosen.data) as connection, _new_file(chosen.file) as file:
-        for event in read_all(connection, _query(chosen, None)):
+    with _opened(options.data) as connection, open_new_file(options.file) as file:
+        for event in read_all(connection, _query(options, None)):
             file.write(event.raw.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
             count += 1
-    if chosen.file != "-":
-        print(f"{count} events in {printable(chosen.file)}")
+    if options.file != "-":
+        print(f"{count} events in {printable(options.file)}")
     return 0
 
 
-def _stats(chosen: argparse.Namespace) -> int:
+def _stats(options: argparse.Namespace) -> int:
     import orjson
 
     from moot.cli.escape_output import printable
 
-    with _opened(chosen.data) as connection:
+    with _opened(options.data) as connection:
         (count, oldest, newest, size) = connection.execute(
             "SELECT count(*), min(timestamp), max(timestamp), coalesce(sum(length(raw)), 0) FROM events"
         ).fetchone()
@@ -223,7 +239,7 @@ def _stats(chosen: argparse.Namespace) -> int:
         "newest": newest,
         "kinds": dict(kinds),
     }
-    if chosen.json:
+    if options.json:
         print(orjson.dumps(said).decode())
         return 0
     print(f"{count:,} events, {size:,} bytes, from {senders:,} senders to {recipients:,} recipients")
@@ -235,7 +251,7 @@ def _stats(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _prune(chosen: argparse.Namespace) -> int:
+def _prune(options: argparse.Namespace) -> int:
     import os
     import sqlite3
 
@@ -244,14 +260,14 @@ def _prune(chosen: argparse.Namespace) -> int:
     from moot.store.event_tables import FILE_NAME, connect_writing, lock, transaction
 
     now = int(time.time())
-    with _opened(chosen.data) as connection:
+    with _opened(options.data) as connection:
         over = _count(connection, "SELECT count(*) FROM events WHERE keep_until <= ?", now)
-    if chosen.dry_run:
+    if options.dry_run:
         print(f"{over} events would be removed")
         return 0
-    held = lock(chosen.data)
+    held = lock(options.data)
     try:
-        writing = connect_writing(chosen.data / FILE_NAME)
+        writing = connect_writing(options.data / FILE_NAME)
         try:
             removed = 0
             while True:
@@ -262,7 +278,7 @@ def _prune(chosen: argparse.Namespace) -> int:
                 removed += step
             writing.execute("VACUUM")
         except sqlite3.Error as fault:
-            raise UsageError(f"cannot prune {chosen.data / FILE_NAME}: {fault}") from None
+            raise UsageError(f"cannot prune {options.data / FILE_NAME}: {fault}") from None
         finally:
             writing.close()
     finally:
@@ -271,25 +287,25 @@ def _prune(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _query(chosen: argparse.Namespace, limit: int | None) -> EventQuery:
+def _query(options: argparse.Namespace, limit: int | None) -> EventQuery:
     from moot.errors import UsageError
     from moot.store.event_query import EventQuery
 
-    for id in chosen.id:
+    for id in options.id:
         if re.fullmatch("[0-9a-f]{64}", id) is None:
-            raise UsageError(f"--id {id[:64]}: 64 hexadecimal digits; `moot store show` takes a part of one")
-    kind = chosen.kind or ""
+            raise UsageError(f"--id {id[:64]}: 64 hexadecimal digits; `moot xp store show` takes a part")
+    kind = options.kind or ""
     prefix = kind[:-1] if kind.endswith("*") else None
     return EventQuery(
-        ids=tuple(chosen.id),
+        ids=tuple(options.id),
         kinds=(kind,) if kind and prefix is None else (),
         kind_prefix=prefix,
-        senders=(chosen.sender,) if chosen.sender else (),
-        recipients=(chosen.recipient,) if chosen.recipient else (),
-        correlation_ids=(chosen.correlation,) if chosen.correlation else (),
-        since=chosen.since,
-        until=chosen.until,
-        public_only=chosen.public,
+        senders=(options.sender,) if options.sender else (),
+        recipients=(options.recipient,) if options.recipient else (),
+        correlation_ids=(options.correlation,) if options.correlation else (),
+        since=None if options.since is None else int(options.since),
+        until=None if options.until is None else int(options.until),
+        public_only=options.public,
         limit=None if limit is None else max(0, limit),
     )
 
@@ -297,13 +313,13 @@ def _query(chosen: argparse.Namespace, limit: int | None) -> EventQuery:
 # How an event looks
 
 
-def _print_all(chosen: argparse.Namespace, query: EventQuery) -> int:
+def _print_all(options: argparse.Namespace, query: EventQuery) -> int:
     from moot.cli.escape_output import printable_json
     from moot.store.event_query import read_all
 
-    with _opened(chosen.data) as connection:
+    with _opened(options.data) as connection:
         for event in read_all(connection, query):
-            print(printable_json(event.raw) if chosen.json else _line_of(event))
+            print(printable_json(event.raw) if options.json else _line_of(event))
     return 0
 
 

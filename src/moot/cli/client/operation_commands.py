@@ -1,0 +1,115 @@
+"""The operations of `moot.tui.operations` as commands: the daily ones by themselves, the others in groups."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from moot.cli import program
+from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.tui.operations import OPERATIONS
+from moot.tui.operations.operation import UserOperation
+
+# Commands that are an operation each.
+DAILY: Final = ("send", "members", "tools", "call", "proposals", "approve", "reject")
+# Group → its operations, in the order of the help. `moot proposal` has commands of other kinds, too.
+GROUPS: Final = {
+    "member": (
+        "invite", "grant", "revoke", "pause", "resume", "kick", "status", "request", "control",
+    ),
+    "message": ("ack", "cancel", "stop"),
+    "proposal": ("vote", "withdraw"),
+}  # fmt: skip
+
+_MEMBER_EXAMPLES: Final = """\
+  moot member invite bob chat mcp/proposal --token-out bob.token
+  moot member grant agent mcp/request:tools/call:read_file
+  moot member pause agent --for 300
+  moot members                               lists who is here
+"""
+_MESSAGE_EXAMPLES: Final = """\
+  moot tail -n 50 --json --kind chat         shows chats with their ids
+  moot message ack 3f1c22ab
+  moot message stop 77aa01bc --reason "found it"
+"""
+
+# A gateway that was started by the line before is there in a second or two.
+_ARRIVE_SECONDS: Final = 2.0
+
+
+def add_command(commands: Any, name: str) -> None:
+    """Add one of the daily commands, or the group `member` or `message`."""
+    match name:
+        case "member":
+            group = program.add_group(
+                commands,
+                name,
+                help="invite members, change what they may do, pause and remove them",
+                examples=_MEMBER_EXAMPLES,
+            )
+            add_operations(group, name)
+        case "message":
+            group = program.add_group(
+                commands,
+                name,
+                help="acknowledge or cancel a chat, stop a line of reasoning",
+                examples=_MESSAGE_EXAMPLES,
+            )
+            add_operations(group, name)
+        case _:
+            _add_operation(commands, name)
+
+
+def add_operations(group: Any, name: str) -> None:
+    """Add the operations of a group to it."""
+    for operation in GROUPS[name]:
+        _add_operation(group, operation)
+
+
+def _add_operation(commands: Any, name: str) -> None:
+    operation = next(each for each in OPERATIONS if each.name == name)
+    parser = program.add_command(
+        commands,
+        name,
+        help=operation.help,
+        about=operation.about,
+        examples=f"{operation.examples}\n{CONNECT_HELP}",
+    )
+    operation.arguments(parser)
+    add_connect_options(parser)
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait for an answer")
+    parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+    parser.set_defaults(run=run, operation=operation)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Join, do one thing, leave."""
+    from moot.cli.client.operation_output import print_error
+    from moot.cli.interruption import run_errand
+    from moot.errors import MootError
+
+    try:
+        return run_errand(_perform(options))
+    except MootError as fault:
+        return print_error(fault, as_json=options.json)
+
+
+async def _perform(options: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import print_result
+    from moot.participant import ParticipantLimits, connect
+    from moot.tui.operations.operation import ClientContext
+
+    operation: UserOperation = options.operation
+    settings = connect_settings_of(options)
+    token = settings.token.reveal()
+    limits = ParticipantLimits(arrive_seconds=_ARRIVE_SECONDS)
+    # Passive: this participant may be connected already, and that connection answers requests.
+    async with connect(
+        settings.url, settings.space, token, passive=True, reconnect=False, limits=limits
+    ) as space:
+        context = ClientContext(space, default_to=settings.default_to, timeout=options.timeout)
+        if operation.recalls:
+            context.recalled = await space.recall()
+        result = await operation.run(context, options)
+    print_result(result, as_json=options.json)
+    return result.code

@@ -1,0 +1,31 @@
+"""`moot rules`: rules that decide on proposals, and the approver that applies them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moot.cli import program
+from moot.cli.rules import client, run
+
+_EXAMPLES = """\
+  moot rules run --as approver               start deciding by rules; stays until it is stopped
+  moot rules suggestions                     what the decisions so far support
+  moot rules accept s-3fa1                   make a suggestion a rule
+  moot rules list                            what decides now, how often it did, and what is suspended
+  moot rules stop                            nothing is decided by rules any more; `resume` undoes it
+  moot rules report                          the share of decisions that was automatic, day by day
+"""
+
+
+def add_command(commands: Any, name: str) -> None:
+    group = program.add_group(
+        commands,
+        name,
+        help="rules that decide on proposals: look, accept, dismiss, stop",
+        about="`moot rules run` starts the approver of a space; the other commands talk to it. What you say "
+        "is seen by everybody and needs the capability for it: trust/accept, trust/dismiss, trust/stop. "
+        "Looking needs mcp/request to the approver.",
+        examples=_EXAMPLES,
+    )
+    run.add_command(group, "run")
+    client.add_actions(group)

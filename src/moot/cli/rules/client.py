@@ -1,0 +1,314 @@
+"""The commands of `moot rules` that talk to the approver: list, accept, narrow, dismiss, stop, resume."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.cli import program
+from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.escape_output import printable
+from moot.errors import MootError, TimedOut, UsageError
+
+if TYPE_CHECKING:
+    from moot.participant import JoinedSpace, SentEnvelope
+    from moot.protocol.envelope import Envelope
+
+# `s-` and four characters more.
+_LEAST_PREFIX: Final = 6
+
+Act = Callable[["JoinedSpace", argparse.Namespace], Awaitable[Any]]
+
+
+def add_actions(group: Any) -> None:
+    """Add the commands that talk to the approver of a space."""
+    _add_action(group, "list", _list, "list the rules with their state", "  moot rules list --json\n")
+    _add_action(group, "suggestions", _suggestions, "list suggested rules", "  moot rules suggestions\n")
+    accept = _add_action(
+        group,
+        "accept",
+        _accept,
+        "make a suggestion a rule",
+        "  moot rules accept s-3fa1                       as it is suggested\n"
+        "  moot rules accept s-3fa1 --narrow rule.yaml    a rule that covers less\n"
+        "  moot rules accept s-3fa1 --grant               give the agent the right itself instead\n",
+    )
+    accept.add_argument("suggestion", metavar="ID")
+    accept.add_argument("--narrow", type=Path, metavar="FILE", help="a rule in YAML that covers less")
+    accept.add_argument(
+        "--grant", action="store_true", help="grant the right to the agent itself, for these arguments"
+    )
+    dismiss = _add_action(
+        group,
+        "dismiss",
+        _dismiss,
+        "refuse a suggestion for good",
+        '  moot rules dismiss s-3fa1 --reason "never without me"\n',
+    )
+    dismiss.add_argument("suggestion", metavar="ID")
+    dismiss.add_argument("--reason", default="", metavar="TEXT")
+    stop = _add_action(
+        group,
+        "stop",
+        _stop,
+        "suspend a rule, or all of them at once",
+        "  moot rules stop                                nothing is decided by rules any more\n"
+        '  moot rules stop reports --reason "odd file names"\n'
+        "  moot rules stop --about 3f1c-77                the rule that decided this proposal\n",
+    )
+    stop.add_argument("rule", nargs="?", metavar="RULE", help="leave it out to stop them all")
+    stop.add_argument("--about", metavar="ID", help="the proposal that a rule should not have decided")
+    stop.add_argument("--reason", default="", metavar="TEXT")
+    resume = _add_action(
+        group,
+        "resume",
+        _resume,
+        "let a suspended rule, or all rules after a stop, decide again",
+        "  moot rules resume reports                      a rule that was suspended\n"
+        "  moot rules resume                              all of them, after `moot rules stop`\n",
+    )
+    resume.add_argument("rule", nargs="?", metavar="RULE", help="leave it out to undo a stop of them all")
+    _add_action(
+        group,
+        "report",
+        _report,
+        "show how much is automatic, and how rules did in shadow mode",
+        "  moot rules report\n",
+    )
+
+
+def _add_action(group: Any, name: str, act: Act, help: str, examples: str) -> Any:
+    parser = program.add_command(group, name, help=help, examples=f"{examples}\n{CONNECT_HELP}")
+    parser.add_argument("--approver", default="approver", metavar="NAME", help="its name (default approver)")
+    parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+    add_connect_options(parser)
+    parser.set_defaults(run=_run, act=act)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import print_error
+    from moot.cli.interruption import run_errand
+
+    try:
+        found = run_errand(_perform(options))
+    except MootError as fault:
+        return print_error(fault, as_json=options.json)
+    if options.json:
+        print(json.dumps(found, ensure_ascii=False))
+    return 0
+
+
+async def _perform(options: argparse.Namespace) -> Any:
+    from moot.participant import connect
+
+    settings = connect_settings_of(options)
+    token = settings.token.reveal()
+    async with connect(settings.url, settings.space, token, passive=True, reconnect=False) as space:
+        return await options.act(space, options)
+
+
+def _check_here(space: JoinedSpace, options: argparse.Namespace) -> None:
+    if options.approver not in space.roster:
+        raise MootError(
+            f"no member {options.approver} is here, so nothing was done: start `moot rules run`, or name"
+            " another one with --approver"
+        )
+
+
+async def _ask(space: JoinedSpace, options: argparse.Namespace, tool: str) -> dict[str, Any]:
+    _check_here(space, options)
+    outcome = await space.call(options.approver, tool, {})
+    answer = outcome.structured
+    if not isinstance(answer, dict):
+        raise MootError(f"{options.approver} is no approver: it answered {tool} with something else")
+    return answer
+
+
+async def _suggestions(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    from moot.tui.rule_lines import suggestion_lines
+    from moot.tui.trust_log import SuggestionEntry
+
+    found = (await _ask(space, options, "trust_suggestions"))["suggestions"]
+    if not options.json:
+        if not found:
+            print("nothing is suggested")
+        for each in found:
+            shown = SuggestionEntry(each["suggestion"], each, options.approver, "")
+            print(printable(f"{shown.name}  {shown.words}"))
+            for line in suggestion_lines(shown):
+                print(printable(f"    {line}"))
+    return found
+
+
+async def _list(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    found = await _ask(space, options, "trust_rules")
+    if not options.json:
+        if found["stopped"] is not None:
+            print(printable(f"STOPPED by {found['stopped']['by']}: {found['stopped']['why']}"))
+        if found["fault"] is not None:
+            print(printable(f"the rules cannot be read: {found['fault']}"))
+        if found["shadow"]:
+            print("in the shadow: nothing is decided")
+        for each in found["rules"]:
+            rule = each["rule"]
+            left = "" if each["left"] is None else f", {each['left']} left"
+            print(printable(f"{rule['name']}  {each['state']}, decided {each['hits']} times{left}"))
+            print(printable(f"    {each['words']}"))
+            if each["why"]:
+                print(printable(f"    since {each['why']}"))
+        if not found["rules"]:
+            print("there are no rules")
+    return found
+
+
+async def _report(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    found = await _ask(space, options, "trust_report")
+    if not options.json:
+        print(f"{'day':12}{'people':>8}{'rules':>8}{'automatic':>11}")
+        for day in found["days"]:
+            bar = "#" * round(day["share"] * 40)
+            print(f"{day['day']:12}{day['people']:8}{day['rules']:8}{day['share']:11.0%}  {bar}")
+        for name, record in found["shadow"].items():
+            said = f"{record['agreements']} as predicted, {record['conflicts']} otherwise"
+            print(printable(f"{name} in the shadow: {said}; wrong in {record['error_bound']:.0%} at most"))
+    return found
+
+
+async def _accept(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    suggestion = await _find_suggestion(space, options)
+    payload: dict[str, Any] = {"suggestion": options.suggestion}
+    if options.narrow is not None:
+        payload["rule"] = _read_narrowed_rule(options.narrow)
+    if options.grant:
+        if suggestion is None:
+            raise UsageError(
+                f"--grant needs to look at the suggestion: you may not ask {options.approver} for it"
+                " (mcp/request)"
+            )
+        grant = suggestion["grant"]
+        if grant is None:
+            raise UsageError(f"it cannot be granted: {suggestion['no_grant']}. Accept it as a rule instead")
+        given = await space.grant(
+            grant["participant"], [grant["capability"]], reason=f"suggestion {options.suggestion}"
+        )
+        payload |= {"granted": True, "grant": given.id}
+        sent, _ = await _send_and_wait(space, options, "trust/accept", payload)
+        if not options.json:
+            back = f"moot member revoke {grant['participant']} --grant {given.id}"
+            print(printable(f"granted: {grant['words']}. Take it back with: {back}"))
+        return {"accepted": options.suggestion, "grant": given.id, "envelope": sent.id}
+    sent, answer = await _send_and_wait(space, options, "trust/accept", payload)
+    rule = answer.payload.get("rule")
+    name = rule.get("name") if isinstance(rule, dict) else None
+    if not options.json:
+        holds = f"rule {name} decides from now on" if name else "`moot rules list` shows whether it holds"
+        print(printable(f"accepted {options.suggestion}; {holds}"))
+    return {"accepted": options.suggestion, "rule": name, "envelope": sent.id}
+
+
+async def _find_suggestion(space: JoinedSpace, options: argparse.Namespace) -> dict[str, Any] | None:
+    """The suggestion that is named; None if we may not look. Raises UsageError if there is none of that name.
+
+    The beginning of an id is enough: `options.suggestion` is all of it from here on.
+    """
+    _check_here(space, options)
+    if not space.may_request(options.approver, "tools/call", {"name": "trust_suggestions", "arguments": {}}):
+        return None
+    found = (await _ask(space, options, "trust_suggestions"))["suggestions"]
+    named = [each for each in found if each["suggestion"] == options.suggestion]
+    # As of a proposal: less of an id could come to mean another one.
+    like = named or [each for each in found if each["suggestion"].startswith(options.suggestion)]
+    if not named and len(options.suggestion) < _LEAST_PREFIX:
+        like = []
+    if len(like) != 1:
+        ids = ", ".join(each["suggestion"] for each in like or found)
+        there = f"there is {ids}" if ids else "nothing is suggested"
+        what = "several suggestions begin with" if like else "there is no suggestion"
+        raise UsageError(f"{what} {options.suggestion}: {there}")
+    options.suggestion = like[0]["suggestion"]
+    one: dict[str, Any] = like[0]
+    return one
+
+
+def _read_narrowed_rule(file: Path) -> Any:
+    from moot.trust.rule_yaml import read_rules, rule_as_json
+
+    try:
+        rules = read_rules(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UsageError(f"{file} cannot be read: {fault}") from None
+    if len(rules) != 1:
+        raise UsageError(f"{file} holds {len(rules)} rules; it has to hold the one that you accept")
+    return rule_as_json(rules[0])
+
+
+async def _dismiss(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    from moot.tui.rule_commands import said
+
+    looked = await _find_suggestion(space, options)
+    payload = {"suggestion": options.suggestion} | ({"reason": options.reason} if options.reason else {})
+    # A dismissal is carried out in silence; who could not look waits for a word that it was not.
+    listened = options.approver if looked is None else None
+    sent, answer = await said(space, "trust/dismiss", payload, to="", about="", approver=listened)
+    _check_agreed(options, answer)
+    return _print_sent(options, "trust/dismiss", sent, f"dismissed {options.suggestion}")
+
+
+async def _stop(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    from moot.tui.rule_commands import said
+
+    payload: dict[str, Any] = {"reason": options.reason} if options.reason else {}
+    if options.rule:
+        payload["rule"] = options.rule
+    if options.approver not in space.roster:
+        # Said all the same: an approver that comes back obeys a stop that it missed.
+        sent, _ = await said(space, "trust/stop", payload, to="", about=options.about or "", approver=None)
+        away = f"said, but no member {options.approver} is here: it takes effect when one comes"
+        return _print_sent(options, "trust/stop", sent, away)
+    sent, answer = await _send_and_wait(space, options, "trust/stop", payload, about=options.about or "")
+    rule = answer.payload.get("rule")
+    name = rule.get("name") if isinstance(rule, dict) else rule
+    words = f"rule {name} is suspended" if name else "all rules are stopped; people decide everything"
+    if options.about and not name:
+        words = f"no rule is known behind {options.about}, so {words}"
+    return _print_sent(options, "trust/stop", sent, words)
+
+
+async def _resume(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    _check_here(space, options)
+    payload, done = {"resume": True}, "rules decide again"
+    if options.rule:
+        payload, done = {"lift": options.rule}, f"rule {options.rule} decides again"
+    sent, _ = await _send_and_wait(space, options, "trust/accept", payload)
+    return _print_sent(options, "trust/accept", sent, done)
+
+
+def _print_sent(options: argparse.Namespace, kind: str, sent: SentEnvelope, words: str) -> Any:
+    if not options.json:
+        print(printable(words))
+    return {"kind": kind, "envelope": sent.id}
+
+
+async def _send_and_wait(
+    space: JoinedSpace, options: argparse.Namespace, kind: str, payload: Any, about: str = ""
+) -> tuple[SentEnvelope, Envelope]:
+    """Said to all, and what the approver answered; raises UsageError when it says no, TimedOut if nothing."""
+    from moot.tui.rule_commands import ANSWER_SECONDS, said
+
+    sent, answer = await said(space, kind, payload, to="", about=about, approver=options.approver)
+    _check_agreed(options, answer)
+    if answer is None:
+        raise TimedOut(
+            f"{options.approver} has not answered within {ANSWER_SECONDS:g} s; `moot rules list` shows"
+            " whether it acted"
+        )
+    return sent, answer
+
+
+def _check_agreed(options: argparse.Namespace, answer: Envelope | None) -> None:
+    if answer is not None and answer.kind == "chat":
+        raise MootError(f"{options.approver}: {answer.payload.get('text')}")
