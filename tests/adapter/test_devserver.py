@@ -229,13 +229,13 @@ def test_mistakes_say_what_to_do(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    assert main([]) == 1
+    assert main([]) == 2
     assert "--mcp-command" in capsys.readouterr().err
-    assert main(["--host", "0.0.0.0", "--mcp-command", "x", "--namespace", "com.x"]) == 1  # noqa: S104
+    assert main(["--host", "0.0.0.0", "--mcp-command", "x", "--namespace", "com.x"]) == 2  # noqa: S104
     assert "--i-know" in capsys.readouterr().err
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis").write_text("years of work")
-    assert main(["--fresh", "--data", "papers", "--mcp-command", "x", "--namespace", "com.x"]) == 1
+    assert main(["--fresh", "--data", "papers", "--mcp-command", "x", "--namespace", "com.x"]) == 2
     assert (tmp_path / "papers" / "thesis").exists()
     with pytest.raises(SystemExit) as left:
         main(["--mcp-command", "x"])

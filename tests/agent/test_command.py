@@ -75,5 +75,5 @@ def test_mistakes_are_explained(
         "--model",
         "m",
     ]
-    assert main(["agent", *place, *arguments]) == 1
+    assert main(["agent", *place, *arguments]) == 2
     assert words in capsys.readouterr().err

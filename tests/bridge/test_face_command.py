@@ -96,7 +96,7 @@ async def test_without_a_gateway_it_says_so_to_the_person_and_to_the_client(tmp_
         hello = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}
         async with bounded():
             output, errors = await one.communicate(json.dumps(hello).encode() + b"\n")
-        assert one.returncode == 1
+        assert one.returncode == 5
         error = json.loads(output)
         assert (error["id"], error["error"]["code"]) == (7, -32000)
         assert "127.0.0.1:9" in error["error"]["message"]
@@ -109,7 +109,7 @@ async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
     async with face_room(tmp_path) as room, process(arguments(room.room.url, tmp_path, "nobody")) as one:
         async with bounded():
             output, errors = await one.communicate(b"")
-        assert (output, one.returncode) == (b"", 1)
+        assert (output, one.returncode) == (b"", 5)
         assert "t-nobody" not in errors.decode()
         assert "token" in errors.decode()
 
@@ -309,7 +309,7 @@ def test_a_configuration_for_http_names_the_url_and_the_token(
         "url": "http://127.0.0.1:8090/mcp",
         "headers": {"Authorization": "Bearer a-token-of-some-length"},
     }
-    assert main([*told, "claude-desktop"]) == 1
+    assert main([*told, "claude-desktop"]) == 2
     assert "only stdio" in capsys.readouterr().err
 
 
@@ -317,7 +317,7 @@ def test_in_the_folder_of_a_space_a_name_is_enough(folder: Path, capsys: pytest.
     space = {"participants": {"me": {"capabilities": [{"kind": "*"}]}}}
     (folder / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"lab": space}}))
     (folder / "moot.yaml").chmod(0o600)
-    assert main(["mcp", "--as", "me", "--print-config", "cursor"]) == 1
+    assert main(["mcp", "--as", "me", "--print-config", "cursor"]) == 2
     assert "no token yet" in capsys.readouterr().err
     load(folder / "moot.yaml", environ={})
     assert main(["mcp", "--as", "me", "--print-config", "cursor"]) == 0
@@ -345,7 +345,7 @@ def test_in_the_folder_of_a_space_a_name_is_enough(folder: Path, capsys: pytest.
 def test_what_is_missing_or_wrong_is_named_before_anything_is_joined(
     capsys: pytest.CaptureFixture[str], told: list[str], words: str
 ) -> None:
-    assert main(["mcp", *told]) == 1
+    assert main(["mcp", *told]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert words in said.err

@@ -114,7 +114,7 @@ def test_a_gateway_that_differs_fails_and_is_told_where(
 def test_a_space_with_others_in_it_is_left_alone(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     guest = LiveDriver(GatewayAddress(served.url), {"guest": "t-guest"}, space="busy")
     guest.join("guest", {})
-    assert served.run("--space", "busy") == 1
+    assert served.run("--space", "busy") == 2
     assert "guest is in this space" in capsys.readouterr().err
     guest.close()
 
@@ -134,7 +134,7 @@ def test_what_keeps_a_run_from_starting_is_said(
     files = {name: tmp_path / name for name in ("wrong", "empty", "missing")}
     files["wrong"].write_text("t-nobody")
     files["empty"].write_text("\n")
-    assert served.run(*(option.format(**files) for option in options)) == 1
+    assert served.run(*(option.format(**files) for option in options)) == 2
     assert words in capsys.readouterr().err
 
 
@@ -179,7 +179,7 @@ def test_a_call_that_cannot_work_is_explained(
 ) -> None:
     token = tmp_path / "token"
     token.write_text("t")
-    assert main(["conformance", *(str(token) if each == __file__ else each for each in arguments)]) == 1
+    assert main(["conformance", *(str(token) if each == __file__ else each for each in arguments)]) == 2
     assert words in capsys.readouterr().err
 
 

@@ -136,7 +136,7 @@ async def test_check_says_what_a_configuration_means_and_makes_nothing(tmp_path:
     for name in ("not YAML", "unknown key"):
         file.write_text(BROKEN[name], "utf-8")
         code, output = await command("serve", str(file), "--check", cwd=tmp_path)
-        assert code == 1
+        assert code == 2
         assert output.startswith("moot: ")
         assert "Traceback" not in output
 
@@ -149,13 +149,13 @@ async def test_a_port_or_data_folder_in_use_is_a_clear_error(tmp_path: Path) -> 
         port = str(taken.getsockname()[1])
         with pytest.raises(Finished) as ended:
             await started(file, "--port", port)
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert ended.value.stderr.startswith(f"moot: cannot listen on 127.0.0.1 port {port}")
     assert "Traceback" not in ended.value.stderr
     async with served(file) as first:
         with pytest.raises(Finished) as ended:
             await started(file)
-        assert ended.value.code == 1
+        assert ended.value.code == 2
         assert "another process" in ended.value.stderr
         assert "Traceback" not in ended.value.stderr
         await first.join("alice")

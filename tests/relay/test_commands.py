@@ -60,7 +60,7 @@ def test_a_relay_that_cannot_start_says_why_and_what_to_do(tmp_path: Path) -> No
     ):
         command = [moot, "xp", "relay", "--port", "0", "--data", str(tmp_path), *words]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)  # noqa: S603
-        assert ended.returncode == 1, words
+        assert ended.returncode == 2, words
         assert why in ended.stderr, ended.stderr
         assert "Traceback" not in ended.stderr
 
@@ -112,7 +112,7 @@ async def test_the_store_can_be_looked_into(tmp_path: Path, capsys: pytest.Captu
     target = tmp_path / "out.jsonl"
     assert "1 events in" in said(capsys, "export", data, "--public", str(target))
     assert target.read_bytes() == news.raw + b"\n"
-    assert "exists" in said(capsys, "export", data, str(target), code=1)
+    assert "exists" in said(capsys, "export", data, str(target), code=2)
 
 
 async def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,14 +129,14 @@ async def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.Cap
 
 async def test_mistakes_get_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = str(tmp_path)
-    assert "no events in" in said(capsys, "list", data, code=1)
+    assert "no events in" in said(capsys, "list", data, code=2)
     await fill(tmp_path, decode(signed_by(ALICE, event().covered | {"correlation_id": "\x1b[2J"})))
     assert "\x1b" not in said(capsys, "list", data)
     assert "\x1b" not in said(capsys, "list", data, "--json")
-    assert "no event" in said(capsys, "show", data, "zz", code=1)
-    assert "64 hexadecimal" in said(capsys, "search", data, "--id", "abc", code=1)
+    assert "no event" in said(capsys, "show", data, "zz", code=2)
+    assert "64 hexadecimal" in said(capsys, "search", data, "--id", "abc", code=2)
     store = EventStore.open(tmp_path)
     try:
-        assert "another process" in said(capsys, "prune", data, code=1)
+        assert "another process" in said(capsys, "prune", data, code=2)
     finally:
         await store.close()

@@ -117,7 +117,7 @@ def test_show_shows_every_record_of_an_id(data: Path, capsys: pytest.CaptureFixt
     assert "duplicate_id" in told
     assert told.count('"session": "s1"') == 2
     assert '"n": 9' in run(data, capsys, "show", "2024")
-    assert "no record 'nothing'" in run(data, capsys, "show", "nothing", code=1)
+    assert "no record 'nothing'" in run(data, capsys, "show", "nothing", code=2)
 
 
 def test_a_damaged_index_is_made_anew_or_says_that_it_may_be_deleted(
@@ -131,7 +131,7 @@ def test_a_damaged_index_is_made_anew_or_says_that_it_may_be_deleted(
         assert run(data, capsys, "show", "f1") == told
     # The pages in the middle hold records; nothing looks at them before they are needed.
     path.write_bytes(whole[: 3 * 4096] + b"\xff" * 3 * 4096 + whole[6 * 4096 :])
-    assert "Delete it" in run(data, capsys, "show", "f1", code=1)
+    assert "Delete it" in run(data, capsys, "show", "f1", code=2)
     path.unlink()
     assert run(data, capsys, "show", "f1") == told
 
@@ -164,8 +164,8 @@ def test_export_writes_the_lines_as_they_are(data: Path, capsys: pytest.CaptureF
     assert "7 records" in run(data, capsys, "export", str(file))
     assert file.read_bytes() == segments(folder_in(data))[0].read_bytes()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert "exists" in run(data, capsys, "export", "--jsonl", str(file), code=1)
-    assert "cannot write" in run(data, capsys, "export", str(data / "no" / "folder"), code=1)
+    assert "exists" in run(data, capsys, "export", "--jsonl", str(file), code=2)
+    assert "cannot write" in run(data, capsys, "export", str(data / "no" / "folder"), code=2)
 
 
 def test_export_as_a_table_runs_no_formula(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,9 +216,9 @@ def test_the_space_has_to_be_named_when_there_are_several(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_now(folder_in(data, "den"), [said("other")])
-    assert "choose one with --space (den, lab)" in run(data, capsys, "tail", code=1)
+    assert "choose one with --space (den, lab)" in run(data, capsys, "tail", code=2)
     assert "other" in run(data, capsys, "tail", "--space", "den")
-    assert "there is den, lab" in run(data, capsys, "tail", "--space", "no", code=1)
+    assert "there is den, lab" in run(data, capsys, "tail", "--space", "no", code=2)
     assert run(data, capsys, "verify").count("the chain holds") == 2
     assert run(data, capsys, "verify", "--space", "den").count("the chain holds") == 1
 

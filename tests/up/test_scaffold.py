@@ -115,6 +115,6 @@ def test_the_command_says_what_comes_next(tmp_path: Path, capsys: pytest.Capture
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == NAMES
     assert main(["init", "empty", str(tmp_path / "e"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == ["moot.yaml"]
-    assert main(["init", "nonsense", str(tmp_path / "n")]) == 1
+    assert main(["init", "nonsense", str(tmp_path / "n")]) == 2
     assert main(["init", "--list", "--json"]) == 0
     assert "no template is called nonsense" in capsys.readouterr().err

@@ -209,7 +209,7 @@ async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
     written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}}}}}")
     async with lifted(tmp_path) as up:
         code, words = await typed(tmp_path, "up", "--port", "0")
-        assert code == 1
+        assert code == 2
         assert f"another `moot up` runs on {up.data} (pid {up.process.pid}, {up.url}): use that one" in words
         async with connect(up.url, "lab", up.token("you")) as space:
             await space.chat("still here")
@@ -269,9 +269,9 @@ async def test_a_reference_file_runs_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_space_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["up", str(tmp_path)]) == 1
+    assert main(["up", str(tmp_path)]) == 2
     assert "`moot init` makes one" in capsys.readouterr().err
-    assert main(["up", str(tmp_path / "nowhere")]) == 1
+    assert main(["up", str(tmp_path / "nowhere")]) == 2
     assert "no such folder or file" in capsys.readouterr().err
 
 

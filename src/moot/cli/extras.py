@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
-from moot.errors import UsageError
+from moot.errors import MootError
 
 # Extra → the modules that it brings and a plain `pip install moot` does not.
 # `cryptography` is no mark of XProtocol: the MCP SDK brings it too, in whatever version it likes.
@@ -17,10 +17,10 @@ EXTRAS: Final = {
 
 
 def check_installed(extra: str) -> None:
-    """Raise UsageError with the line to type unless everything that `extra` brings is there."""
+    """Raise MootError with the line to type unless everything that `extra` brings is there."""
     missing = [module for module in EXTRAS[extra] if find_spec(module) is None]
     if missing:
-        raise UsageError(
+        raise MootError(
             f"this command needs the extra {extra!r}, and {', '.join(missing)} of it cannot be found. "
             f"Install it: pip install 'moot[{extra}]'"
         )
