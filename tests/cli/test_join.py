@@ -90,7 +90,7 @@ def test_a_script_without_a_mistake_ends_with_0_and_proposals_are_numbered(lab: 
     assert f"#1 {first.id[:8]}  agent proposes tools/call add on host" in told
     assert "    a: 2" in told
     assert f"rejected {first.id[:8]}: policy" in told
-    assert "usage: /pause [--reason WORDS] [--for SECONDS] MEMBER" in told
+    assert "usage: /pause [--reason TEXT] [--for SECONDS] MEMBER" in told
 
 
 def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_result(lab: Town) -> None:
@@ -144,7 +144,7 @@ def test_streams_are_read_and_written(lab: Town) -> None:
     assert f"{handle.id}  of bob to all  bob's own" in told
     assert f"stream {handle.id} of bob: from bob" in told
     assert f"stream {handle.id} of bob: [3 bytes]" in told
-    assert "may write: alice, bob" in told
+    assert "writers: alice, bob" in told
     # Only bob closes bob's stream.
     assert code == 1
 

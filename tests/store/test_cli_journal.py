@@ -224,7 +224,7 @@ def test_the_space_has_to_be_named_when_there_are_several(
 
 
 def test_no_journal_says_where_it_looked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--data" in run(tmp_path, capsys, "tail", code=1)
+    assert "--data" in run(tmp_path, capsys, "tail", code=2)
     folder_in(tmp_path).mkdir(parents=True)
     assert run(tmp_path, capsys, "tail") == ""
     assert run(tmp_path, capsys, "verify") == "lab: 0 records: the chain holds\n"
