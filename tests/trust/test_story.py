@@ -93,8 +93,8 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
             (suggestion,) = await until_suggested(up)
             assert "reports/day-" in suggestion["words"]
             # Nothing is automatic before somebody says so.
-            assert (await said(up, "trust", "rules"))["rules"] == []
-            await said(up, "trust", "accept", suggestion["suggestion"])
+            assert (await said(up, "rules", "list"))["rules"] == []
+            await said(up, "rules", "accept", suggestion["suggestion"])
             await until_rules(up, "active")
             here.mood = None
             assert await here.writes("reports/day-21.md") == "approver"
@@ -106,13 +106,15 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
             assert "unusual" in rule["why"]
             here.mood = "approve"
             assert await here.writes("reports/day-23.md") == "alice"
-        exported = [json.loads(line) for line in (await shell(up, "decisions", "--json")).splitlines()]
+        exported = [
+            json.loads(line) for line in (await shell(up, "proposal", "history", "--json")).splitlines()
+        ]
     verdicts = [(each["decision"], each["by"], each["automated"]) for each in exported]
     assert verdicts.count(("fulfilled", "alice", False)) == 11
     assert verdicts.count(("fulfilled", "approver", True)) == 1
     automatic = next(each for each in exported if each["automated"])
     assert (automatic["arguments"]["path"], automatic["result"]) == ("reports/day-21.md", "ok")
-    code, why = await typed(tmp_path, "explain", automatic["proposal"])
+    code, why = await typed(tmp_path, "proposal", "explain", automatic["proposal"])
     assert code == 0
     assert f"Decided automatically by rule {automatic['rule']}" in why
     assert "alice accepted this rule" in why
@@ -130,14 +132,14 @@ async def said(up: Lifted, *words: str) -> Any:
 
 async def until_suggested(up: Lifted) -> list[Any]:
     async def suggestions() -> list[Any]:
-        return list(await said(up, "trust", "suggestions"))
+        return list(await said(up, "rules", "suggestions"))
 
     return await until_told(suggestions)
 
 
 async def until_rules(up: Lifted, state: str) -> list[Any]:
     async def rules() -> list[Any]:
-        found = (await said(up, "trust", "rules"))["rules"]
+        found = (await said(up, "rules", "list"))["rules"]
         return list(found) if [each["state"] for each in found] == [state] else []
 
     return await until_told(rules)
