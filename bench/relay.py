@@ -12,7 +12,7 @@ import uvicorn
 import uvloop
 
 from moot.net.outbox import Outbox, OutboxLimits, Outgoing
-from moot.net.websocket_frame import BINARY, TEXT, framed
+from moot.net.websocket_frame import BINARY, TEXT, encode_frame
 from moot.net.websocket_server import ServerSocket, SocketLimits, server_protocol
 
 
@@ -41,7 +41,7 @@ class Peer:
 
     def received(self, data: bytes, binary: bool) -> None:
         relay = self._relay
-        relay.outgoing.append(relay.audience, "all", framed(data, BINARY if binary else TEXT))
+        relay.outgoing.append(relay.audience, "all", encode_frame(data, BINARY if binary else TEXT))
 
     def closed(self) -> None:
         self._outbox.detach()

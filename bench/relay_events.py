@@ -148,7 +148,7 @@ async def _carried(relay: Process, url: str, events: list[SignedDirected], bob: 
     taken = relay.cpu_seconds - before
     for line in (sending, reading):
         line.close(1000, "")
-        await line.gone(2.0)
+        await line.wait_closed(2.0)
     return taken / len(events) * 1e6
 
 

@@ -17,7 +17,7 @@ from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
-from moot.net.http_listener import bound, served
+from moot.net.http_listener import bind_socket, serve_http
 from tests.adapter.test_settings_sources import source
 from tests.authority import Authority
 from tests.mcp.shop import Shop
@@ -31,7 +31,7 @@ async def shop_behind_tls(authority: Authority) -> AsyncIterator[str]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.file)
     context.load_cert_chain(*authority.issue("shop"))
     context.verify_mode = ssl.CERT_REQUIRED
-    inner = bound("127.0.0.1", 0)
+    inner = bind_socket("127.0.0.1", 0)
     inner_port = inner.getsockname()[1]
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,7 +53,7 @@ async def shop_behind_tls(authority: Authority) -> AsyncIterator[str]:
     async with McpServer(Shop(), McpServerLimits()) as face:
         http = McpHttpServer(face, HttpAccessPolicy.of(port))
         try:
-            async with served(http, inner):
+            async with serve_http(http, inner):
                 yield f"https://127.0.0.1:{port}/mcp"
         finally:
             http.close()

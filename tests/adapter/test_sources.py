@@ -18,7 +18,7 @@ from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
-from moot.net.http_listener import bound, served
+from moot.net.http_listener import bind_socket, serve_http
 from tests.adapter.worlds import NAMESPACE, TOOLS, World, desk, empty_world, named, tool
 from tests.mcp.shop import Shop
 from tests.mcp.upstreams import NODE, SERVERS
@@ -32,7 +32,7 @@ TOKEN = "sesame-4f9a8c7b6d5e"
 async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterator[tuple[str, Shop]]:
     """A server over Streamable HTTP that answers 401 unless it likes the headers."""
     shop = Shop()
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
     async with McpServer(shop, McpServerLimits()) as face:
         http = McpHttpServer(face, HttpAccessPolicy.of(port))
@@ -45,7 +45,7 @@ async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterato
             await http(scope, receive, send)
 
         try:
-            async with served(application, listening):
+            async with serve_http(application, listening):
                 yield f"http://127.0.0.1:{port}/mcp", shop
         finally:
             http.close()

@@ -14,7 +14,7 @@ from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
-from moot.net.http_listener import bound, served
+from moot.net.http_listener import bind_socket, serve_http
 from moot.participant import JoinedSpace, connect
 from tests.gateway.lab import Lab, lab, participants
 
@@ -70,11 +70,11 @@ async def show(
     """A face of this member, served over HTTP until the stack is left."""
     backend = await stack.enter_async_context(SpaceBackend(space, settings, called="lab", **options))
     face = await stack.enter_async_context(McpServer(backend, limits or McpServerLimits()))
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
     http = McpHttpServer(face, HttpAccessPolicy.of(port))
     stack.callback(http.close)
-    await stack.enter_async_context(served(http, listening))
+    await stack.enter_async_context(serve_http(http, listening))
     return Shown(space, backend, face, f"http://127.0.0.1:{port}/mcp")
 
 

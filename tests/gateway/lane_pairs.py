@@ -174,7 +174,7 @@ class Seat:
     def say(self, data: bytes, binary: bool = False) -> None:
         """One message; whoever was told to go is not read any more, as over a socket."""
         if self.here:
-            self._connection._message(data, binary)
+            self._connection._handle_message(data, binary)
 
     def leave(self) -> None:
         self.wire.hang_up()

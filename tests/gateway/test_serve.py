@@ -36,7 +36,7 @@ def settings(people: Json | None = None, **gateway: Json) -> Json:
 
 def test_what_stopping_waits_for_comes_to_5_seconds_at_most() -> None:
     """Peers that do not answer, requests that do not end, a disk that hangs: each has its share of them."""
-    assert app._GOODBYE_SECONDS + http_listener._GOODBYE_SECONDS + journal._CLOSE_SECONDS <= 5
+    assert app._GOODBYE_SECONDS + http_listener._SHUTDOWN_SECONDS + journal._CLOSE_SECONDS <= 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])

@@ -10,7 +10,7 @@ from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
-from moot.net.http_listener import bound, served
+from moot.net.http_listener import bind_socket, serve_http
 from tests.mcp.shop import Shop
 
 
@@ -33,12 +33,12 @@ async def open_shop(
     limits: McpServerLimits | None = None, *, token: str | None = None, port: int = 0
 ) -> AsyncIterator[Open]:
     shop = Shop()
-    listening = bound("127.0.0.1", port)
+    listening = bind_socket("127.0.0.1", port)
     port = listening.getsockname()[1]
     async with McpServer(shop, limits or McpServerLimits()) as face:
         http = McpHttpServer(face, HttpAccessPolicy.of(port, token=token))
         try:
-            async with served(http, listening):
+            async with serve_http(http, listening):
                 yield Open(shop, face, http, port)
         finally:
             http.close()

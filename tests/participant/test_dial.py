@@ -16,7 +16,7 @@ from moot.net.websocket_client import (
     DialLimits,
     UpgradeRefused,
     dial,
-    may_return,
+    should_reconnect,
     websocket_url,
 )
 from moot.protocol.close_codes import CLOSE_CODES
@@ -77,7 +77,7 @@ async def test_whole_messages_both_ways_whatever_the_frames() -> None:
         assert ears.messages[2] == (b"\x00\xff", True)
         assert len(ears.messages[3][0]) == 500_000
         line.close(1000, "done")
-        await line.gone(5)
+        await line.wait_closed(5)
         assert ears.endings == [(1000, "done")]
         # On a connection that is gone nothing happens any more.
         line.send(b"late")
@@ -94,7 +94,7 @@ async def test_how_it_ended_is_told_once() -> None:
         ears = Ears()
         async with serving(handler) as url:
             line = await dial(url, ears, headers={})
-            await line.gone(5)
+            await line.wait_closed(5)
             assert ears.endings == [(code, reason)]
 
     async def vanish(socket: ServerConnection) -> None:
@@ -103,7 +103,7 @@ async def test_how_it_ended_is_told_once() -> None:
     ears = Ears()
     async with serving(vanish) as url:
         line = await dial(url, ears, headers={})
-        await line.gone(5)
+        await line.wait_closed(5)
         assert ears.endings == [(1006, "")]
 
 
@@ -136,7 +136,7 @@ async def test_an_answer_that_is_no_websocket() -> None:
         with pytest.raises(UpgradeRefused) as turned:
             await dial(url, Ears(), headers={"Authorization": "Bearer x"})
         assert turned.value.status == status
-        assert turned.value.may_return is returns
+        assert turned.value.is_temporary is returns
         server.close()
         await server.wait_closed()
 
@@ -184,18 +184,18 @@ async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> Non
         transport = line._transport
         assert transport is not None
         assert transport.underlying_transport.get_write_buffer_size() <= 1 << 20
-        with pytest.raises(TimedOut, match="took nothing"):
-            await line.drained(0.05)
-        line.give_up()
+        with pytest.raises(TimedOut, match="read nothing"):
+            await line.wait_drained(0.05)
+        line.abort()
         stuck.set()
         await until(lambda: bool(ears.endings))
 
 
 def test_close_codes_decide_and_unknown_ones_are_the_networks() -> None:
     for code, row in CLOSE_CODES.items():
-        assert may_return(code) is row.reconnect
-    assert may_return(1006)
-    assert may_return(1012)
+        assert should_reconnect(code) is row.reconnect
+    assert should_reconnect(1006)
+    assert should_reconnect(1012)
 
 
 def test_addresses() -> None:

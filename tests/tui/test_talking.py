@@ -262,7 +262,7 @@ async def test_a_lost_connection_is_shown_and_the_gap_too(
             monkeypatch.setattr(Link, "_rest", rest)
             await bob.chat("before")
             await until(pilot, lambda: "before" in shown(app.timeline))
-            app.space._voice.line.give_up()
+            app.space._voice.line.abort()
             await until(pilot, lambda: "◌ reconnecting" in drawn(app))
             await until(pilot, lambda: app.head.has_class("-away"))
             await typed(pilot, "into the void")

@@ -189,18 +189,18 @@ async def _serving(
         return
     from moot.mcp.downstream.http_access import HttpAccessPolicy
     from moot.mcp.downstream.http_server import McpHttpServer
-    from moot.net.http_listener import bound, served
+    from moot.net.http_listener import bind_socket, serve_http
 
     host, port = _address(options.http)
     token = _http_token(options, host, port)
-    with bound(host, port) as listening:
+    with bind_socket(host, port) as listening:
         port = listening.getsockname()[1]
         hosts = [*options.allow_host, *([] if host in _LOOPBACK else [f"{host}:{port}"])]
         http = McpHttpServer(
             face, HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin, token=token)
         )
         try:
-            async with served(http, listening):
+            async with serve_http(http, listening):
                 shown = f"[{host}]" if ":" in host else host
                 print(f"{joined.me}: MCP listening on http://{shown}:{port}/mcp", flush=True)
                 await stop.wait()

@@ -116,7 +116,7 @@ class RelaySession:
     async def writable(self) -> None:
         """Wait until the relay takes more; raises TimedOut."""
         if self._publishing is not None and self._publishing.is_full:
-            await self._publishing.drained(self._settings.ok_seconds)
+            await self._publishing.wait_drained(self._settings.ok_seconds)
 
     def pause(self) -> None:
         """Read no more events for now."""
@@ -156,7 +156,7 @@ class RelaySession:
         """Wait until both connections have ended, for a moment; then they are cut off."""
         for line in (self._listening, self._publishing):
             if line is not None:
-                await line.gone(_GOODBYE_SECONDS)
+                await line.wait_closed(_GOODBYE_SECONDS)
 
     def _say(self, message: bytes) -> None:
         if self._listening is None or self.ended.is_set():

@@ -24,8 +24,8 @@ from moot.gateway.mailer import Mailer, MailSettings, Password
 from moot.gateway.readiness import Readiness
 from moot.gateway.space_factory import SpaceFactory
 from moot.gateway.websocket_handler import SocketSettings, UpgradeHandler
-from moot.net.http_listener import BoundPort, bound
-from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, http_protocol
+from moot.net.http_listener import HttpListener, bind_socket
+from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
 from moot.net.outbox import OutboxLimits
 from moot.net.websocket_server import SocketLimits, server_protocol
 from moot.protocol.close_codes import GOING_AWAY
@@ -51,7 +51,7 @@ class Gateway:
         self.measures = GatewayMeasures()
         self._database: Database | None = None
         self._opener: SpaceFactory | None = None
-        self._listener: BoundPort | None = None
+        self._listener: HttpListener | None = None
         self._reception: UpgradeHandler | None = None
         self._mailer = Mailer(*_mail_settings(self.config))
 
@@ -65,7 +65,7 @@ class Gateway:
 
         Probes are answered from the first moment on, everything else when all spaces are open.
         """
-        listening = bound(self.config.host, self.config.port, port_name="--port")
+        listening = bind_socket(self.config.host, self.config.port, port_name="--port")
         self.port = listening.getsockname()[1]
         try:
             self.config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -102,8 +102,8 @@ class Gateway:
         )
         config = uvicorn.Config(
             endpoints.application(),
-            http=http_protocol(door),
-            ws=server_protocol(self._reception.admit, _socket_limits(self.configuration), door.leave),  # type: ignore[arg-type]
+            http=limited_http_protocol(door),
+            ws=server_protocol(self._reception.admit, _socket_limits(self.configuration), door.release),  # type: ignore[arg-type]
             # Nothing here asks how a client got to a proxy, so nobody has to be believed about it.
             proxy_headers=False,
             lifespan="off",
@@ -113,7 +113,7 @@ class Gateway:
             timeout_graceful_shutdown=1,
             timeout_keep_alive=15,
         )
-        self._listener = BoundPort(config)
+        self._listener = HttpListener(config)
         await self._listener.listen(listening)
         await opener.open_all()
         opener.on_created = self.measures.watch_space

@@ -10,7 +10,7 @@ import msgspec
 import orjson
 
 from moot.net.outbox import Outbox, Outgoing
-from moot.net.websocket_frame import BINARY, TEXT, framed
+from moot.net.websocket_frame import BINARY, TEXT, encode_frame
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope, EnvelopeLimits
 from moot.protocol.frames import Frame
@@ -187,7 +187,7 @@ class Delivery:
         self.delivered += len(outboxes)
         if message.__class__ is Envelope and message.dialect == audience.only_dialect:
             # Most spaces speak one dialect: the sender's own bytes for everybody.
-            self.outgoing.append(outboxes, message.dialect, framed(message.raw))
+            self.outgoing.append(outboxes, message.dialect, encode_frame(message.raw))
         else:
             for dialect in audience.dialects:
                 frame = _frame(effect, dialect)
@@ -229,7 +229,7 @@ class Delivery:
             return
         raw = DIALECTS[line.dialect].encode_notice(effect.notice)
         if raw is not None:
-            self.outgoing.send(line.outbox, framed(raw))
+            self.outgoing.send(line.outbox, encode_frame(raw))
         said = Deliver((), effect.notice)
         self.history.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
 
@@ -237,9 +237,9 @@ class Delivery:
 def _frame(effect: Deliver, dialect: DialectName) -> bytes | None:
     message = effect.message
     if isinstance(message, Frame):
-        return framed(message.raw, BINARY if message.binary else TEXT)
+        return encode_frame(message.raw, BINARY if message.binary else TEXT)
     raw = _spelled(effect, dialect)
-    return None if raw is None else framed(raw)
+    return None if raw is None else encode_frame(raw)
 
 
 def _spelled(effect: Deliver, dialect: DialectName) -> bytes | None:

@@ -26,7 +26,7 @@ from moot.gateway.delivery import SessionOutbox
 from moot.gateway.readiness import Readiness
 from moot.gateway.space_host import SpaceHost
 from moot.net.outbox import Outbox, OutboxLimits
-from moot.net.websocket_frame import framed
+from moot.net.websocket_frame import encode_frame
 from moot.net.websocket_server import Handler, ServerSocket, Upgrade, UpgradeRefusal
 from moot.protocol import strict_json
 from moot.protocol.close_codes import POLICY, TRY_AGAIN
@@ -280,7 +280,7 @@ class MemberSocket:
         notice = GatewayNotice("system/error", str(uuid.uuid4()), rfc3339(time.time()), payload)
         raw = DIALECTS[self.dialect].encode_notice(notice)
         if raw is not None:
-            self._connection.write(framed(raw))
+            self._connection.write(encode_frame(raw))
         self._connection.close(TRY_AGAIN if code == "resource_limit" else POLICY, message)
 
     def _too_slow(self, how_far: str) -> None:

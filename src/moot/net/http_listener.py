@@ -1,4 +1,4 @@
-"""A port of our own for an HTTP application: bound first, watched at the door, gone at the end."""
+"""Serves an ASGI application on a port of ours: bound first, with connection limits, closed at the end."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 import uvicorn
 
 from moot.errors import UsageError
-from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, http_protocol
+from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 # Streams that a client keeps open are cut after this when we stop.
-_GOODBYE_SECONDS = 1
+_SHUTDOWN_SECONDS = 1
 # Connections that wait to be taken; as many as the kernel allows, where that is less.
 _BACKLOG = 2048
 
 
-def bound(host: str, port: int, *, host_name: str = "", port_name: str = "") -> socket.socket:
+def bind_socket(host: str, port: int, *, host_name: str = "", port_name: str = "") -> socket.socket:
     """A listening socket; raises UsageError saying what to try instead, by the names of the settings."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -59,8 +59,8 @@ def _advice(fault: OSError, named: str) -> str:
             return f"Try another port{named}, or 0 for any that is free"
 
 
-class BoundPort(uvicorn.Server):
-    """uvicorn on a socket of ours, from `listen` to `stop`. It takes no signals: we are told, then it is."""
+class HttpListener(uvicorn.Server):
+    """uvicorn on a socket of ours, from `listen` to `stop`. It handles no signals: whoever owns it does."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -68,7 +68,7 @@ class BoundPort(uvicorn.Server):
         self._listening = asyncio.Event()
 
     async def listen(self, on: socket.socket) -> None:
-        """Returns once connections are taken; raises what kept it from that."""
+        """Return once connections are accepted; raises what prevented it."""
         self._serving = asyncio.create_task(self.serve(sockets=[on]))
         up = asyncio.create_task(self._listening.wait())
         await asyncio.wait([up, self._serving], return_when=asyncio.FIRST_COMPLETED)
@@ -77,12 +77,12 @@ class BoundPort(uvicorn.Server):
             self._serving.result()
 
     async def stop(self) -> None:
-        """Take no more, let go of who is there, and return when it is over."""
+        """Accept no more connections, close those that are open, and return when all is done."""
         self.should_exit = True
         if self._serving is not None:
             await self._serving
 
-    # Of uvicorn
+    # Called by uvicorn
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -94,25 +94,25 @@ class BoundPort(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(
+async def serve_http(
     application: Application, listening: socket.socket, *, keep_alive_seconds: int = 60
 ) -> AsyncIterator[None]:
     """Serve an ASGI application on this socket while the block runs; the socket is closed at the end."""
-    # uvicorn tells of its own starting and stopping; whoever serves says it better.
+    # uvicorn logs its own start and stop; whoever serves does that better.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = uvicorn.Config(
         application,
-        http=http_protocol(ConnectionLimiter(ConnectionLimits())),
+        http=limited_http_protocol(ConnectionLimiter(ConnectionLimits())),
         ws="none",
         proxy_headers=False,
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=keep_alive_seconds,
     )
-    listener = BoundPort(config)
+    listener = HttpListener(config)
     try:
         await listener.listen(listening)
         yield

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with a watch at the door: slow or huge headers, and too many connections.
+"""uvicorn's HTTP protocol with limits: slow or huge headers, and too many connections.
 
 uvicorn itself waits for ever for headers that come one byte a minute, and takes any number of connections
 from one address.
@@ -13,11 +13,11 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # A body may take this many times as long as headers.
-BODY_TIMES: Final = 3
+BODY_TIME_FACTOR: Final = 3
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one connection may take before it has asked for anything."""
+    """What connections may take before they have sent a request."""
 
     max_header_bytes: int = 16_384
     header_seconds: float = 10.0
@@ -34,8 +34,8 @@ class ConnectionLimiter:
         self.refused = 0
         self._by_address: dict[str, int] = {}
 
-    def enter(self, address: str) -> bool:
-        """Whether one more may come in; each that did has to `leave`."""
+    def acquire(self, address: str) -> bool:
+        """Count one more connection if there is room for it; whoever gets True has to `release` it."""
         most = self.limits.max_connections_per_address
         here = self._by_address.get(address, 0)
         if self.connections >= self.limits.max_connections or (most and here >= most):
@@ -45,7 +45,7 @@ class ConnectionLimiter:
         self._by_address[address] = here + 1
         return True
 
-    def leave(self, address: str) -> None:
+    def release(self, address: str) -> None:
         self.connections -= 1
         left = self._by_address[address] - 1
         if left:
@@ -54,34 +54,34 @@ class ConnectionLimiter:
             del self._by_address[address]
 
 
-def http_protocol(door: ConnectionLimiter) -> type[HttpToolsProtocol]:
-    """What goes behind uvicorn's `http=`."""
+def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]:
+    """The class for uvicorn's `http=` option."""
 
-    class Watched(HttpToolsProtocol):
+    class LimitedProtocol(HttpToolsProtocol):
         _address = ""
-        _counted = False
+        _is_counted = False
         _timer: asyncio.TimerHandle | None = None
         _reads_headers = True
-        _unread = 0
+        _unparsed_bytes = 0
         _header_bytes = 0
 
         def connection_made(self, transport: Any) -> None:
             peer = transport.get_extra_info("peername")
             self._address = str(peer[0]) if peer else ""
             super().connection_made(transport)
-            if not door.enter(self._address):
-                # Nothing was asked yet, so nothing is answered: the cheapest way to say no.
+            if not limiter.acquire(self._address):
+                # No request was sent yet, so no response is: the cheapest way to refuse.
                 transport.abort()
                 return
-            self._counted = True
-            self._watch(door.limits.header_seconds, headers=True)
+            self._is_counted = True
+            self._start_timer(limiter.limits.header_seconds, headers=True)
 
         def data_received(self, data: bytes) -> None:
             if self._timer is not None and self._reads_headers:
                 end = data.find(b"\r\n\r\n")
-                self._unread += len(data) if end < 0 else end
-                if self._unread > door.limits.max_header_bytes:
-                    self._stop_watching()
+                self._unparsed_bytes += len(data) if end < 0 else end
+                if self._unparsed_bytes > limiter.limits.max_header_bytes:
+                    self._stop_timer()
                     self.send_400_response("headers too large")
                     return
             super().data_received(data)
@@ -91,52 +91,52 @@ def http_protocol(door: ConnectionLimiter) -> type[HttpToolsProtocol]:
             super().on_message_begin()
             self._header_bytes = 0
             if self._timer is None:
-                self._watch(door.limits.header_seconds, headers=True)
+                self._start_timer(limiter.limits.header_seconds, headers=True)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             self._header_bytes += len(name) + len(value) + 4
             super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
-            self._stop_watching()
-            if self._header_bytes > door.limits.max_header_bytes:
+            self._stop_timer()
+            if self._header_bytes > limiter.limits.max_header_bytes:
                 # All in one packet: counted only now.
                 self.send_400_response("headers too large")
                 return
-            # Nobody waits for a body that drips; how large it may be is not asked here.
-            self._watch(BODY_TIMES * door.limits.header_seconds, headers=False)
+            # A body that comes too slowly is cut off, too; how large it may be is checked elsewhere.
+            self._start_timer(BODY_TIME_FACTOR * limiter.limits.header_seconds, headers=False)
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
-            self._stop_watching()
+            self._stop_timer()
             super().on_message_complete()
 
         def handle_websocket_upgrade(self) -> None:
-            self._stop_watching()
+            self._stop_timer()
             # From here on the WebSocket's protocol owns the connection, and counts it out.
-            self._counted = False
+            self._is_counted = False
             super().handle_websocket_upgrade()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_watching()
-            if self._counted:
-                self._counted = False
-                door.leave(self._address)
+            self._stop_timer()
+            if self._is_counted:
+                self._is_counted = False
+                limiter.release(self._address)
             super().connection_lost(exc)
 
-        def _watch(self, seconds: float, *, headers: bool) -> None:
-            self._unread = 0
+        def _start_timer(self, seconds: float, *, headers: bool) -> None:
+            self._unparsed_bytes = 0
             self._reads_headers = headers
-            self._timer = self.loop.call_later(seconds, self._too_late)
+            self._timer = self.loop.call_later(seconds, self._on_timeout)
 
-        def _stop_watching(self) -> None:
+        def _stop_timer(self) -> None:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
 
-        def _too_late(self) -> None:
+        def _on_timeout(self) -> None:
             self._timer = None
             if not self.transport.is_closing():
                 self.transport.abort()
 
-    return Watched
+    return LimitedProtocol

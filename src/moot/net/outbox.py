@@ -1,11 +1,11 @@
-"""What waits to be sent: one write per member and loop tick, and an end to those who read too slowly.
+"""What waits to be sent: one write per connection and loop tick, and a bound for those who read too slowly.
 
 A message to many is framed once and appended to a *batch*. As long as the next message goes to the same
-audience it joins that batch; anything else seals it. At the end of the tick every connection writes what
-it was left, which for most of them is the same joined bytes.
+audience it joins that batch; anything else seals it. At the end of the tick every connection writes
+what is pending for it, which for most of them is the same joined bytes.
 
 A connection whose transport is full keeps what comes meanwhile, within bounds of bytes, messages and
-seconds. Past any of them it is told why and closed; nobody else waits for it.
+seconds. Past any of them it is closed with the reason; nobody else waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SocketWriter(Protocol):
 
 
 class Batch:
-    """Messages that the same audience hears, in each of its spellings (lanes)."""
+    """Messages to the same audience, in each of its dialects (lanes)."""
 
     __slots__ = ("_joined", "audience", "lanes")
 
@@ -42,7 +42,7 @@ class Batch:
         self._joined: dict[str, bytes] = {}
 
     def bytes_for(self, lane: str) -> bytes:
-        """All messages of one lane, joined once for everybody."""
+        """All messages of one lane, joined once for all its connections."""
         joined = self._joined.get(lane)
         if joined is None:
             joined = self._joined[lane] = b"".join(self.lanes.get(lane, ()))
@@ -79,7 +79,7 @@ class Outbox:
         self._writer = writer
 
     def detach(self) -> None:
-        """The connection is gone: nothing more is kept or written."""
+        """The connection has ended: nothing more is kept or written."""
         self._writer = None
         self.pending.clear()
 
@@ -95,9 +95,9 @@ class Outbox:
         self.flush(now)
 
     def flush(self, now: float) -> None:
-        """Write what is pending, or see how far behind this reader is."""
+        """Write what is pending, or measure how far behind this reader is."""
         if self._writer is None:
-            # Closed within this tick: what was sealed for it since goes nowhere.
+            # Closed within this tick: what was added since is dropped.
             self.pending.clear()
             return
         if not self.pending:
@@ -122,7 +122,7 @@ class Outbox:
                 self._writer.write(data)
 
     def _count_waiting(self, now: float) -> None:
-        # Only what is new since the last look.
+        # Only what is new since the last count.
         for part in self.pending[self._counted :]:
             if isinstance(part, Batch):
                 self.waiting_bytes += len(part.bytes_for(self.lane))
@@ -151,7 +151,7 @@ class Outgoing:
         self._scheduled = False
 
     def append(self, audience: Sequence[Outbox], lane: str, frame: bytes) -> None:
-        """One message to all of an audience that are on this lane; the others hear nothing of it."""
+        """One message to all of an audience that are on this lane; the others do not get it."""
         batch = self.batch
         if batch is None or batch.audience is not audience:
             batch = self._begin(audience)
@@ -161,7 +161,7 @@ class Outgoing:
         frames.append(frame)
 
     def send(self, outbox: Outbox, frame: bytes) -> None:
-        """One message to one connection, after everything that was said before it."""
+        """One message to one connection, after everything that was sent before it."""
         self._seal()
         outbox.pending.append(frame)
         self._dirty[outbox] = None

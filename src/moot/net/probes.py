@@ -1,7 +1,7 @@
-"""What Kubernetes, Docker or a load balancer asks: `/livez` and `/readyz`, the same on every server of ours.
+"""The probes of Kubernetes, Docker and load balancers: `/livez` and `/readyz`, the same on all our servers.
 
-A probe comes from an address and not by a name, sends no secret and changes nothing. So it is answered
-whatever its Host says, and its answer is a status and a few words: no version, no names, no counts.
+A probe connects to an address and not to a name, sends no secret and changes nothing. So it is answered
+whatever its Host header says, with a status and a short text: no version, no names, no counts.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ PROBE_HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "n
 Reason = Literal["starting", "degraded", "stopping"]
 
 _MESSAGES: Final[dict[Reason, str]] = {
-    "starting": "not everything is open yet: ask again in a moment",
-    "degraded": "something it needs does not work: /health and the log say more",
-    "stopping": "no new connections are taken",
+    "starting": "not everything is open yet: try again in a moment",
+    "degraded": "something it needs does not work: see /health and the log",
+    "stopping": "no new connections are accepted",
 }
 
 
 def liveness() -> tuple[int, bytes]:
-    """Whoever can ask this was answered by the event loop, and that is all it says."""
+    """The event loop answers, and that is all that this says."""
     return 200, orjson.dumps({"status": "ok"})
 
 

@@ -1,6 +1,6 @@
-"""A WebSocket opened by us: whole messages in and out, and how to come back when it breaks (RFC 6455).
+"""A WebSocket opened by us: whole messages in and out, and whether to reconnect when it breaks (RFC 6455).
 
-Frames are read by the same code as on the gateway's side (`net.websocket`). What we send is masked and
+Frames are read by the same code as on the gateway's side (`net.websocket_server`). What we send is masked and
 written at once; what the other side does not take yet waits in the transport, up to `outbox_bytes`, and no
 more than that is accepted. Nothing here knows what the bytes mean.
 """
@@ -33,15 +33,15 @@ from moot.net.outbound import OpenSocket, explain_untrusted
 from moot.net.websocket_server import ServerSocket, SocketLimits
 from moot.protocol.close_codes import CLOSE_CODES
 
-# picows reports what peers do wrong as errors of ours; whoever dials is told, and that is enough.
+# picows logs the mistakes of peers as errors of ours; whoever dials gets an exception, and that is enough.
 _picows_log = logging.getLogger(f"{__name__}.picows")
 _picows_log.setLevel(logging.CRITICAL)
 
-# A connection that ended without a word (RFC 6455, 7.4.1).
-LOST: Final = 1006
+# A connection that ended without a close frame (RFC 6455, 7.4.1).
+ABNORMAL_CLOSE: Final = 1006
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
-# Answers of a door that is only closed for the moment: a busy gateway, or a proxy before one that restarts.
-_COME_BACK: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+# Answers of a gateway that is busy, or of a proxy in front of one that restarts.
+_TEMPORARY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class DialLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,13 +69,13 @@ class UpgradeRefused(MootError):
         self.body = body
 
     @property
-    def may_return(self) -> bool:
-        """Whether asking again later can help."""
-        return self.status in _COME_BACK
+    def is_temporary(self) -> bool:
+        """Whether trying again later can help."""
+        return self.status in _TEMPORARY_STATUSES
 
 
 class MessageListener(Protocol):
-    """Who is told what comes. Called from the loop; nothing here may block or raise."""
+    """Receives what comes. Called from the loop; nothing here may block or raise."""
 
     def opened(self, line: ClientSocket) -> None: ...
 
@@ -92,20 +92,20 @@ class ClientSocket(ServerSocket):
             message_bytes=limits.message_bytes, write_buffer_bytes=limits.outbox_bytes // 4
         )
         super().__init__(_FrameListener(self, listener), reading)
-        self.code = LOST
+        self.code = ABNORMAL_CLOSE
         self.reason = ""
         self._outbox_bytes = limits.outbox_bytes
         self._writable = asyncio.Event()
         self._writable.set()
-        self._gone = asyncio.Event()
-        self._given_up = False
+        self._has_closed = asyncio.Event()
+        self._is_aborted = False
         self._has_opened = False
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._has_opened = True
         super().on_ws_connected(transport)
-        if self._given_up:
-            # Whoever dialled was cancelled before the handshake was over.
+        if self._is_aborted:
+            # `dial` was cancelled before the handshake was done.
             self._drop()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -114,13 +114,13 @@ class ClientSocket(ServerSocket):
             self._is_closing = True
         super().on_ws_frame(transport, frame)
 
-    def give_up(self) -> None:
-        """Nobody wants this connection any more, open or still to come."""
-        self._given_up = True
+    def abort(self) -> None:
+        """Drop this connection at once, also if it is still being opened."""
+        self._is_aborted = True
         self._drop()
 
     def send(self, data: bytes, *, binary: bool = False) -> None:
-        """One message, in order; raises OutboxFull. On a connection that is gone it goes nowhere."""
+        """One message, in order; raises OutboxFull. On a closed connection it is dropped."""
         transport = self._transport
         if transport is None or self._is_closing:
             return
@@ -132,38 +132,38 @@ class ClientSocket(ServerSocket):
             )
         transport.send(WSMsgType.BINARY if binary else WSMsgType.TEXT, data)
 
-    async def drained(self, within: float) -> None:
-        """Wait until the other side has taken most of what was sent; raises TimedOut."""
+    async def wait_drained(self, timeout_seconds: float) -> None:
+        """Wait until the other side has read most of what was sent; raises TimedOut."""
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(timeout_seconds):
                 await self._writable.wait()
         except TimeoutError:
-            raise TimedOut(f"the gateway took nothing for {within:g} s") from None
+            raise TimedOut(f"the gateway read nothing for {timeout_seconds:g} s") from None
 
-    async def gone(self, within: float) -> None:
-        """Wait until the connection has ended; it is cut off if that takes longer."""
+    async def wait_closed(self, timeout_seconds: float) -> None:
+        """Wait until the connection has ended; it is aborted if that takes longer."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                await self._gone.wait()
+            async with asyncio.timeout(timeout_seconds):
+                await self._has_closed.wait()
         self._drop()
 
     @property
     def is_full(self) -> bool:
-        """Whether a writer in bulk should wait for `drained`."""
+        """Whether whoever sends much should `wait_drained` first."""
         return not self._writable.is_set()
 
-    def _peer_closes(self, transport: WSTransport, frame: WSFrame) -> None:
+    def _handle_close(self, transport: WSTransport, frame: WSFrame) -> None:
         body = frame.get_payload_as_bytes()
         if len(body) >= 2:
             self.code = struct.unpack("!H", body[:2])[0]
             self.reason = body[2:].decode("utf-8", "replace")
         else:
             self.code = 1000
-        super()._peer_closes(transport, frame)
+        super()._handle_close(transport, frame)
 
 
 class _FrameListener:
-    """Between a connection, which knows no close codes, and a listener, which wants them."""
+    """Adds the close code: a connection does not know it, and a listener wants it."""
 
     subprotocol: str | None = None
 
@@ -177,9 +177,9 @@ class _FrameListener:
 
     def closed(self) -> None:
         line = self._line
-        if line._gone.is_set():
+        if line._has_closed.is_set():
             return
-        line._gone.set()
+        line._has_closed.set()
         line._writable.set()
         self._listener.closed(line.code, line.reason)
 
@@ -202,9 +202,9 @@ async def dial(
     open_socket: OpenSocket | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> ClientSocket:
-    """Open a WebSocket; raises TurnedAway, Unreachable. Cancelling leaves nothing behind.
+    """Open a WebSocket; raises UpgradeRefused, Unreachable. Cancelling leaves nothing behind.
 
-    No redirect is followed and no proxy asked: a token goes to the host that was named, and nowhere else.
+    No redirect is followed and no proxy is used: a token goes to the host that was named, and nowhere else.
     `open_socket` connects to a host and a port in our place, for whoever wants to see the address first.
     """
     line = ClientSocket(listener, limits)
@@ -233,24 +233,24 @@ async def dial(
                 use_aiofastnet=False,
             )
     except WSHandshakeError as fault:
-        line.give_up()
+        line.abort()
         if fault.response is not None:
             raise UpgradeRefused(int(fault.response.status), fault.raw_body or b"") from None
-        raise Unreachable(f"{_shown(url)} is no WebSocket server: {fault}") from None
+        raise Unreachable(f"{_without_query(url)} is no WebSocket server: {fault}") from None
     except ssl.SSLCertVerificationError as fault:
-        line.give_up()
-        raise Unreachable(f"{_shown(url)} cannot be reached: {explain_untrusted(fault)}") from fault
+        line.abort()
+        raise Unreachable(f"{_without_query(url)} cannot be reached: {explain_untrusted(fault)}") from fault
     except (OSError, WSError, EOFError) as fault:
         # TimeoutError is an OSError; ssl's errors are too.
-        line.give_up()
+        line.abort()
         why = str(fault) or f"nothing within {limits.connect_seconds:g} s"
-        raise Unreachable(f"{_shown(url)} cannot be reached: {why}") from fault
+        raise Unreachable(f"{_without_query(url)} cannot be reached: {why}") from fault
     except BaseException:
-        line.give_up()
+        line.abort()
         raise
     if not line._has_opened:
-        # Whoever hangs up in the middle of the handshake leaves a line that never opened.
-        raise Unreachable(f"{_shown(url)} hung up before it was a WebSocket")
+        # A server that hangs up in the middle of the handshake leaves a socket that never opened.
+        raise Unreachable(f"{_without_query(url)} hung up before it was a WebSocket")
     return line
 
 
@@ -272,13 +272,13 @@ def websocket_url(url: str, path: str, query: Mapping[str, str]) -> str:
     return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{before}{path}{asked}"
 
 
-def may_return(code: int) -> bool:
-    """Whether a connection that was closed like this is opened again by itself."""
+def should_reconnect(code: int) -> bool:
+    """Whether a connection that was closed with this code is opened again."""
     row = CLOSE_CODES.get(code)
-    # Unknown codes are a proxy's or a network's; those are not about us.
+    # Unknown codes come from a proxy or the network, and say nothing about us.
     return row.reconnect if row is not None else True
 
 
-def _shown(url: str) -> str:
-    """An address without its query, which may hold what is nobody's business."""
+def _without_query(url: str) -> str:
+    """An address without its query, which may hold secrets."""
     return url.partition("?")[0]

@@ -13,7 +13,7 @@ _MEDIUM = struct.Struct("!BBH")
 _LONG = struct.Struct("!BBQ")
 
 
-def framed(payload: bytes, opcode: int = TEXT) -> bytes:
+def encode_frame(payload: bytes, opcode: int = TEXT) -> bytes:
     """One message in one frame."""
     size = len(payload)
     first = _FINAL | opcode

@@ -5,8 +5,8 @@ fragments, reserved bits, the UTF-8 of text and the closing handshake are ours. 
 knows picows, and `picows.picows.WSProtocol` is the one name in it that is not public (hence the pin).
 
 uvicorn gives us the upgrade request after its own HTTP parser has read it: `server_protocol` makes the
-class that goes behind its `ws=` option. Starlette's middleware does not see these connections; whoever
-may come in is decided by the `Admit` function.
+class for its `ws=` option. Starlette's middleware does not see these connections; the `Admit` function
+decides who may connect.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
 log = logging.getLogger(__name__)
-# picows reports what peers do wrong as errors of ours; they are told, and that is enough.
+# picows logs the mistakes of peers as errors of ours; the peer gets a close code, and that is enough.
 _picows_log = logging.getLogger(f"{__name__}.picows")
 _picows_log.setLevel(logging.CRITICAL)
 
-# Looked up once: every frame is compared with them.
+# Looked up once: every frame is compared with these.
 _TEXT: Final = WSMsgType.TEXT
 _BINARY: Final = WSMsgType.BINARY
 _CONTINUATION: Final = WSMsgType.CONTINUATION
 _CLOSE: Final = WSMsgType.CLOSE
 
 # A close reason fits into a control frame together with its code (RFC 6455, 5.5).
-_MOST_REASON_BYTES: Final = 123
+_MAX_REASON_BYTES: Final = 123
 _CONNECTION = re.compile(rb"\r\nconnection: [^\r]*", re.IGNORECASE)
 # RFC 6455, 7.4.1, and the registry's later ones.
 _CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
@@ -56,14 +56,14 @@ class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Above the largest envelope and frame of a space, whose own limits answer with an error first.
     message_bytes: int = (1 << 20) + (64 << 10)
-    # Where the transport tells us that a reader is behind.
+    # Above this the transport reports that a reader is behind.
     write_buffer_bytes: int = 256 << 10
     # 4 KiB hold nearly every envelope; the buffer grows when a larger one comes.
     read_buffer_bytes: int = 4 << 10
     ping_seconds: float = 20.0
     ping_timeout_seconds: float = 20.0
-    # How long a peer may take to answer our close, for which a slow one has to read up first. Then it is
-    # dropped, and what it has not read, the close and its reason too, may be lost.
+    # How long a peer may take to answer our close; a slow one has to read everything before it first. Then
+    # it is dropped, and what it has not read, including the close and its reason, may be lost.
     close_seconds: float = 3.0
 
 
@@ -83,7 +83,7 @@ class UpgradeRefusal(msgspec.Struct, frozen=True):
 
 
 class Handler(Protocol):
-    """What a connection is connected to. Called from the loop; nothing here may block or raise."""
+    """What handles one connection. Called from the loop; nothing here may block or raise."""
 
     subprotocol: str | None
 
@@ -117,18 +117,18 @@ class ServerSocket(WSListener):
         self._is_closing = False
         self._drop_timer: asyncio.TimerHandle | None = None
 
-    # What picows calls
+    # Called by picows
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
-        # uvloop's own low-water mark is 16 bytes: it would stay full until nearly everything is gone.
+        # uvloop's own low-water mark is 16 bytes: it would count as full until nearly everything is sent.
         high = self.limits.write_buffer_bytes
         transport.underlying_transport.set_write_buffer_limits(high=high, low=high // 4)
         self.handler.opened(self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
-            raise self._broken(
+            raise self._protocol_error(
                 WSCloseCode.PROTOCOL_ERROR, "reserved bits are set, but no extension was agreed"
             )
         kind = frame.msg_type
@@ -136,30 +136,32 @@ class ServerSocket(WSListener):
             if self._is_closing:
                 return
             if self._fragments is not None:
-                raise self._broken(WSCloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one")
+                raise self._protocol_error(
+                    WSCloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one"
+                )
             if frame.fin:
-                self._message(frame.get_payload_as_bytes(), kind is _BINARY)
+                self._handle_message(frame.get_payload_as_bytes(), kind is _BINARY)
                 return
             self._fragments, self._fragments_size = [], 0
             self._fragments_binary = kind is _BINARY
-            self._fragment(frame)
+            self._add_fragment(frame)
         elif kind is _CONTINUATION:
             if self._is_closing:
                 return
             if self._fragments is None:
-                raise self._broken(WSCloseCode.PROTOCOL_ERROR, "a continuation of nothing")
-            self._fragment(frame)
+                raise self._protocol_error(WSCloseCode.PROTOCOL_ERROR, "a continuation of nothing")
+            self._add_fragment(frame)
         elif kind == WSMsgType.PING:
-            # Not by picows itself, which would answer before the reserved bits are looked at.
+            # Not by picows itself, which would answer before the reserved bits are checked.
             if not self._is_closing:
                 transport.send_pong(frame.get_payload_as_bytes())
         elif kind is _CLOSE:
-            self._peer_closes(transport, frame)
+            self._handle_close(transport, frame)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        # Whatever broke the connection is kept by picows until somebody asks, or logged as never asked for.
-        asked = asyncio.ensure_future(transport.wait_disconnected())
-        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # picows keeps what broke the connection until somebody retrieves it, or logs that nobody did.
+        retrieved = asyncio.ensure_future(transport.wait_disconnected())
+        retrieved.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._transport = None
         self._is_closing = True
         if self._drop_timer is not None:
@@ -172,7 +174,7 @@ class ServerSocket(WSListener):
     def resume_writing(self) -> None:
         self.handler.drained()
 
-    # What handlers call
+    # Called by handlers
 
     def write(self, data: bytes) -> None:
         """Bytes that are frames already."""
@@ -186,7 +188,7 @@ class ServerSocket(WSListener):
             return
         self.handler.flush()
         self._is_closing = True
-        short = reason.encode()[:_MOST_REASON_BYTES].decode("utf-8", "ignore").encode()
+        short = reason.encode()[:_MAX_REASON_BYTES].decode("utf-8", "ignore").encode()
         transport.send_close(cast("WSCloseCode", code), short)  # any number, also those of 4000 and up
         loop = asyncio.get_running_loop()
         self._drop_timer = loop.call_later(self.limits.close_seconds, self._drop)
@@ -195,8 +197,8 @@ class ServerSocket(WSListener):
     def is_closing(self) -> bool:
         return self._is_closing
 
-    def _broken(self, code: WSCloseCode, reason: str) -> WSProtocolError:
-        """Nothing that follows is read; picows sends the close. What was said before still goes out."""
+    def _protocol_error(self, code: WSCloseCode, reason: str) -> WSProtocolError:
+        """Read nothing more; picows sends the close. What was written before still goes out."""
         if not self._is_closing:
             self.handler.flush()
         self._is_closing = True
@@ -206,29 +208,29 @@ class ServerSocket(WSListener):
         if self._transport is not None:
             self._transport.underlying_transport.abort()
 
-    def _fragment(self, frame: WSFrame) -> None:
+    def _add_fragment(self, frame: WSFrame) -> None:
         fragments = self._fragments
-        assert fragments is not None  # noqa: S101  # both callers have seen to it
+        assert fragments is not None  # noqa: S101  # both callers have set it
         self._fragments_size += frame.payload_size
         if self._fragments_size > self.limits.message_bytes:
-            raise self._broken(
+            raise self._protocol_error(
                 WSCloseCode.MESSAGE_TOO_BIG, f"message larger than {self.limits.message_bytes} bytes"
             )
         fragments.append(frame.get_payload_as_bytes())
         if frame.fin:
             self._fragments = None
-            self._message(b"".join(fragments), self._fragments_binary)
+            self._handle_message(b"".join(fragments), self._fragments_binary)
 
-    def _message(self, data: bytes, binary: bool) -> None:
+    def _handle_message(self, data: bytes, binary: bool) -> None:
         if len(data) > self.limits.message_bytes:
-            # picows has sent its close for that and hands the message over all the same.
+            # picows has sent its close for that and hands over the message all the same.
             self._is_closing = True
             return
         if not binary and not data.isascii():
             try:
                 data.decode("utf-8")
             except UnicodeDecodeError:
-                raise self._broken(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8") from None
+                raise self._protocol_error(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8") from None
         try:
             self.handler.received(data, binary)
         except Exception:
@@ -236,11 +238,11 @@ class ServerSocket(WSListener):
             log.exception("a message could not be handled")
             self.close(WSCloseCode.INTERNAL_ERROR.value, "internal error")
 
-    def _peer_closes(self, transport: WSTransport, frame: WSFrame) -> None:
-        # picows has refused codes below 3000 that may not be sent, but for these.
+    def _handle_close(self, transport: WSTransport, frame: WSFrame) -> None:
+        # picows has refused most codes below 3000 that may not be sent, but not all.
         code = int(frame.get_close_code()) if frame.payload_size else 1000  # type: ignore[call-overload]
         if not (code in _CLOSE_CODES or 3000 <= code < 5000):
-            raise self._broken(WSCloseCode.PROTOCOL_ERROR, f"close code {code} may not be sent")
+            raise self._protocol_error(WSCloseCode.PROTOCOL_ERROR, f"close code {code} may not be sent")
         if not self._is_closing:
             self.handler.flush()
             self._is_closing = True
@@ -259,7 +261,7 @@ class _ServerProtocol(WSProtocol):  # type: ignore[misc]
             self.on_lost()
 
     def data_received(self, data: bytes) -> None:
-        """Only ever called with the upgrade request; from then on the transport fills our buffer itself."""
+        """Called with the upgrade request only; from then on the transport fills our buffer itself."""
         # uvicorn has found `upgrade` among the tokens; picows wants it alone, and Firefox sends two.
         view = memoryview(_CONNECTION.sub(b"\r\nconnection: upgrade", data, count=1))
         while view:
@@ -273,9 +275,9 @@ class _ServerProtocol(WSProtocol):  # type: ignore[misc]
 def server_protocol(
     admit: Admit, limits: SocketLimits, on_lost: Callable[[str], None] = lambda _peer: None
 ) -> Callable[..., asyncio.BaseProtocol]:
-    """What goes behind uvicorn's `ws=`: makes the protocol of one connection, `admit` decides on each.
+    """For uvicorn's `ws=` option: makes the protocol of one connection; `admit` decides on each.
 
-    `on_lost` is told the address of every connection that ends, admitted or not.
+    `on_lost` is called with the address of every connection that ends, admitted or not.
     """
 
     def protocol(**_: Any) -> asyncio.BaseProtocol:

@@ -20,8 +20,8 @@ import orjson
 import uvicorn
 
 from moot import __version__
-from moot.net.http_listener import BoundPort, bound
-from moot.net.http_protocol import ConnectionLimiter, http_protocol
+from moot.net.http_listener import HttpListener, bind_socket
+from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
 from moot.net.outbox import Outbox, Outgoing
 from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
 from moot.net.websocket_server import Handler, ServerSocket, Upgrade, UpgradeRefusal, server_protocol
@@ -146,8 +146,8 @@ class RelayServer:
         self._is_stopping = False
         config = uvicorn.Config(
             self._http,
-            http=http_protocol(self.door),
-            ws=server_protocol(self._admit, settings.sockets, self.door.leave),  # type: ignore[arg-type]
+            http=limited_http_protocol(self.door),
+            ws=server_protocol(self._admit, settings.sockets, self.door.release),  # type: ignore[arg-type]
             interface="asgi3",
             proxy_headers=False,
             lifespan="off",
@@ -157,7 +157,7 @@ class RelayServer:
             timeout_graceful_shutdown=1,
             timeout_keep_alive=15,
         )
-        self._listener = BoundPort(config)
+        self._listener = HttpListener(config)
 
     @property
     def url(self) -> str:
@@ -275,7 +275,7 @@ async def running_relay(settings: RelaySettings) -> AsyncIterator[RelayServer]:
     """A relay for as long as the block lasts; raises UsageError when it cannot listen or use its data."""
     # Says what is missing before anything is opened.
     settings.addresses(settings.port)
-    listening = bound(settings.host, settings.port, port_name="--port")
+    listening = bind_socket(settings.host, settings.port, port_name="--port")
     try:
         store = EventStore.open(settings.data, settings.store)
     except BaseException:

@@ -18,7 +18,7 @@ import msgspec
 import orjson
 
 from moot.errors import MootError
-from moot.net.websocket_frame import framed
+from moot.net.websocket_frame import encode_frame
 from moot.relay.relay_settings import RelayLimits
 from moot.relay.subscription_filters import EventFilter
 
@@ -129,26 +129,26 @@ def event_head(subscription: str) -> bytes:
 
 
 def event_message(head: bytes, raw: bytes) -> bytes:
-    return framed(b"%b%b]" % (head, raw))
+    return encode_frame(b"%b%b]" % (head, raw))
 
 
 def ok_message(event_id: str, taken: bool, words: str = "") -> bytes:
     if taken and not words:
-        return framed(b'["OK","%b",true,""]' % event_id.encode())
-    return framed(orjson.dumps(["OK", event_id, taken, words]))
+        return encode_frame(b'["OK","%b",true,""]' % event_id.encode())
+    return encode_frame(orjson.dumps(["OK", event_id, taken, words]))
 
 
 def eose_message(subscription: str) -> bytes:
-    return framed(orjson.dumps(["EOSE", subscription]))
+    return encode_frame(orjson.dumps(["EOSE", subscription]))
 
 
 def closed_message(subscription: str, words: str) -> bytes:
-    return framed(orjson.dumps(["CLOSED", subscription, words]))
+    return encode_frame(orjson.dumps(["CLOSED", subscription, words]))
 
 
 def notice_message(words: str) -> bytes:
-    return framed(orjson.dumps(["NOTICE", words]))
+    return encode_frame(orjson.dumps(["NOTICE", words]))
 
 
 def auth_message(challenge: str) -> bytes:
-    return framed(orjson.dumps(["AUTH", challenge]))
+    return encode_frame(orjson.dumps(["AUTH", challenge]))

@@ -12,7 +12,7 @@ from moot.config.configuration import McpServerConfig, MemberConfig
 from moot.errors import MootError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
-from moot.net.websocket_client import may_return
+from moot.net.websocket_client import should_reconnect
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
 from moot.up.member_command import argument_list, member_environment
 from moot.up.part_status import PartStatus, State
@@ -127,7 +127,7 @@ class BridgedServer:
             return True, str(fault)
         finally:
             self._member = self._upstream = None
-        return may_return(ending.code), f"left the space: {ending.code} {ending.reason}".rstrip()
+        return should_reconnect(ending.code), f"left the space: {ending.code} {ending.reason}".rstrip()
 
     def _opened(self, upstream: Upstream) -> None:
         self._upstream = upstream

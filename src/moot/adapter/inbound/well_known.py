@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from moot.adapter.inbound.contract_registry import ContractRegistry
 from moot.metrics import CONTENT_TYPE
-from moot.net.http_listener import bound, served
+from moot.net.http_listener import bind_socket, serve_http
 from moot.net.probes import LIVE_PATH, PROBE_HEADERS, READY_PATH, liveness, readiness
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
@@ -142,11 +142,11 @@ async def _not_allowed(_request: Request, _fault: Exception) -> Response:
 @asynccontextmanager
 async def serving(pages: WellKnown, host: str, port: int) -> AsyncIterator[str]:
     """Serve the pages while the block runs; gives the address. Raises UsageError when it cannot listen."""
-    listening = bound(
+    listening = bind_socket(
         host, port, host_name="discovery.well_known_host", port_name="discovery.well_known_port"
     )
     taken: int = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     pages.own_address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '') else shown}:{taken}"  # noqa: S104
-    async with served(pages.application(), listening, keep_alive_seconds=15):
+    async with serve_http(pages.application(), listening, keep_alive_seconds=15):
         yield pages.own_address

@@ -24,7 +24,7 @@ from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import DEFAULT_LIMITS, McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.response_streams import Receive, Scope, Send, respond
-from moot.net.http_listener import bound, served
+from moot.net.http_listener import bind_socket, serve_http
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class McpListener:
     @asynccontextmanager
     async def _served(self, settings: McpServerSettings) -> AsyncIterator[str]:
         host = settings.sse_host
-        listening = bound(
+        listening = bind_socket(
             host,
             settings.sse_port if self._port is None else self._port,
             host_name="mcp_server.sse_host",
@@ -109,7 +109,7 @@ class McpListener:
         http = McpHttpServer(self._server, _access_policy(settings, port))
         application = http if settings.transport == "sse" else _only_streamable(http)
         shown = f"[{host}]" if ":" in host else host
-        async with served(application, listening):
+        async with serve_http(application, listening):
             try:
                 yield f"http://{'127.0.0.1' if host in ANYWHERE else shown}:{port}/mcp"
             finally:

@@ -20,11 +20,11 @@ import orjson
 
 from moot.errors import ConnectionClosed, MalformedEnvelope, MootError, NotAdmitted, Unreachable
 from moot.net.websocket_client import (
-    LOST,
+    ABNORMAL_CLOSE,
     ClientSocket,
     UpgradeRefused,
     dial,
-    may_return,
+    should_reconnect,
     websocket_url,
 )
 from moot.participant.calls.outcome import CloseReason
@@ -130,7 +130,7 @@ class Link:
                 fault = await self._visit()
                 if fault is None:
                     has_been_in = True
-                    ending = self._ending(*(self._closed or (LOST, "")))
+                    ending = self._ending(*(self._closed or (ABNORMAL_CLOSE, "")))
                     if ending is not None:
                         return self._end(ending)
                     backoff.reset()
@@ -145,7 +145,7 @@ class Link:
         finally:
             self.phase = "closed"
             if self._line is not None:
-                self._line.give_up()
+                self._line.abort()
 
     async def _rest(self, seconds: float) -> None:
         """Wait before the next try; leaving ends it."""
@@ -164,7 +164,7 @@ class Link:
 
     async def gone(self, within: float) -> None:
         if self._line is not None:
-            await self._line.gone(within)
+            await self._line.wait_closed(within)
 
     def _end(self, ending: CloseReason) -> None:
         self.phase = "closed"
@@ -184,15 +184,15 @@ class Link:
             )
         except UpgradeRefused as fault:
             url = self._door.url
-            return Unreachable(f"{url}: {fault}") if fault.may_return else not_admitted(url, fault)
+            return Unreachable(f"{url}: {fault}") if fault.is_temporary else not_admitted(url, fault)
         except Unreachable as fault:
             return unreachable(self._door.url, fault)
         await self._wait_while("joining", self._limits.welcome_seconds)
         if self.phase == "joining":
-            line.give_up()
+            line.abort()
             return Unreachable(f"no welcome within {self._limits.welcome_seconds:g} s")
         if self.phase == "dialling":
-            code, reason = self._closed or (LOST, "")
+            code, reason = self._closed or (ABNORMAL_CLOSE, "")
             if code == POLICY:
                 return NotAdmitted(self._complaint or reason or "the gateway did not let us in", code=code)
             return Unreachable(self._complaint or reason or f"closed {code} before the welcome")
@@ -271,10 +271,10 @@ class Link:
         """How it ended, if that was for good."""
         if self._leaving is not None:
             return CloseReason(1000, self._leaving)
-        return None if self.reconnect and may_return(code) else CloseReason(code, reason)
+        return None if self.reconnect and should_reconnect(code) else CloseReason(code, reason)
 
 
 def _ending_of(fault: MootError) -> CloseReason:
     if isinstance(fault, ConnectionClosed):
         return CloseReason(fault.code, fault.reason)
-    return CloseReason(LOST, str(fault))
+    return CloseReason(ABNORMAL_CLOSE, str(fault))

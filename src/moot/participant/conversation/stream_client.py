@@ -133,12 +133,12 @@ class StreamClient:
         frame = write_frame(info.id, data.encode() if isinstance(data, str) else data, binary=binary)
         line = voice.line
         if line.is_full:
-            await line.drained(voice.limits.write_seconds)
+            await line.wait_drained(voice.limits.write_seconds)
             line = voice.line
         try:
             line.send(frame.raw, binary=binary)
         except OutboxFull:
-            await line.drained(voice.limits.write_seconds)
+            await line.wait_drained(voice.limits.write_seconds)
             voice.line.send(frame.raw, binary=binary)
 
     async def manage(
