@@ -18,8 +18,7 @@ import yaml
 from moot.config import load
 from moot.errors import MootError
 from moot.gateway.app import Gateway
-from moot.participant import Control, Controls, JoinedSpace, connect
-from moot.participant.conversation.stream import StreamHandle
+from moot.participant import Control, Controls, JoinedSpace, StreamHandle, connect
 from moot.protocol.operation import Json
 
 SPACE: Final = "workshop"
@@ -165,24 +164,24 @@ async def _play(
     read = await coder.propose(
         "files", "tools/call", {"name": "read_file", "arguments": {"path": "src/importer.py"}}
     )
-    await sam.fulfil(read.id)
+    await sam.approve(read.id)
 
     await asyncio.sleep(_BEAT_SECONDS)
-    await maria.grant(
+    await maria.admin.grant(
         "reviewer",
         [{"kind": "mcp/request", "payload": {"method": "tools/call"}}, {"kind": "capability/grant"}],
         reason="runs the tests by itself",
     )
-    await reviewer.grant(
+    await reviewer.admin.grant(
         "coder",
         [{"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_*"}}}],
         reason="reading needs no approval any more",
     )
     await asyncio.sleep(_BEAT_SECONDS)
     await reviewer.call("files", "run_tests", {"folder": "tests", "fast": True})
-    await maria.request_status("coder")
-    await sam.invite("lisa", [{"kind": "chat"}, {"kind": "mcp/proposal"}], reason="knows the prices")
-    await maria.pause("scout", reason="one thing at a time", timeout_seconds=3600)
+    await maria.admin.request_status("coder")
+    await sam.admin.invite("lisa", [{"kind": "chat"}, {"kind": "mcp/proposal"}], reason="knows the prices")
+    await maria.admin.pause("scout", reason="one thing at a time", timeout_seconds=3600)
 
     await asyncio.sleep(_BEAT_SECONDS)
     deleted = await coder.propose(
@@ -196,7 +195,7 @@ async def _play(
     await coder.chat("Understood, I leave the notes alone.", about=deleted.id)
 
     await asyncio.sleep(_BEAT_SECONDS)
-    stream = await cast["files"].stream(description="run of all tests", content_type="text/plain")
+    stream = await cast["files"].streams.open(description="run of all tests", content_type="text/plain")
     tasks.create_task(_test(stream, over))
     thinking = asyncio.Event()
     tasks.create_task(_think(coder, asked.id, thinking, over))
@@ -205,7 +204,7 @@ async def _play(
         "files",
         "tools/call",
         {"name": "write_file", "arguments": {"path": "src/importer.py", "content": _FASTER}},
-        timeout=3600,
+        timeout_seconds=3600,
         about=asked.id,
     )
     await asyncio.sleep(_BEAT_SECONDS)
@@ -213,7 +212,7 @@ async def _play(
         "files",
         "tools/call",
         {"name": "run_tests", "arguments": {"folder": "tests/slow", "fast": False}},
-        timeout=3600,
+        timeout_seconds=3600,
     )
     await asyncio.sleep(_BEAT_SECONDS)
     await sam.chat(

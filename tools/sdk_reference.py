@@ -8,32 +8,43 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from typing import NamedTuple, get_args
+from typing import ForwardRef, NamedTuple, get_args, is_typeddict
 
 import msgspec
 
 import moot
 from moot import errors, participant
-from moot.participant.calls.call_methods import Asking
-from moot.participant.control.administration import Managing
-from moot.participant.conversation.chat import Chatting
-from moot.participant.membership import Membership
-from moot.participant.serving.offer_methods import Offers
+from moot.participant.connection.roster import Roster
+from moot.participant.connection.violation_log import ViolationLog
+from moot.participant.control.administration import Administration
+from moot.participant.conversation.chat import Chats
+from moot.participant.conversation.contexts import Contexts
+from moot.participant.conversation.stream_client import StreamClient
+from moot.participant.decisions.proposal_list import ProposalList
+from moot.participant.serving.own_offers import OwnOffers
+from moot.participant.serving.request_server import RequestServer
 from tools.settings_comments import comments_of
 
 # One line where it fits, else one parameter a line.
 _WIDTH = 96
-# What the connection calls, and `async with` does for the caller.
-_NOT_FOR_CALLERS = frozenset({*vars(Membership), "enter", "leave"})
+# The parts of a space: their attribute, class, and what other parts of the SDK call on them.
+_PARTS: Sequence[tuple[str, type, frozenset[str]]] = (
+    ("admin", Administration, frozenset()),
+    ("roster", Roster, frozenset({"apply_welcome", "apply_presence", "names_of", "rights_of"})),
+    (
+        "proposals",
+        ProposalList,
+        frozenset({"add", "add_past", "is_faithful", "mark_uncertain", "clear_uncertain", "end"}),
+    ),
+    ("chats", Chats, frozenset()),
+    ("contexts", Contexts, frozenset()),
+    ("streams", StreamClient, frozenset({"apply_welcome", "fail_all", "close_owned", "end"})),
+    ("offers", OwnOffers, frozenset({"answer", "can_run"})),
+    ("server", RequestServer, frozenset({"interrupt", "notify"})),
+    ("violations", ViolationLog, frozenset({"report"})),
+)
 # Longer defaults say nothing in a signature.
 _DEFAULT_CHARS = 40
-_PARTS_OF_A_SPACE: Mapping[type, str] = {
-    participant.JoinedSpace: "Who, where and how long; sending and listening",
-    Asking: "Request, propose and decide",
-    Offers: "Offer tools, resources and prompts",
-    Chatting: "Chat",
-    Managing: "Grant, invite, pause and control",
-}
 
 
 def sdk_page(note: str) -> str:
@@ -48,7 +59,10 @@ def sdk_page(note: str) -> str:
         *_member("token_from", participant.token_from),
         "## The joined space",
         "`JoinedSpace`, called `space` here. " + _prose(participant.JoinedSpace),
-        *_class_body("space", participant.JoinedSpace, _PARTS_OF_A_SPACE, _NOT_FOR_CALLERS),
+        *_class_body("space", participant.JoinedSpace),
+        "## The parts of a space",
+        "What is not needed every day is a method of one of these parts.",
+        *(line for part in _PARTS for line in _part(*part)),
         "## Values and handlers",
         "```py\nfrom moot.participant import Outcome, ToolError  # and so on\n```",
     ]
@@ -85,19 +99,21 @@ def _member(name: str, thing: object) -> Iterator[str]:
         yield "One of " + ", ".join(f"`{each}`" for each in thing) + "."
 
 
-def _class_body(
-    name: str, thing: type, titles: Mapping[type, str] | None = None, skip: frozenset[str] = frozenset()
-) -> Iterator[str]:
-    if table := _fields(thing):
+def _part(attribute: str, thing: type, skip: frozenset[str]) -> Iterator[str]:
+    """One part of a space, without the methods through which it gets what arrives."""
+    yield f"### `space.{attribute}`"
+    yield _prose(thing)
+    handlers = {name for name in vars(thing) if name == "handle" or name.startswith("handle_")}
+    yield from _class_body(f"space.{attribute}", thing, skip | handlers)
+
+
+def _class_body(name: str, thing: type, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+    if table := _fields(thing, skip):
         yield table
-    part: type | None = None
-    for attribute, owner in _public(thing):
+    for attribute in _public(thing):
         static = inspect.getattr_static(thing, attribute)
         if attribute in skip or isinstance(static, property):
             continue
-        if titles and owner is not part:
-            part = owner
-            yield f"### {titles[owner]}"
         function = getattr(static, "__func__", static)
         yield f"#### `{name}.{attribute}`"
         decorator = "@classmethod\n" if isinstance(static, classmethod) else ""
@@ -105,7 +121,7 @@ def _class_body(
         yield _prose(function)
 
 
-def _public(thing: type) -> Iterator[tuple[str, type]]:
+def _public(thing: type) -> Iterator[str]:
     """Methods and properties in the order of the source, those of the class itself first."""
     seen: set[str] = set()
     for owner in thing.__mro__[:-1]:
@@ -117,7 +133,7 @@ def _public(thing: type) -> Iterator[tuple[str, type]]:
                 continue
             seen.add(attribute)
             if isinstance(value, property | staticmethod | classmethod) or inspect.isfunction(value):
-                yield attribute, owner
+                yield attribute
 
 
 class _Row(NamedTuple):
@@ -127,9 +143,9 @@ class _Row(NamedTuple):
     about: str = ""
 
 
-def _fields(thing: type) -> str:
+def _fields(thing: type, skip: frozenset[str]) -> str:
     """A table of what an object holds: fields with the comments beside them, then properties."""
-    comments = comments_of(inspect.getsource(thing))
+    comments = dict(comments_of(inspect.getsource(thing)))
     rows: list[_Row] = []
     if issubclass(thing, msgspec.Struct):
         annotations = inspect.get_annotations(thing)
@@ -140,10 +156,15 @@ def _fields(thing: type) -> str:
         for each in fields(thing):
             if not each.name.startswith("_"):
                 rows.append(_Row(each.name, str(each.type), _default(each.default, each.default_factory)))
+    elif is_typeddict(thing):
+        for base in getattr(thing, "__orig_bases__", ()):
+            if is_typeddict(base):
+                comments = dict(comments_of(inspect.getsource(base))) | comments
+        rows += [_Row(name, _plain(kind)) for name, kind in thing.__annotations__.items()]
     rows = [row._replace(about=comments.get(row.name, "")) for row in rows]
-    for name, _ in _public(thing):
+    for name in _public(thing):
         static = inspect.getattr_static(thing, name)
-        if isinstance(static, property) and static.fget:
+        if isinstance(static, property) and static.fget and name not in skip:
             kind = inspect.signature(static.fget).return_annotation
             rows.append(_Row(name, _plain(kind), about=_prose(static)))
     return _table(rows) if rows else ""
@@ -210,6 +231,8 @@ def _parameters(signature: inspect.Signature) -> Iterator[str]:
 
 
 def _plain(annotation: object) -> str:
+    if isinstance(annotation, ForwardRef):
+        return annotation.__forward_arg__
     if isinstance(annotation, str):
         return annotation
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)

@@ -41,7 +41,7 @@ class Orchestrator:
     async def fulfil(self, id: str, why: str) -> None:
         self.taken.add(id)
         try:
-            outcome = await self.space.fulfil(id)
+            outcome = await self.space.approve(id)
         except MootError as fault:
             await self.space.chat(f"not fulfilled: {fault}")
         else:

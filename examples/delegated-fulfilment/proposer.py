@@ -19,13 +19,15 @@ WISHES = (
 async def main() -> None:
     async with connect(os.environ["MOOT_URL"], os.environ["MOOT_SPACE"], os.environ["MOOT_TOKEN"]) as space:
         for other in ("human", "orchestrator", "worker"):
-            await space.roster.wait_for(other, within=60)
+            await space.roster.wait_for(other, timeout_seconds=60)
         for path, text in WISHES:
             try:
-                outcome = await space.call("worker", "write_file", {"path": path, "text": text}, timeout=60)
+                outcome = await space.call(
+                    "worker", "write_file", {"path": path, "text": text}, timeout_seconds=60
+                )
                 await space.chat(f"{path}: {outcome.by} had it done, {outcome.host} said: {outcome.text}")
             except Rejected as no:
-                words = await no.explanation(within=5)
+                words = await no.explanation(timeout_seconds=5)
                 await space.chat(f"{path}: {no.by} said no ({no.reason}): {words}")
         await space.chat("that was all I wanted")
 

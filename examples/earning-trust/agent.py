@@ -26,7 +26,7 @@ class Agent:
     async def write(self, path: str) -> None:
         try:
             outcome = await self.space.call(
-                "files", "write_file", {"path": path, "text": "quiet\n"}, timeout=60
+                "files", "write_file", {"path": path, "text": "quiet\n"}, timeout_seconds=60
             )
             await self.space.chat(f"{path}: {outcome.by} had it done")
         except Rejected as no:
@@ -38,7 +38,7 @@ async def main() -> None:
         agent = Agent(space)
         space.on("trust/rule")(agent.heard)
         for other in ("alice", "approver", "files"):
-            await space.roster.wait_for(other, within=60)
+            await space.roster.wait_for(other, timeout_seconds=60)
         await agent.write("private/diary.md")
         for day in range(10, 20):
             await agent.write(f"reports/day-{day}.md")

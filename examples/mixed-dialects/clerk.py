@@ -16,7 +16,7 @@ async def main() -> None:
             outcome = await space.approve(seen)
             await space.chat(f"done for {seen.proposer}: {outcome.text}")
 
-        await space.roster.wait_for("calculator", within=60)
+        await space.roster.wait_for("calculator", timeout_seconds=60)
         outcome = await space.call("calculator", "multiply", {"a": 6, "b": 7})
         await space.chat(f"six times seven is {outcome.text}")
         await space.stay()

@@ -347,11 +347,11 @@ class Rejected(CallFailed):
         self.reason = reason
         self.rejections = rejections
 
-    async def explanation(self, within: float = 5.0) -> str | None:
-        """MEW 3.3.3: what the rejecter adds in words, if it comes within so many seconds."""
+    async def explanation(self, timeout_seconds: float = 5.0) -> str | None:
+        """Wait for the explanation of the rejecter, which it may send as chat; None if none comes in time."""
         for rejection in self.rejections:
             if rejection.by == self.by:
-                text: str | None = await rejection.explanation(within)
+                text: str | None = await rejection.explanation(timeout_seconds)
                 return text
         return None
 

@@ -77,7 +77,7 @@ async def scene(
             "t-agent",
             limits=QUICK,
             controls=agent.controls,
-            memory=agent.memory,
+            transcript=agent.transcript,
         )
         async with join as space:
             running = asyncio.create_task(agent.run(space))
@@ -113,7 +113,7 @@ async def test_what_it_may_not_call_it_proposes_and_learns_the_outcome(tmp_path:
         asking = asyncio.create_task(here.answer("add 1 and 2"))
         proposal = await here.heard.wait("mcp/proposal")
         assert proposal.payload["params"] == {"name": "add", "arguments": {"a": 1, "b": 2}}
-        await here.alice.fulfil(proposal.id)
+        await here.alice.approve(proposal.id)
         assert await asking == "Three."
         assert here.model.last[-1]["content"] == "(approved by alice)\n3"
 
@@ -174,10 +174,10 @@ async def test_a_cancelled_chat_gets_no_answer(tmp_path: Path) -> None:
         first = await here.alice.chat("first", to="agent")
         await until(lambda: len(here.model.asked) == 1)
         second = await here.alice.chat("second", to="agent")
-        await until(lambda: here.agent.waiting == 1)
-        await here.alice.cancel_chat(first.id)
-        await here.alice.cancel_chat(second.id)
-        await until(lambda: here.agent._current is None and here.agent.waiting == 0)
+        await until(lambda: here.agent._turns.qsize() == 1)
+        await here.alice.chats.cancel(first.id)
+        await here.alice.chats.cancel(second.id)
+        await until(lambda: here.agent._current is None and here.agent._turns.qsize() == 0)
         here.model.hold.set()
         here.model.hold = None
         await here.answer("third")
@@ -189,14 +189,14 @@ async def test_a_paused_agent_waits_and_goes_on_when_it_may(tmp_path: Path) -> N
         here.model.hold = asyncio.Event()
         asking = asyncio.create_task(here.answer("1 + 1?"))
         await until(lambda: len(here.model.asked) == 1)
-        pause = await here.alice.pause("agent", reason="lunch")
+        pause = await here.alice.admin.pause("agent", reason="lunch")
         here.model.hold.set()
         here.model.hold = None
-        status = await here.alice.request_status("agent")
+        status = await here.alice.admin.request_status("agent")
         assert status["turns"] == 1
         calls = [e for e in here.heard.of("mcp/request") if e.payload["method"] == "tools/call"]
         assert not calls
-        await here.alice.resume("agent", about=pause.id)
+        await here.alice.admin.resume("agent", about=pause.id)
         assert await asking == "Two."
 
 
@@ -208,10 +208,10 @@ async def test_compacting_really_compacts_and_the_model_sees_the_summary(tmp_pat
 
     async with scene(tmp_path, "Noted.", summary) as here:
         await here.answer("my favourite number is 7 " + "and I say so at length " * 200)
-        before = await here.alice.request_status("agent")
-        done = await here.alice.compact("agent", target_tokens=10)
+        before = await here.alice.admin.request_status("agent")
+        done = await here.alice.admin.compact("agent", target_tokens=10)
         assert done["freed_messages"] > 0
-        after = await here.alice.request_status("agent")
+        after = await here.alice.admin.request_status("agent")
         assert after["tokens"] < before["tokens"]
         assert after["messages_in_context"] < before["messages_in_context"]
         await here.answer("which number do I like?")
@@ -242,7 +242,7 @@ async def test_near_its_limit_it_says_so_and_compacts_by_itself(tmp_path: Path) 
 async def test_clear_and_forget_change_what_the_model_sees(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
         await here.answer("the password of the day is swordfish")
-        await here.alice.clear("agent")
+        await here.alice.admin.clear("agent")
         await here.answer("what is the password?")
         assert "swordfish" not in str(here.model.last)
 
@@ -304,7 +304,7 @@ async def test_two_agents_do_not_talk_each_other_into_the_ground(tmp_path: Path)
 
 async def test_a_shutdown_ends_it(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
-        await here.alice.shutdown("agent")
+        await here.alice.admin.shutdown("agent")
         await until(lambda: "agent" not in here.alice.roster)
 
 

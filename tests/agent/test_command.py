@@ -38,7 +38,7 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
             "--api-key-env", "THE_KEY", env={**os.environ, "THE_KEY": "sk-1"}, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
-            await alice.roster.wait_for("agent", within=HANG_SECONDS)
+            await alice.roster.wait_for("agent", timeout_seconds=HANG_SECONDS)
             await alice.chat("agent: 20 + 22?")
             reply = await heard.wait(lambda e: e.kind == "chat" and e.sender == "agent")
             assert reply.payload["text"] == "42, of course."

@@ -45,7 +45,7 @@ async def test_words_thoughts_calls_and_counts_come_with_and_without_a_stream(st
 
     line: Line = {"thoughts": "Hm. " * 40, "text": "Both.", "calls": [("a", {"x": "ü\n"}), ("b", {})]}
     reply, served = await asked(line, stream=stream, hear=hear)
-    assert (reply.text, reply.thoughts) == ("Both.", "Hm. " * 40)
+    assert (reply.text, reply.reasoning) == ("Both.", "Hm. " * 40)
     assert [(one.name, json.loads(one.arguments)) for one in reply.calls] == [("a", {"x": "ü\n"}), ("b", {})]
     assert (reply.prompt_tokens, reply.completion_tokens) == (11, 7)
     assert "Hm." in heard[0]

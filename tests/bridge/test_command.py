@@ -96,7 +96,7 @@ async def test_a_member_that_is_kicked_stops_its_server_and_says_so(tmp_path: Pa
         async with command(tmp_path, *options, "--", *ODD) as process:
             await said(process)
             pid = value_of(await call(alice, "told"))["pid"]
-            await alice.kick("host")
+            await alice.admin.kick("host")
             assert (await said(process)).startswith("the space ended it: 4003")
             async with bounded():
                 assert await process.wait() == 1
@@ -128,9 +128,9 @@ async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
             upstream=UpstreamOptions(limits=QUICK),
         )
         serving = asyncio.create_task(serve_bridge(settings))
-        await alice.roster.wait_for("host", within=HANG_SECONDS)
+        await alice.roster.wait_for("host", timeout_seconds=HANG_SECONDS)
         pid = value_of(await call(alice, "told"))["pid"]
-        await alice.kick("host")
+        await alice.admin.kick("host")
         ending = await serving
         assert ending.code == REMOVED
         assert not is_alive(pid)

@@ -144,7 +144,7 @@ async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) ->
                 return {"tools": [{"name": "slow", "inputSchema": {"type": "object"}}]}
             raise McpError(-32601, "no")
 
-        files.host(slow)
+        files.server.use_handler(slow)
         shown = await room.face("bob")
         async with shown.client() as client, anyio.create_task_group() as group:
 
@@ -215,7 +215,7 @@ async def test_clients_hear_when_members_come_go_and_change(tmp_path: Path) -> N
             await until(lambda: "tools/list_changed" in heard)
             assert [tool.name for tool in (await client.list_tools()).tools] == [*OWN, "one"]
             heard.clear()
-            files.remove_tool("one")
+            files.offers.remove_tool("one")
             await until(lambda: heard == ["tools/list_changed"])
             offer(files, "two")
             await until(lambda: len(heard) == 2)
@@ -231,7 +231,7 @@ async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path:
         shown = await room.face("guest")
         async with shown.client() as client, client.listen(tools_list_changed=True) as news:
             assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == OWN
-            await alice.grant("guest", [LISTS, call_right("one")])
+            await alice.admin.grant("guest", [LISTS, call_right("one")])
             await anext(aiter(news))
             await until(lambda: shown.backend.offered.all("tools"))
             tools = (await client.list_tools(cache_mode="bypass")).tools
@@ -255,10 +255,10 @@ async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_thro
             await one.subscribe_resource("file:///a.txt")
             await other.subscribe_resource("file:///a.txt")
             await other.unsubscribe_resource("file:///a.txt")
-            assert await files.resource_updated("file:///a.txt")
+            assert files.offers.notify_updated("file:///a.txt")
             await until(lambda: heard == ["file:///a.txt"])
             await one.unsubscribe_resource("file:///a.txt")
-            assert not await files.resource_updated("file:///a.txt")
+            assert not files.offers.notify_updated("file:///a.txt")
             with pytest.raises(MCPError, match="Resource not found"):
                 await one.subscribe_resource("moot://nobody/x")
 

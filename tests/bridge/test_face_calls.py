@@ -72,7 +72,7 @@ class RawHost:
 
 async def raw_host(room: FaceRoom) -> RawHost:
     host = RawHost()
-    (await room.join("files")).host(host)
+    (await room.join("files")).server.use_handler(host)
     return host
 
 
@@ -164,8 +164,8 @@ async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -
     async with face_room(tmp_path) as room:
         host = RawHost()
         files = await room.join("files")
-        files.host(host)
-        quick = ParticipantLimits(host_grace_seconds=0.05)
+        files.server.use_handler(host)
+        quick = ParticipantLimits(host_return_seconds=0.05)
         shown = await room.face("bob", joining={"limits": quick})
         async with shown.client() as client, anyio.create_task_group() as group:
 
@@ -185,7 +185,7 @@ async def test_a_paused_member_is_told_that_it_is(tmp_path: Path) -> None:
         alice = await room.join("alice")
         shown = await room.face("bob")
         await names_at(shown)
-        await alice.pause("bob", reason="looking into it")
+        await alice.admin.pause("bob", reason="looking into it")
         await until(lambda: shown.space.paused is not None)
         async with shown.client() as client:
             result = await client.call_tool("read_file", {"path": "a.txt"})

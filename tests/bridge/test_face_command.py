@@ -118,7 +118,7 @@ async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) ->
     async with face_room(tmp_path) as room:
         alice = await room.join("alice")
         async with process(arguments(room.room.url, tmp_path)) as one:
-            await alice.roster.wait_for("bob", within=HANG_SECONDS)
+            await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
             async with bounded():
                 output, errors = await one.communicate(b"")
             assert (output, errors, one.returncode) == (b"", b"", 0)
@@ -129,8 +129,8 @@ async def test_a_member_that_is_removed_ends_with_the_reason(tmp_path: Path) -> 
     async with face_room(tmp_path) as room:
         alice = await room.join("alice")
         async with process(arguments(room.room.url, tmp_path)) as one:
-            await alice.roster.wait_for("bob", within=HANG_SECONDS)
-            await alice.kick("bob", "enough")
+            await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
+            await alice.admin.kick("bob", "enough")
             async with bounded():
                 assert await one.wait() == 1
             assert one.stderr is not None

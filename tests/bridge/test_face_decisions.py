@@ -52,7 +52,7 @@ async def test_an_approved_call_answers_as_if_the_caller_had_made_it(tmp_path: P
             assert (seen.proposer, list(seen.to), seen.method) == ("guest", ["files"], "tools/call")
             assert seen.params["name"] == "write_file"
             assert "b" not in kept
-            await alice.fulfil(seen)
+            await alice.approve(seen)
         assert kept["b"] == "new"
         assert shown.face.counts.channels == {}
 
@@ -89,7 +89,7 @@ async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
             seen = await first_proposal(alice)
             await alice.reject(seen, "disagree")
             await until(lambda: "rejected by alice (disagree)" in shown.backend.decisions.all()[0].note)
-            await bob.fulfil(await first_proposal(bob))
+            await bob.approve(await first_proposal(bob))
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -111,7 +111,7 @@ async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_p
             assert text_of(still).startswith("PENDING")
             overview = await client.call_tool("moot_status", {})
             assert handle in text_of(overview)
-            await alice.fulfil(await first_proposal(alice))
+            await alice.approve(await first_proposal(alice))
             done = await client.call_tool("moot_status", {"handle": handle, "wait_seconds": 10})
             assert text_of(done) == f"{handle}: approved by alice, answered by files.\nwrote b"
             assert kept["b"] == "new"
@@ -160,7 +160,7 @@ async def test_a_person_who_waits_gets_the_answer(tmp_path: Path, mode: Any) -> 
 
             group.start_soon(call)
             await person.reading.wait()
-            await alice.fulfil(await first_proposal(alice))
+            await alice.approve(await first_proposal(alice))
 
 
 async def test_a_client_with_tasks_polls_the_proposal_as_a_task(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_a_client_with_tasks_polls_the_proposal_as_a_task(tmp_path: Path) 
                     if task["status"] == "completed":
                         return types.CallToolResult.model_validate(task["result"])
                     if len(seen) == 1:
-                        await alice.fulfil(await first_proposal(alice))
+                        await alice.approve(await first_proposal(alice))
                     await asyncio.sleep(0.01)
 
         async with shown.client(extensions=[Tasks()]) as client:
@@ -216,7 +216,7 @@ async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_e
             assert isinstance(content, types.TextResourceContents)
             assert content.text.startswith("PENDING")
             assert pending.meta is not None
-            await alice.fulfil(await first_proposal(alice))
+            await alice.approve(await first_proposal(alice))
             handle = pending.meta["moot/pending"]["handle"]
             done = await client.call_tool("moot_status", {"handle": handle, "wait_seconds": 5})
             assert done.structured_content is not None
@@ -234,7 +234,7 @@ async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_e
 
 async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(tmp_path: Path) -> None:
     async with face_room(tmp_path, GUEST) as room:
-        (await room.join("files")).host(RawHost())
+        (await room.join("files")).server.use_handler(RawHost())
         alice = await room.join("alice")
         shown = await room.face("guest")
         async with shown.client() as client, anyio.create_task_group() as group:
@@ -247,7 +247,7 @@ async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(t
 
             async def approve() -> None:
                 with pytest.raises(Exception, match="out of paper"):
-                    await alice.fulfil(await first_proposal(alice))
+                    await alice.approve(await first_proposal(alice))
 
             group.start_soon(call)
             group.start_soon(approve)

@@ -163,7 +163,7 @@ async def test_five_servers_of_both_eras_in_one_space(tmp_path: Path) -> None:
     async with bridged_room(tmp_path, dict.fromkeys(ERAS, HOST)) as space:
         await join_all(space, folder)
         alice = await space.join("alice")
-        seen = await alice.ask_all("tools/list", within=HANG_SECONDS)
+        seen = await alice.request_all("tools/list", timeout_seconds=HANG_SECONDS)
         assert sorted(seen) == sorted(ERAS)
         expected: dict[str, Calls] = {
             "everything": EVERYTHING,
@@ -198,7 +198,7 @@ async def _a_task(alice: JoinedSpace) -> None:
     named = {"taskId": made["task"]["taskId"]}
     found = await alice.request("everything", "tasks/get", named)
     assert found["taskId"] == named["taskId"]
-    report = await alice.request("everything", "tasks/result", named, timeout=HANG_SECONDS)
+    report = await alice.request("everything", "tasks/result", named, timeout_seconds=HANG_SECONDS)
     assert "moots" in text_of(report)
 
 

@@ -63,7 +63,7 @@ async def test_it_acts_only_when_it_is_named_and_lists_for_everybody(tmp_path: P
         await space.bridge(script("odd"))
         await space.bridge(script("odd"), "host2")
         alice = await space.join("alice")
-        answers = await alice.ask_all("tools/list", within=HANG_SECONDS)
+        answers = await alice.request_all("tools/list", timeout_seconds=HANG_SECONDS)
         assert sorted(answers) == ["host", "host2"]
         await alice.send(
             "mcp/request", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}
@@ -72,7 +72,7 @@ async def test_it_acts_only_when_it_is_named_and_lists_for_everybody(tmp_path: P
         told = [value_of(await call(alice, "told", to=name)) for name in both]
         assert [each["calls"] for each in told] == [1, 1]
         # Nobody offers prompts, so nobody answers; asked by name, a host has none.
-        assert await alice.ask_all("prompts/list", within=0.3) == {}
+        assert await alice.request_all("prompts/list", timeout_seconds=0.3) == {}
         assert await alice.list_all("host", "prompts") == []
 
 
@@ -84,7 +84,7 @@ async def test_a_proposal_runs_only_once_somebody_fulfils_it(tmp_path: Path) -> 
         proposal = await carl.propose("host", "tools/call", {"name": "echo", "arguments": {"n": 1}})
         await until(lambda: alice.proposals.get(proposal.id) is not None)
         assert value_of(await call(alice, "told"))["calls"] == 1
-        await alice.fulfil(proposal.id)
+        await alice.approve(proposal.id)
         outcome = await proposal.outcome(HANG_SECONDS)
         assert outcome.structured == {"n": 1}
         # What the server does not have is declined at once.
@@ -252,7 +252,9 @@ async def test_many_bridges_in_one_process_do_not_disturb_each_other(tmp_path: P
         with pytest.raises(McpError, match="ended with exit code 9; it is being restarted"):
             await call(alice, "sleep", to="host2")
         # Host2 never answers, so the time is always used up: again until host was in it.
-        assert list(await until_told(lambda: alice.ask_all("tools/list", within=0.3))) == ["host"]
+        assert list(await until_told(lambda: alice.request_all("tools/list", timeout_seconds=0.3))) == [
+            "host"
+        ]
 
 
 async def test_a_server_that_declares_nothing_is_asked_all_the_same(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_call_without_the_right_waits_for_a_decision(lab: Town, host: JoinedSp
 
     async def decide() -> None:
         await until(lambda: bool(bob.proposals.open()))
-        await bob.fulfil(bob.proposals.open()[0])
+        await bob.approve(bob.proposals.open()[0])
 
     deciding = lab.begin(decide())
     told = lab.told("call", "host", "write", "path=x", "text=y", "--as", "agent")

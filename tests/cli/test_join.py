@@ -98,7 +98,7 @@ def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_resul
     lab.do(bob.chat("before"))
 
     async def answer() -> None:
-        await until(lambda: bob.chats.waiting())
+        await until(lambda: bob.chats.pending())
         await bob.chat("\x1b[2Jheard you")
 
     answering = lab.begin(answer())
@@ -131,7 +131,7 @@ def test_streams_are_read_and_written(lab: Town) -> None:
     handle = lab.do(open_stream(bob))
 
     async def talk() -> None:
-        await bob.roster.wait_for("alice", within=HANG_SECONDS)
+        await bob.roster.wait_for("alice", timeout_seconds=HANG_SECONDS)
         await handle.write("from bob")
         await handle.write(b"\0\1\2")
 
@@ -150,15 +150,15 @@ def test_streams_are_read_and_written(lab: Town) -> None:
 
 
 async def open_stream(space: JoinedSpace) -> StreamHandle:
-    return await space.stream(description="bob's own")
+    return await space.streams.open(description="bob's own")
 
 
 def test_the_gateways_end_is_exit_code_5(lab: Town) -> None:
     bob = lab.join("bob")
 
     async def throw_out() -> None:
-        await bob.roster.wait_for("agent", within=HANG_SECONDS)
-        await bob.kick("agent", "closing time")
+        await bob.roster.wait_for("agent", timeout_seconds=HANG_SECONDS)
+        await bob.admin.kick("agent", "closing time")
 
     kicking = lab.begin(throw_out())
     code, told = piped(lab, "", "--as", "agent", "--linger", "0")
@@ -191,7 +191,7 @@ def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: To
 
 
 async def until_heard(space: JoinedSpace, text: str) -> None:
-    await until(lambda: any(chat.payload["text"] == text for chat in space.chats.waiting()))
+    await until(lambda: any(chat.payload["text"] == text for chat in space.chats.pending()))
 
 
 def test_ctrl_c_on_a_terminal_leaves_cleanly(lab: Town) -> None:

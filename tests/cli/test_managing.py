@@ -224,7 +224,7 @@ def test_controls_are_answered_by_the_member(lab: Town) -> None:
     lab.told("member", "control", "forget", "agent", "--newest", "--entries", "2")
     lab.told("member", "control", "compact", "agent", "--target-tokens", "10")
     lab.told("member", "control", "shutdown", "agent", "--reason", "done")
-    lab.do(until(lambda: agent.ending is not None))
+    lab.do(until(lambda: agent.close_reason is not None))
 
 
 def test_a_kicked_member_is_out_and_stays_out(lab: Town) -> None:

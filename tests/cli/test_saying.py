@@ -105,7 +105,7 @@ def test_tail_goes_on_with_what_comes(lab: Town) -> None:
     bob = lab.join("bob")
 
     async def talk() -> None:
-        await bob.roster.wait_for("alice", within=HANG_SECONDS)
+        await bob.roster.wait_for("alice", timeout_seconds=HANG_SECONDS)
         await bob.chat("now")
 
     talking = lab.begin(talk())

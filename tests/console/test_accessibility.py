@@ -40,7 +40,7 @@ def busy(member: MemberAs) -> None:
     proposal = agent.run(
         lambda space: space.propose("files", "tools/call", {"name": "add", "arguments": {"a": 1}})
     )
-    second.run(lambda space: space.fulfil(proposal.id))
+    second.run(lambda space: space.approve(proposal.id))
     agent.run(
         lambda space: space.propose(
             "files", "tools/call", {"name": "write_file", "arguments": {"path": "a", "content": "b"}}

@@ -39,7 +39,9 @@ def test_emptying_the_queue_sends_one_acknowledgement_for_each(page_as: PageAs, 
     expect(page.get_by_role("complementary", name="22 to acknowledge")).to_be_visible()
     page.get_by_role("button", name="Acknowledge all").click()
     expect(page.get_by_role("complementary", name="All acknowledged")).to_be_visible()
-    agent.sees(lambda space: [space.chats.acknowledged(each.id) for each in sent] == [{"human": "read"}] * 23)
+    agent.sees(
+        lambda space: [space.chats.acknowledgements(each.id) for each in sent] == [{"human": "read"}] * 23
+    )
     page.evaluate("location.hash = '#/lab/timeline'")
     page.get_by_label("Filter the timeline").fill("kind:chat/acknowledge")
     expect(page.get_by_role("status").filter(has_text="23 of")).to_be_visible()
@@ -54,14 +56,14 @@ def test_cancelling_all_of_mine_cancels_each(page_as: PageAs, member: MemberAs) 
         page.get_by_label("Message", exact=True).fill(text)
         page.keyboard.press("Enter")
         expect(page.locator(".chat-message").filter(has_text=text)).to_be_visible()
-    second.sees(lambda space: len(space.chats.waiting()) == 3)
+    second.sees(lambda space: len(space.chats.pending()) == 3)
     page.get_by_role("button", name="Cancel all of mine").click()
     expect(page.locator(".chat-message.cancelled")).to_have_count(3)
     expect(page.locator(".chat-message.cancelled").first).to_contain_text("handled_elsewhere")
-    second.sees(lambda space: space.chats.waiting() == [])
+    second.sees(lambda space: space.chats.pending() == [])
     said = second.run(lambda space: space.chat("look at this"))
     expect(page.get_by_role("complementary", name="1 to acknowledge")).to_be_visible()
-    second.run(lambda space: space.cancel_chat(said, "duplicate"))
+    second.run(lambda space: space.chats.cancel(said, "duplicate"))
     expect(page.get_by_role("complementary", name="All acknowledged")).to_be_visible()
     expect(page.locator(".chat-message").filter(has_text="look at this")).to_contain_text("duplicate")
 
@@ -81,7 +83,7 @@ def test_a_reply_names_what_it_answers_and_goes_to_whom_it_is_for(page_as: PageA
     expect(reply.locator(".chat-quote")).to_contain_text("may I?")
     expect(reply).to_contain_text("to agent")
     heard = agent.sees(
-        lambda space: [each for each in space.chats.waiting() if each.payload["text"] == "yes"]
+        lambda space: [each for each in space.chats.pending() if each.payload["text"] == "yes"]
     )
     assert (heard[0].correlation_id, heard[0].to) == ([asked.id], ["agent"])
 

@@ -85,7 +85,7 @@ def test_a_pause_that_runs_out_is_seen_to_end(page_as: PageAs, member: MemberAs)
     human = member("human")
     member("agent")
     page = page_as("human", "people", "agent")
-    human.run(lambda space: space.pause("agent", timeout_seconds=3600))
+    human.run(lambda space: space.admin.pause("agent", timeout_seconds=3600))
     expect(detail(page).locator(".presence")).to_have_text("paused")
     page.evaluate("() => { const now = Date.now; Date.now = () => now() + 3_601_000; }")
     expect(detail(page).locator(".presence")).to_have_text("here")
@@ -99,9 +99,9 @@ def test_a_shorter_pause_and_ones_own_resume_change_nothing_on_the_page(
     """Rulings 0006 and 0017: the page says what the gateway holds to."""
     human, second = member("human"), member("second")
     page = page_as("human", "people", "second")
-    human.run(lambda space: space.pause("second", reason="for an hour", timeout_seconds=3600))
+    human.run(lambda space: space.admin.pause("second", reason="for an hour", timeout_seconds=3600))
     expect(detail(page)).to_contain_text("for an hour")
-    human.run(lambda space: space.pause("second", reason="for a moment", timeout_seconds=0.2))
+    human.run(lambda space: space.admin.pause("second", reason="for a moment", timeout_seconds=0.2))
     post(gateway, "second", {"kind": "participant/resume", "to": ["second"], "payload": {}})
     human.run(lambda space: space.chat("all of this was heard"))
     page.evaluate("location.hash = '#/lab/chat'")
@@ -111,7 +111,7 @@ def test_a_shorter_pause_and_ones_own_resume_change_nothing_on_the_page(
     expect(detail(page)).to_contain_text("for an hour")
     with pytest.raises(Paused):
         second.run(lambda space: space.chat("may I?"))
-    human.run(lambda space: space.resume("second"))
+    human.run(lambda space: space.admin.resume("second"))
     expect(detail(page).locator(".presence")).to_have_text("here")
 
 

@@ -30,8 +30,8 @@ def test_a_chain_is_shown_to_its_root_and_what_falls_is_shown_before_it_is_revok
     """D-18: human gave agent, agent gave watcher; one key revokes, and what rests on it falls."""
     page = page_as("human", "people", "watcher")
     human, agent, watcher = member("human"), member("agent"), member("watcher")
-    human.run(lambda space: space.grant("agent", [REQUEST, GRANT], reason="lead this"))
-    agent.run(lambda space: space.grant("watcher", [READ]))
+    human.run(lambda space: space.admin.grant("agent", [REQUEST, GRANT], reason="lead this"))
+    agent.run(lambda space: space.admin.grant("watcher", [READ]))
     granted = detail(page).locator(".grant")
     expect(granted).to_have_count(1)
     expect(granted.locator(".chain li")).to_have_text(
@@ -64,7 +64,7 @@ def test_a_right_is_given_by_hand_and_one_that_is_not_held_is_refused_in_the_dia
 ) -> None:
     """D-16: nobody hands on what they do not hold; warned before, refused plainly after."""
     human, agent, watcher = member("human"), member("agent"), member("watcher")
-    human.run(lambda space: space.grant("agent", [GRANT, {"kind": "capability/revoke"}]))
+    human.run(lambda space: space.admin.grant("agent", [GRANT, {"kind": "capability/revoke"}]))
     page = page_as("agent", "people", "watcher")
     page.keyboard.press("n")
     dialog = page.get_by_role("dialog", name="Give watcher more rights")
@@ -99,7 +99,7 @@ def test_rights_that_an_invitation_lent_can_be_taken_back(
     page_as: PageAs, member: MemberAs, gateway: Running, loop: Loop
 ) -> None:
     """Nobody hears of them as a grant (docs/decisions/0003), but a pattern reaches them."""
-    made = member("human").run(lambda space: space.invite("lisa", [{"kind": "chat"}, READ]))
+    made = member("human").run(lambda space: space.admin.invite("lisa", [{"kind": "chat"}, READ]))
     lisa = Driven(loop, "lisa")
     lisa.enter(gateway.url, "lab", str(made.token))
     page = page_as("second", "people", "lisa")

@@ -41,7 +41,7 @@ def test_the_way_of_an_operation_goes_from_proposal_to_result(page_as: PageAs, m
     proposal = agent.run(lambda space: space.propose("files", "tools/call", call))
     boxes = page.locator(".path-box")
     expect(boxes).to_have_count(1)
-    human.run(lambda space: space.fulfil(proposal.id))
+    human.run(lambda space: space.approve(proposal.id))
     expect(boxes).to_have_count(3)
     assert boxes.evaluate_all("(all) => all.map((each) => each.dataset.family)") == [
         "proposal",

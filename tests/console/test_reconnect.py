@@ -159,7 +159,7 @@ def test_somebody_who_was_removed_is_told_and_does_not_knock_again(
     sockets: list[str] = []
     page.on("websocket", lambda socket: sockets.append(socket.url))
     second = member("second")
-    second.run(lambda space: space.kick("watcher", "enough"))
+    second.run(lambda space: space.admin.kick("watcher", "enough"))
     expect(page.locator(".top .pill")).to_have_text("Ended")
     expect(page.locator(".banner")).to_contain_text("removed from the space")
     page.wait_for_timeout(1200)

@@ -6,8 +6,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from moot.participant import JoinedSpace
-from moot.participant.conversation.stream import StreamHandle
+from moot.participant import JoinedSpace, StreamHandle
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.stage import Driven
 

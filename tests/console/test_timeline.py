@@ -38,7 +38,7 @@ def test_an_observer_follows_an_operation_from_cause_to_effect(page_as: PageAs, 
     page = page_as("watcher", "timeline")
     agent, second, _ = member("agent"), member("second"), member("files")
     proposal = agent.run(lambda space: space.propose("files", "tools/call", READ))
-    second.run(lambda space: space.fulfil(proposal.id))
+    second.run(lambda space: space.approve(proposal.id))
     head = rows(page, "proposal").filter(has_text="read_file")
     expect(head.get_by_role("img", name="3 messages")).to_be_visible()
     head.click()
@@ -263,7 +263,7 @@ def test_the_payload_is_shown_to_the_digit(page_as: PageAs, member: MemberAs) ->
     page = page_as("human", "timeline")
     agent = member("agent")
     params = {"name": "pay", "arguments": {"amount": 9007199254740993, "other": 12345678901234567890}}
-    agent.run(lambda space: space.propose("files", "tools/call", params, timeout=60))
+    agent.run(lambda space: space.propose("files", "tools/call", params, timeout_seconds=60))
     rows(page, "pay").click()
     details = page.get_by_role("complementary", name="Details")
     expect(details).to_contain_text("9007199254740993")

@@ -255,7 +255,7 @@ def test_who_may_not_accept_sees_and_may_object_and_nobody_else_can_suggest(
     page_as: PageAs, member: MemberAs, office: Office
 ) -> None:
     human = member("human")
-    human.run(lambda space: space.grant("agent", [{"kind": "trust/*"}]))
+    human.run(lambda space: space.admin.grant("agent", [{"kind": "trust/*"}]))
     office.teach()
     page = page_as("guest", "trust")
     expect(card(page)).to_have_count(1)

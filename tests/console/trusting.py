@@ -60,7 +60,7 @@ class Office:
         @space.on_proposal
         async def decide(seen: SeenProposal) -> None:
             if self.mood == "approve":
-                await space.fulfil(seen)
+                await space.approve(seen)
             elif self.mood == "reject":
                 await space.reject(seen, "unsafe")
 

@@ -180,7 +180,7 @@ def test_the_proxy_keeps_figures_to_itself_and_other_names_out(behind: Behind) -
 
 def test_a_certificate_of_nobody_known_is_refused_before_a_token_is_sent(behind: Behind, loop: Loop) -> None:
     async def enter() -> None:
-        limits = ParticipantLimits(arrive_seconds=0.1)
+        limits = ParticipantLimits(connect_seconds=0.1)
         async with connect(behind.url, "lab", "t-human", limits=limits):
             pass
 

@@ -24,7 +24,7 @@ QUICK = ParticipantLimits(
     request_seconds=HANG_SECONDS,
     confirm_seconds=HANG_SECONDS,
     answer_seconds=HANG_SECONDS,
-    host_grace_seconds=0.2,
+    host_return_seconds=0.2,
     backoff_first_seconds=0.02,
 )
 
@@ -105,18 +105,18 @@ class Heard:
 async def away(member: JoinedSpace) -> AsyncIterator[None]:
     """The connection of a member is lost, and it does not try to come back before the block ends."""
     over = asyncio.Event()
-    rest = member.link._rest
+    rest = member._session.link._wait_before_retry
 
     async def stay_away(seconds: float) -> None:
         await over.wait()
 
-    member.link._rest = stay_away  # type: ignore[method-assign]
-    member._voice.line._drop()
+    member._session.link._wait_before_retry = stay_away  # type: ignore[method-assign]
+    member._sender.socket._drop()
     await until(lambda: member.state == "reconnecting")
     try:
         yield
     finally:
-        member.link._rest = rest  # type: ignore[method-assign]
+        member._session.link._wait_before_retry = rest  # type: ignore[method-assign]
         over.set()
 
 

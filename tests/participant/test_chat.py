@@ -31,7 +31,7 @@ async def test_chat_is_a_kind_of_its_own_and_has_text(tmp_path: Path) -> None:
         marked = await heard.wait("chat", 2)
         assert format_of(marked) == "markdown"
         assert marked.to == ["bob"]
-        assert bob.lineage.parents(marked.id) == (first.id,)
+        assert bob.correlations.parents(marked.id) == (first.id,)
         with pytest.raises(UsageError, match="non-empty string"):
             await alice.chat("")
         with pytest.raises(UsageError, match="plain or markdown"):
@@ -43,7 +43,7 @@ async def test_chat_is_a_kind_of_its_own_and_has_text(tmp_path: Path) -> None:
         await raw.fence()
         await settled(bob)
         assert len(heard.of("chat")) == 2
-        assert bob.misbehaviour.of("alice") == {"bad_payload": 3}
+        assert bob.violations.of("alice") == {"bad_payload": 3}
 
 
 @pytest.mark.requirement(
@@ -65,25 +65,25 @@ async def test_chats_wait_until_they_are_acknowledged_or_cancelled(tmp_path: Pat
         await alice.chat("for carol", to="carol")
         await settled(bob)
         await settled(carol)
-        assert [chat.id for chat in bob.chats.waiting()] == [one.id, two.id, three.id]
-        assert len(carol.chats.waiting()) == 4
-        assert alice.chats.waiting() == []
-        await bob.acknowledge(bob.chats.waiting()[0])
-        await bob.acknowledge(two.id, "read")
+        assert [chat.id for chat in bob.chats.pending()] == [one.id, two.id, three.id]
+        assert len(carol.chats.pending()) == 4
+        assert alice.chats.pending() == []
+        await bob.chats.acknowledge(bob.chats.pending()[0])
+        await bob.chats.acknowledge(two.id, "read")
         await settled(bob)
-        assert [chat.id for chat in bob.chats.waiting()] == [three.id]
+        assert [chat.id for chat in bob.chats.pending()] == [three.id]
         await heard.wait("chat/acknowledge", 2)
         first, second = heard.of("chat/acknowledge")
         assert (first.correlation_id, first.payload) == ([one.id], {"status": "received"})
         assert (second.correlation_id, second.payload) == ([two.id], {"status": "read"})
-        assert alice.chats.acknowledged(two.id) == {"bob": "read"}
+        assert alice.chats.acknowledgements(two.id) == {"bob": "read"}
         # Another's acknowledgement clears nobody else's queue.
-        assert one.id in [chat.id for chat in carol.chats.waiting()]
-        await alice.cancel_chat(three)
+        assert one.id in [chat.id for chat in carol.chats.pending()]
+        await alice.chats.cancel(three)
         cancel = await heard.wait("chat/cancel")
         assert (cancel.correlation_id, cancel.payload) == ([three.id], {"reason": "handled_elsewhere"})
         await settled(bob)
-        assert bob.chats.waiting() == []
+        assert bob.chats.pending() == []
         assert len(heard.of("chat")) == 4
 
 
@@ -120,7 +120,7 @@ async def test_reasoning_about_a_request(tmp_path: Path) -> None:
                 await reasoning.conclude("Yes.")
             return {"answer": "yes"}
 
-        bob.host(think)
+        bob.server.use_handler(think)
         call = asyncio.create_task(alice.request("bob", "decide"))
         # A thought is out while the thinking goes on.
         thought = await heard.wait("reasoning/thought")
@@ -145,7 +145,7 @@ async def test_reasoning_about_a_request(tmp_path: Path) -> None:
         assert watcher.contexts.active() == []
         # Nobody answered a thought, and the chat queue holds chat alone.
         assert alice.counts.sent == 1
-        assert [each.kind for each in watcher.chats.waiting()] == ["chat"]
+        assert [each.kind for each in watcher.chats.pending()] == ["chat"]
 
 
 @pytest.mark.requirement(
@@ -163,7 +163,7 @@ async def test_reasoning_without_a_trigger_or_thoughts_and_what_ends_it(tmp_path
         sequence = watcher.contexts.get(start.id)
         assert sequence is not None
         assert sequence.thoughts() == []
-        assert len(alice._requests) == 0
+        assert len(alice._parts.requests) == 0
         with pytest.raises(ZeroDivisionError):
             async with alice.reasoning("Broken"):
                 raise ZeroDivisionError
@@ -176,7 +176,7 @@ async def test_reasoning_without_a_trigger_or_thoughts_and_what_ends_it(tmp_path
         await raw.fence()
         await settled(watcher)
         assert [each.id for each in watcher.contexts.active()] == [id]
-        assert watcher.misbehaviour.total == 0
+        assert watcher.violations.total == 0
 
 
 @pytest.mark.requirement(
@@ -284,7 +284,7 @@ async def test_parallel_and_nested_sequences_stay_apart(tmp_path: Path) -> None:
         sequence = alice.contexts.get(start.id)
         assert sequence is not None
         assert sequence.thoughts() == []
-        assert alice.misbehaviour.of("watch") == {"not_owner": 1}
+        assert alice.violations.of("watch") == {"not_owner": 1}
 
 
 @pytest.mark.requirement("MEW-3-62", "MEW-3.5.6-4")

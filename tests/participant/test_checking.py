@@ -178,7 +178,7 @@ async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path
     async with gathering(tmp_path, alice=["*"], mallory=["*"]) as party:
         alice, mallory = await party.join("alice"), await party.raw("mallory")
         reports: list[ProtocolViolation] = []
-        alice.misbehaviour.on_report = reports.append
+        alice.violations.on_report = reports.append
         heard = Heard(alice)
         handled: list[IncomingRequest] = []
 
@@ -186,7 +186,7 @@ async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path
             handled.append(request)
             return {}
 
-        alice.host(handler)
+        alice.server.use_handler(handler)
         await mallory.say("mcp/request", {"no": "method"}, to=["alice"])
         await mallory.say("mcp/request", {"result": {}, "id": 1}, to=["alice"])
         await mallory.say("mcp/response", {"id": 1, "method": "tools/call"}, about=["whatever"])
@@ -205,16 +205,16 @@ async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path
             "reasoning/thought",
         ]
         assert all(report.sender == "mallory" and report.message for report in reports)
-        assert alice.misbehaviour.count("mallory") == 5
-        assert alice.misbehaviour.of("mallory") == {"bad_payload": 5}
-        assert alice.misbehaviour.senders() == ["mallory"]
+        assert alice.violations.count("mallory") == 5
+        assert alice.violations.of("mallory") == {"bad_payload": 5}
+        assert alice.violations.senders() == ["mallory"]
         assert alice.counts.dropped == 5
         # A hook that fails harms nobody.
-        alice.misbehaviour.on_report = _failing
+        alice.violations.on_report = _failing
         await mallory.say("chat", {})
         await mallory.fence()
         await settled(alice)
-        assert alice.misbehaviour.count("mallory") == 6
+        assert alice.violations.count("mallory") == 6
 
 
 @pytest.mark.requirement("MEW-7.2-6", "MEW-7.2-7", "MEW-4.3-7", "MCPX-4.3-10")
@@ -256,8 +256,8 @@ async def test_a_gateway_that_checks_nothing_fools_nobody(caplog: pytest.LogCapt
         await gateway.say("mcp/response", forged | {"result": {"real": True}}, sender="bob", about=about)
         assert await call == {"real": True}
         assert me.me == "me"
-        assert me.misbehaviour.of("mallory") == {"unasked_answer": 1, "forged_sender": 4}
-        assert me.misbehaviour.count("") >= 8
+        assert me.violations.of("mallory") == {"unasked_answer": 1, "forged_sender": 4}
+        assert me.violations.count("") >= 8
         assert me.state == "joined"
     assert "Traceback" not in caplog.text
 
@@ -284,7 +284,7 @@ async def test_forged_progress_withdrawals_and_acknowledgements(tmp_path: Path) 
         await gateway.fence()
         assert told == []
         assert handle.state == "pending"
-        assert me.misbehaviour.of("mallory") == {
+        assert me.violations.of("mallory") == {
             "unasked_answer": 1,
             "not_proposer": 1,
             "fulfilment_differs": 1,
@@ -344,7 +344,7 @@ def test_there_is_no_way_to_leave_the_checks_out() -> None:
         "controls",
         "echo",
         "tls",
-        "memory",
+        "transcript",
         "reconnect",
         "passive",
     }
@@ -372,8 +372,8 @@ _payloads = st.dictionaries(st.sampled_from(_words) | st.text(max_size=8), _json
     st.sampled_from(["bob", "system:gateway"]),
 )
 def test_any_payload_is_let_in_or_dropped(kind: str, payload: Json, about: list[str], sender: str) -> None:
-    misbehaviour = ViolationLog(senders=10, kept=10)
-    inspector = InboundValidator(CorrelationIndex(10), misbehaviour)
+    violations = ViolationLog(max_senders=10, max_violations=10)
+    validator = InboundValidator(CorrelationIndex(10), violations, lambda _: True)
     try:
         raw = json.dumps(
             {
@@ -393,7 +393,7 @@ def test_any_payload_is_let_in_or_dropped(kind: str, payload: Json, about: list[
         if type(fault).__name__ in ("InvalidJson", "InvalidEnvelope"):
             return
         raise
-    assert inspector.lets_in(envelope) == (misbehaviour.total == 0)
+    assert (validator.check(envelope) is None) == (violations.total == 0)
 
 
 @pytest.mark.requirement("MEW-4.3-7", "MEW-7.2-7")
@@ -403,8 +403,8 @@ async def test_thousands_of_broken_messages_do_not_bring_a_member_down(
     """Mutations of every kind of message, straight onto the socket; afterwards the member still works."""
     draw = random.Random(42)
     async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
-        me.host(_answer)
-        waiting = asyncio.create_task(me.request("bob", "x", timeout=60))
+        me.server.use_handler(_answer)
+        waiting = asyncio.create_task(me.request("bob", "x", timeout_seconds=60))
         request = await gateway.hear("mcp/request")
         for kind, (right, wrong) in SHAPES.items():
             for _ in range(20):
@@ -453,9 +453,9 @@ def _failing(misdeed: ProtocolViolation) -> None:
 
 
 def test_counts_are_bounded() -> None:
-    misbehaviour = ViolationLog(senders=3, kept=2)
+    violations = ViolationLog(max_senders=3, max_violations=2)
     for n in range(10):
-        misbehaviour.report(ProtocolViolation(f"m{n}", "bad_payload", "x", "chat", str(n)))
-    assert misbehaviour.total == 10
-    assert len(misbehaviour.recent) == 2
-    assert sorted(misbehaviour.senders()) == ["m7", "m8", "m9"]
+        violations.report(ProtocolViolation(f"m{n}", "bad_payload", "x", "chat", str(n)))
+    assert violations.total == 10
+    assert len(violations.recent) == 2
+    assert sorted(violations.senders()) == ["m7", "m8", "m9"]

@@ -16,9 +16,9 @@ from moot.participant import ParticipantLimits, connect
 from tests.participant.gathering import gathering
 from tests.waiting import HANG_SECONDS
 
-ONE_TRY = ParticipantLimits(arrive_seconds=0.0, dial=DialLimits(connect_seconds=HANG_SECONDS))
+ONE_TRY = ParticipantLimits(connect_seconds=0.0, dial=DialLimits(connect_seconds=HANG_SECONDS))
 # For what never answers: how long that takes changes nothing.
-IMPATIENT = ParticipantLimits(arrive_seconds=0.0, dial=DialLimits(connect_seconds=0.2))
+IMPATIENT = ParticipantLimits(connect_seconds=0.0, dial=DialLimits(connect_seconds=0.2))
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -36,17 +36,17 @@ async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) ->
         agent.controls.on_pause = Mine().on_pause  # type: ignore[method-assign]
         chat = await human.chat("hello")
         await settled(agent)
-        pause = await human.pause("agent", reason="look at this")
+        pause = await human.admin.pause("agent", reason="look at this")
         await until(lambda: agent.paused is not None)
         with pytest.raises(Paused, match="paused by human until participant/resume: look at this"):
             await agent.chat("anyway")
         with pytest.raises(Paused):
             await agent.request("human", "ping")
         heard = Heard(human)
-        await agent.acknowledge(chat.id)
+        await agent.chats.acknowledge(chat.id)
         await heard.wait("chat/acknowledge")
         await until(lambda: told == ["look at this"])
-        await human.resume("agent", about=pause)
+        await human.admin.resume("agent", about=pause)
         resume = await heard.wait("participant/resume")
         assert resume.correlation_id == [pause.id]
         await agent.ready(5)
@@ -62,12 +62,12 @@ async def test_answers_wait_for_the_end_of_a_pause(tmp_path: Path) -> None:
         def hello() -> str:
             return "hi"
 
-        pause = await human.pause("agent")
+        pause = await human.admin.pause("agent")
         await until(lambda: agent.paused is not None)
         call = asyncio.create_task(human.call("agent", "hello"))
         await settled(human)
         assert not call.done()
-        await human.resume("agent", about=pause)
+        await human.admin.resume("agent", about=pause)
         assert (await call).text == "hi"
 
 
@@ -83,7 +83,7 @@ async def test_a_pause_with_a_time_ends_by_itself_and_is_told(tmp_path: Path) ->
             resumed.set()
 
         agent.controls.on_resume = on_resume  # type: ignore[method-assign]
-        pause = await human.pause("agent", timeout_seconds=0.2)
+        pause = await human.admin.pause("agent", timeout_seconds=0.2)
         await until(lambda: agent.paused is not None)
         with pytest.raises(Paused, match="s more"):
             await agent.chat("too early")
@@ -97,23 +97,23 @@ async def test_a_pause_with_a_time_ends_by_itself_and_is_told(tmp_path: Path) ->
 async def test_pausing_again_only_prolongs(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=ALL) as party:
         human, agent = await party.join("human"), await party.join("agent")
-        first = await human.pause("agent", timeout_seconds=30)
+        first = await human.admin.pause("agent", timeout_seconds=30)
         await until(lambda: agent.paused is not None)
-        await human.pause("agent", timeout_seconds=1)
+        await human.admin.pause("agent", timeout_seconds=1)
         await settled(human)
         await until(lambda: agent.counts.received >= 4)
         assert agent.paused is not None
         assert agent.paused.id == first.id
-        forever = await human.pause((), reason="everybody")
+        forever = await human.admin.pause((), reason="everybody")
         await until(lambda: agent.paused is not None and agent.paused.id == forever.id)
-        await human.resume()
+        await human.admin.resume()
         await agent.ready(5)
 
 
 async def test_a_pause_from_before_we_joined_is_learnt_from_the_refusal(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=ALL) as party:
         human = await party.join("human")
-        await human.pause("agent", timeout_seconds=60)
+        await human.admin.pause("agent", timeout_seconds=60)
         agent = await party.join("agent")
         assert agent.paused is None
         with pytest.raises(Exception, match="paused by human"):
@@ -138,27 +138,27 @@ async def test_a_status_tells_how_full_the_memory_is(tmp_path: Path) -> None:
     """The agent holds no right to send a status: it owes one (D-15)."""
     async with gathering(tmp_path, human=ALL, agent=["chat"], plain=[]) as party:
         human = await party.join("human")
-        agent = await party.join("agent", memory=Transcript(max_tokens=1000))
+        agent = await party.join("agent", transcript=Transcript(max_tokens=1000))
         heard = Heard(human)
         for n in range(4):
             await human.chat(f"message {n}")
         await settled(human)
         async with bounded():
-            status = await human.request_status("agent")
-        memory = agent.memory
-        assert memory is not None
-        assert status["messages_in_context"] == len(memory) == 4
+            status = await human.admin.request_status("agent")
+        transcript = agent.transcript
+        assert transcript is not None
+        assert status["messages_in_context"] == len(transcript) == 4
         assert isinstance(status["tokens"], int)
-        assert status["tokens"] == memory.tokens > 0
+        assert status["tokens"] == transcript.tokens > 0
         assert status["max_tokens"] == 1000
         answer = heard.of("participant/status")[0]
         assert answer.correlation_id == [heard.of("participant/request-status")[0].id]
-        narrowed = await human.request_status("agent", ["tokens", "no_such_metric"])
+        narrowed = await human.admin.request_status("agent", ["tokens", "no_such_metric"])
         assert set(narrowed) == {"tokens", "messages_in_context"}
-        assert set(await human.request_status("agent", [])) == {"messages_in_context"}
-        # A member without any memory answers too.
+        assert set(await human.admin.request_status("agent", [])) == {"messages_in_context"}
+        # A member without any transcript answers, too.
         await party.join("plain")
-        assert await human.request_status("plain") == {"messages_in_context": 0}
+        assert await human.admin.request_status("plain") == {"messages_in_context": 0}
 
 
 @pytest.mark.requirement("MEW-3.9.4-2", "MEW-3.9.4-6", "MEW-3.9.4-7")
@@ -179,27 +179,27 @@ async def test_a_status_can_be_sent_unasked_with_metrics_of_ones_own(tmp_path: P
 async def test_forgetting_and_clearing_are_followed_by_a_status(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=[]) as party:
         human = await party.join("human")
-        agent = await party.join("agent", memory=Transcript())
-        memory = agent.memory
-        assert memory is not None
+        agent = await party.join("agent", transcript=Transcript())
+        transcript = agent.transcript
+        assert transcript is not None
         for n in range(6):
             await human.chat(f"message {n}")
         await settled(human)
-        status = await human.forget("agent", "oldest", 2)
+        status = await human.admin.forget("agent", "oldest", 2)
         assert status.kind == "participant/status"
         assert status.payload["messages_in_context"] == 4
-        await human.forget("agent", "newest", 1)
-        texts = [entry.envelope.payload["text"] for entry in memory.entries()]
+        await human.admin.forget("agent", "newest", 1)
+        texts = [entry.envelope.payload["text"] for entry in transcript.entries()]
         assert texts == ["message 2", "message 3", "message 4"]
         with pytest.raises(UsageError, match="oldest or newest"):
-            await human.forget("agent", "middle")  # type: ignore[arg-type]
+            await human.admin.forget("agent", "middle")  # type: ignore[arg-type]
         raw = await party.raw("human")
         await raw.say("participant/forget", {"direction": "middle"}, to=["agent"])
         await raw.fence()
-        cleared = await human.clear("agent")
+        cleared = await human.admin.clear("agent")
         assert cleared.payload["messages_in_context"] == 0
-        assert len(memory) == 0
-        assert agent.misbehaviour.of("human") == {"bad_payload": 1}
+        assert len(transcript) == 0
+        assert agent.violations.of("human") == {"bad_payload": 1}
 
 
 @pytest.mark.requirement(
@@ -228,17 +228,17 @@ async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path)
                 wished.append(target_tokens)
                 return await super().on_compact(control, target_tokens)
 
-        agent = await party.join("agent", controls=Mine(), memory=Transcript(max_tokens=10_000))
-        memory = agent.memory
-        assert memory is not None
+        agent = await party.join("agent", controls=Mine(), transcript=Transcript(max_tokens=10_000))
+        transcript = agent.transcript
+        assert transcript is not None
         for n in range(10):
             await human.chat(f"message {n} " + "x" * 200)
         await settled(human)
-        before = memory.tokens
-        done = await human.compact("agent", reason="getting long", target_tokens=100)
+        before = transcript.tokens
+        done = await human.admin.compact("agent", reason="getting long", target_tokens=100)
         assert wished == [100]
-        assert done["freed_messages"] == 10 - len(memory)
-        assert done["freed_tokens"] == before - memory.tokens > 0
+        assert done["freed_messages"] == 10 - len(transcript)
+        assert done["freed_tokens"] == before - transcript.tokens > 0
         assert done["status"] == "compacted"
         assert "skipped" not in done
         first, second = heard.of("participant/status")
@@ -246,7 +246,7 @@ async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path)
         assert first.payload["reason"] == "getting long"
         (only,) = heard.of("participant/compact-done")
         assert only.correlation_id == [heard.of("participant/compact")[0].id]
-        await human.compact("agent")
+        await human.admin.compact("agent")
         await settled(human)
         assert len(heard.of("participant/compact-done")) == 2
 
@@ -255,7 +255,7 @@ async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path)
 async def test_a_member_with_nothing_to_compact_says_that_it_skipped(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=ALL, agent=[], broken=[]) as party:
         human, _ = await party.join("human"), await party.join("agent")
-        assert await human.compact("agent") == {"skipped": True, "reason": "nothing to compact"}
+        assert await human.admin.compact("agent") == {"skipped": True, "reason": "nothing to compact"}
 
         class Broken(Controls):
             async def on_compact(
@@ -264,7 +264,7 @@ async def test_a_member_with_nothing_to_compact_says_that_it_skipped(tmp_path: P
                 raise RuntimeError("no")
 
         await party.join("broken", controls=Broken())
-        assert await human.compact("broken") == {"skipped": True, "reason": "the compaction failed"}
+        assert await human.admin.compact("broken") == {"skipped": True, "reason": "the compaction failed"}
 
 
 @pytest.mark.requirement("MEW-3.9.4-9", "MEW-3.9.5-4", "MEW-3.9.5-5")
@@ -272,7 +272,7 @@ async def test_near_its_limit_a_member_says_so_and_compacts_by_itself(tmp_path: 
     async with gathering(tmp_path, human=ALL, agent=["participant/status"]) as party:
         human = await party.join("human")
         agent = await party.join(
-            "agent", memory=Transcript(max_tokens=10_000, max_messages=10, tell_at=0.5, compact_at=0.9)
+            "agent", transcript=Transcript(max_tokens=10_000, max_messages=10, report_at=0.5, compact_at=0.9)
         )
         heard = Heard(human)
         for n in range(7):
@@ -280,13 +280,13 @@ async def test_near_its_limit_a_member_says_so_and_compacts_by_itself(tmp_path: 
         near = await heard.wait("participant/status")
         assert near.payload["status"] == "near_limit"
         assert len(heard.of("participant/status")) == 1
-        memory = agent.memory
-        assert memory is not None
-        memory.max_tokens = memory.tokens + 10
+        transcript = agent.transcript
+        assert transcript is not None
+        transcript.max_tokens = transcript.tokens + 10
         await human.chat("and one more")
         after = await heard.wait(lambda each: each.payload.get("status") == "compacted")
         assert after.payload["freed_messages"] > 0
-        assert after.payload["headroom_tokens"] == memory.headroom > 0
+        assert after.payload["headroom_tokens"] == transcript.headroom > 0
         assert after.payload["compactions"] == 1
         assert list(after.correlation_id) == []
         assert (
@@ -306,7 +306,7 @@ async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
                 restarted.append(control.sender)
                 await super().on_restart(control)
 
-        agent = await party.join("agent", controls=Mine(), memory=Transcript())
+        agent = await party.join("agent", controls=Mine(), transcript=Transcript())
         heard = Heard(human)
         stopped = asyncio.Event()
 
@@ -321,10 +321,10 @@ async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
         await human.chat("remember me")
         waiting = asyncio.create_task(agent.request("slow", "x/y"))
         working = asyncio.create_task(human.call("agent", "forever"))
-        stream = await agent.stream()
+        stream = await agent.streams.open()
         await slow.hear("mcp/request")
-        await until(lambda: agent._host.running == 1)
-        status = await human.restart("agent")
+        await until(lambda: agent.server.running == 1)
+        status = await human.admin.restart("agent")
         assert status.payload["messages_in_context"] == 0
         assert restarted == ["human"]
         with pytest.raises(Interrupted, match="restarted"):
@@ -349,8 +349,8 @@ async def test_a_shutdown_is_acknowledged_and_final(tmp_path: Path) -> None:
                 last.append(control.sender)
 
         agent = await party.join("agent", controls=Mine())
-        await agent.stream()
-        shutdown = await human.shutdown("agent", reason="good night")
+        await agent.streams.open()
+        shutdown = await human.admin.shutdown("agent", reason="good night")
         ending = await agent.stay()
         assert (ending.code, ending.reason) == (4002, "good night")
         assert last == ["human"]
@@ -373,9 +373,9 @@ async def test_a_control_that_fails_is_still_answered(tmp_path: Path) -> None:
                 raise RuntimeError("no")
 
         agent = await party.join("agent", controls=Broken())
-        assert (await human.clear("agent")).payload == {"messages_in_context": 0}
+        assert (await human.admin.clear("agent")).payload == {"messages_in_context": 0}
         await until(lambda: agent.counts.failed_handlers == 1)
-        assert await human.request_status("agent") == {"messages_in_context": 0}
+        assert await human.admin.request_status("agent") == {"messages_in_context": 0}
 
 
 async def test_a_member_of_an_older_dialect_is_not_waited_for(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ async def test_a_member_of_an_older_dialect_is_not_waited_for(tmp_path: Path) ->
         human = await party.join("human")
         await party.raw("old", "&dialect=mcpx")
         with pytest.raises(UnsupportedByRecipient, match="expect no answer"):
-            await human.request_status("old")
+            await human.admin.request_status("old")
 
 
 async def test_requests_go_on_while_controls_are_obeyed(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ async def test_requests_go_on_while_controls_are_obeyed(tmp_path: Path) -> None:
         async def hello(request: IncomingRequest) -> str:
             return "hi"
 
-        compacting = asyncio.create_task(human.compact("agent"))
+        compacting = asyncio.create_task(human.admin.compact("agent"))
         assert (await human.call("agent", "hello")).text == "hi"
         go.set()
         assert (await compacting)["skipped"] is True

@@ -102,12 +102,12 @@ async def test_a_proposal_in_mcpx_from_end_to_end(tmp_path: Path) -> None:
             ran.append(request.method)
             return {"content": [{"type": "text", "text": "x"}], "x-vendor": 1}
 
-        host.host(handler)
+        host.server.use_handler(handler)
         call = asyncio.create_task(agent.call("host", "read_file", {"path": "a"}))
         await until(lambda: bool(shown))
         await settled(human)
         assert ran == []
-        await human.fulfil(shown[0])
+        await human.approve(shown[0])
         outcome = await call
         assert (outcome.how, outcome.by) == ("fulfilled", "human")
         await watcher.fence()
@@ -155,7 +155,7 @@ async def test_answers_name_what_they_answer(tmp_path: Path) -> None:
         ]
         await heard.wait("mcp/response", 3)
         for request, response in zip(heard.of("mcp/request"), heard.of("mcp/response"), strict=True):
-            assert [id for id, _ in bystander.lineage.requests_of(response)] == [request.id]
+            assert [id for id, _ in bystander.correlations.requests_of(response)] == [request.id]
 
 
 @pytest.mark.requirement("D002-1", "D002-2", "D002-8", "D002-9", "D002-35")
@@ -182,13 +182,15 @@ async def test_a_response_alone_tells_its_operation_and_a_short_one_by_its_reque
             await bob.say(kind, body, to=["alice"], correlation_id=request["id"])
         assert await asyncio.gather(*calls) == [{}, {}]
         long, short = hears.of("mcp/response")
-        assert alice.lineage.operation_of(long) == Operation("tools/call", "one")
-        assert alice.lineage.operation_of(short) == Operation("tools/call", None)
-        (known,) = [known for _, known in alice.lineage.requests_of(short)]
+        assert alice.correlations.operation_of(long) == Operation("tools/call", "one")
+        assert alice.correlations.operation_of(short) == Operation("tools/call", None)
+        (known,) = [known for _, known in alice.correlations.requests_of(short)]
         assert known.operation == Operation("tools/call", "two")
         # Somebody who never saw the request reads it off the kind.
         await late_hears.wait("mcp/response", 2)
-        assert late.lineage.operation_of(late_hears.of("mcp/response")[0]) == Operation("tools/call", "one")
+        assert late.correlations.operation_of(late_hears.of("mcp/response")[0]) == Operation(
+            "tools/call", "one"
+        )
         # And we never write such extras ourselves: see the whole payload in the end-to-end test.
 
 
@@ -252,7 +254,7 @@ async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
         host = await party.join("host", dialect="mcpx")
         mallory = await party.raw("mallory", "&dialect=mcpx")
         reports: list[ProtocolViolation] = []
-        host.misbehaviour.on_report = reports.append
+        host.violations.on_report = reports.append
         heard = Heard(host)
         ran: list[str] = []
         host.tool(lambda: ran.append("danger"), name="dangerous_tool", input_schema={"type": "object"})
@@ -270,7 +272,7 @@ async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
         assert [report.fault for report in reports] == ["kind_payload_mismatch"] * 4
         assert reports[0].kind == "mcp/request:tools/call:safe_tool"
         assert "safe_tool" in reports[0].message
-        assert host.misbehaviour.count("mallory") == 4
+        assert host.violations.count("mallory") == 4
         # Nothing of it was seen by any handler; the stray response did no harm.
         assert [each.kind for each in heard.envelopes if each.sender == "mallory"] == ["mcp/response"]
         assert host.proposals.open() == []
@@ -294,7 +296,7 @@ async def test_fuzzed_kinds_meet_the_check_before_anything_else(tmp_path: Path) 
                 called.append(request.params["name"])
                 return {}
 
-            host.host(handler)
+            host.server.use_handler(handler)
             names = ["a", "b", "c:d", "e/f", "g.h"]
             honest = 0
             for n in range(200):
@@ -306,9 +308,9 @@ async def test_fuzzed_kinds_meet_the_check_before_anything_else(tmp_path: Path) 
                 body = {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": {"name": real, "n": n}}
                 await mallory.say(spelled, body, to=["host"])
             await mallory.fence()
-            await until(lambda host=host: host._host.running == 0)  # type: ignore[misc]
+            await until(lambda host=host: host.server.running == 0)  # type: ignore[misc]
             assert len(called) == honest
-            assert host.misbehaviour.count("mallory") == 200 - honest
+            assert host.violations.count("mallory") == 200 - honest
 
 
 @pytest.mark.requirement("MCPX-5.2-8", "MCPX-5.2-9", "MCPX-8.2-15", "M3P-55")
@@ -335,7 +337,7 @@ async def test_rights_in_strings_are_kept_to_before_anything_is_sent(tmp_path: P
             with pytest.raises(NotAllowed):
                 await bob.request("alice", "tools/call", {"name": "write_file"})
             with pytest.raises(NotAllowed):
-                await bob.kick("alice")
+                await bob.admin.kick("alice")
             await bob.chat("only this")
             await heard.wait("chat")
             assert [each.kind for each in heard.envelopes if each.sender == "bob"] == ["chat"]
@@ -346,7 +348,7 @@ async def test_the_roster_in_mcpx(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=["chat"]) as party:
         alice = await party.join("alice", dialect="mcpx")
         bob = await party.join("bob", dialect="mcpx")
-        await alice.roster.wait_for("bob", within=HANG_SECONDS)
+        await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
         assert alice.roster["bob"].may("chat", {"text": "x"})
         assert list(bob.roster) == ["alice"]
         await bob.close()
@@ -367,7 +369,7 @@ async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Pat
                     await request.progress(1, 1)
                     return {"structuredContent": request.params, "x-vendor": {"n": 2**70}}
 
-                member.host(handler)
+                member.server.use_handler(handler)
         for asking in DIALECTS:
             for hosting in DIALECTS:
                 told: list[Any] = []
@@ -381,22 +383,22 @@ async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Pat
         for proposing in DIALECTS:
             for deciding in DIALECTS:
                 agent, human = members[f"agent-{proposing}"], members[f"human-{deciding}"]
-                call = asyncio.create_task(agent.call("host-mew", "t", timeout=HANG_SECONDS))
+                call = asyncio.create_task(agent.call("host-mew", "t", timeout_seconds=HANG_SECONDS))
                 await until(lambda human=human: bool(human.proposals.open()))  # type: ignore[misc]
-                await human.fulfil(human.proposals.open()[0])
+                await human.approve(human.proposals.open()[0])
                 assert (await call).by == human.me, (proposing, deciding)
-        assert all(member.misbehaviour.total == 0 for member in members.values())
+        assert all(member.violations.total == 0 for member in members.values())
 
 
 async def test_streams_cross_dialects_when_asked_for(tmp_path: Path) -> None:
     """D-57: the SDK asks for frames in every dialect."""
     async with gathering(tmp_path, new=ALL, old=ALL) as party:
         new, old = await party.join("new"), await party.join("old", dialect="m3p")
-        async with new.stream("old", content_type="text/plain") as stream:
+        async with new.streams.open("old", content_type="text/plain") as stream:
             await stream.write("hello")
         await until(lambda: stream.id in old.streams._readers)
         assert [chunk async for chunk in old.streams.read(stream.id)] == [Chunk(b"hello", False)]
-        async with old.stream("new") as back:
+        async with old.streams.open("new") as back:
             await back.write(b"\x00")
         await until(lambda: back.id in new.streams._readers)
         assert [chunk async for chunk in new.streams.read(back.id)] == [Chunk(b"\x00", True)]
@@ -412,7 +414,7 @@ async def test_third_levels_of_the_gateways_kinds_are_understood() -> None:
             assert me.me == "me"
             carol = {"id": "carol", "capabilities": ["chat.*"]}
             await gateway.say("system.presence.join", {"event": "join", "participant": carol})
-            await me.roster.wait_for("carol", within=HANG_SECONDS)
+            await me.roster.wait_for("carol", timeout_seconds=HANG_SECONDS)
             await gateway.say("system.presence.leave", {"event": "leave", "participant": {"id": "carol"}})
             await until(lambda: "carol" not in me.roster)
             gateway.kept.add("chat.message")
@@ -459,7 +461,7 @@ async def test_m3p_speaks_in_dots(tmp_path: Path) -> None:
         agent, human, _, watcher = await trio(party, "m3p")
         call = asyncio.create_task(agent.call("host", "read_file", {"path": "a"}))
         await until(lambda: bool(human.proposals.open()))
-        await human.fulfil(human.proposals.open()[0])
+        await human.approve(human.proposals.open()[0])
         assert (await call).text == "contents of a"
         await agent.chat("dotted")
         call = asyncio.create_task(agent.call("host", "read_file", {"path": "b"}))

@@ -53,7 +53,7 @@ async def test_the_welcome_tells_who_we_are_and_what_we_may_do(tmp_path: Path) -
             await bob.request("alice", "resources/read", {"uri": "x"})
         assert refusal.value.missing == ("mcp/request",)
         with pytest.raises(NotAllowed):
-            await bob.kick("alice")
+            await bob.admin.kick("alice")
         # Nothing of it left us: not even a refusal came back.
         await bob.chat("still here")
         kinds = [each["kind"] for each in await heard.fence()]
@@ -69,12 +69,12 @@ async def test_the_roster_follows_joins_and_leaves(tmp_path: Path) -> None:
         events: list[PresenceEvent] = []
         alice.roster.on_change(events.append)
         async with connect(party.url, "lab", "t-bob", limits=QUICK) as bob:
-            await alice.roster.wait_for("bob", within=HANG_SECONDS)
+            await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
             assert list(bob.roster) == ["alice"]
             assert alice.roster["bob"].may("chat", {"text": "x"})
             assert not alice.roster["bob"].may("mcp/proposal", {"method": "x"})
             await party.join("carol")
-            await alice.roster.wait_for("carol", within=HANG_SECONDS)
+            await alice.roster.wait_for("carol", timeout_seconds=HANG_SECONDS)
             assert set(alice.roster) == {"bob", "carol"}
         await until(lambda: "bob" not in alice.roster)
         assert [(event.event, event.member and event.member.id) for event in events] == [
@@ -90,7 +90,7 @@ async def test_a_runtime_id_can_be_wished_for_and_names_still_work(tmp_path: Pat
         alice = await party.join("alice")
         bob = await party.join("bob", participant="bob-laptop")
         assert (bob.me, bob.name) == ("bob-laptop", "bob")
-        await alice.roster.wait_for("bob", within=HANG_SECONDS)
+        await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
         assert alice.roster["bob"].id == "bob-laptop"
 
         @bob.tool
@@ -99,7 +99,7 @@ async def test_a_runtime_id_can_be_wished_for_and_names_still_work(tmp_path: Pat
 
         assert (await alice.call("bob", "whoami")).text == "bob-laptop"
         assert (await alice.call("bob-laptop", "whoami")).text == "bob-laptop"
-        assert (await alice.grant("bob", [{"kind": "chat"}])).acknowledged == "accepted"
+        assert (await alice.admin.grant("bob", [{"kind": "chat"}])).acknowledged == "accepted"
 
 
 async def test_a_wrong_token_or_space_is_said_in_words(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_a_wrong_token_or_space_is_said_in_words(tmp_path: Path) -> None:
 
 
 async def test_nobody_there_is_told_after_a_bounded_time() -> None:
-    limits = ParticipantLimits(arrive_seconds=0.2)
+    limits = ParticipantLimits(connect_seconds=0.2)
     with pytest.raises(Unreachable, match="cannot be reached"):
         async with connect("http://127.0.0.1:9", "lab", "t", limits=limits):
             pass
@@ -150,7 +150,7 @@ def test_a_token_file_holds_one_token(tmp_path: Path) -> None:
 async def test_an_error_in_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         bob = await party.join("bob")
-        await bob.roster.wait_for("alice", within=HANG_SECONDS) if "alice" in bob.roster else None
+        await bob.roster.wait_for("alice", timeout_seconds=HANG_SECONDS) if "alice" in bob.roster else None
         with pytest.raises(ZeroDivisionError):
             async with connect(party.url, "lab", "t-alice", limits=QUICK):
                 raise ZeroDivisionError
@@ -162,7 +162,9 @@ async def test_after_leaving_everything_says_so(tmp_path: Path) -> None:
         await party.join("bob")
         async with connect(party.url, "lab", "t-alice", limits=QUICK) as alice:
             reading = asyncio.create_task(_collect(alice))
-            waiting = asyncio.create_task(alice.request("bob", "x-never/answered", timeout=HANG_SECONDS))
+            waiting = asyncio.create_task(
+                alice.request("bob", "x-never/answered", timeout_seconds=HANG_SECONDS)
+            )
             await asyncio.sleep(0)
             await alice.close("enough")
             assert (await alice.stay()).code == 1000

@@ -84,7 +84,7 @@ async def test_handlers_by_kind_and_pattern_keep_the_order(tmp_path: Path) -> No
 
         for n in range(5):
             sent = await bob.chat(str(n))
-        await bob.cancel_chat(sent)
+        await bob.chats.cancel(sent)
         await bob.send("vendor/thing", {}, confirm=True)
         await alice.chat("own words are not for handlers")
         await until(lambda: len([1 for who, _ in seen if who == "slow"]) == 5)
@@ -95,7 +95,7 @@ async def test_handlers_by_kind_and_pattern_keep_the_order(tmp_path: Path) -> No
 
 
 async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, feed_items=50)
+    limits = msgspec.structs.replace(QUICK, max_feed_messages=50)
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice, bob = await party.join("alice", limits=limits), await party.join("bob")
         go = asyncio.Event()
@@ -106,7 +106,7 @@ async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path
             await go.wait()
             got.append(envelope)
 
-        feed = alice._others.open(10)
+        feed = alice._parts.other_readers.open(10)
         for n in range(300):
             await bob.send("chat", {"text": str(n)})
         await settled(bob)
@@ -123,7 +123,7 @@ async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path
 
 
 async def test_a_few_huge_messages_do_not_fill_a_queue_either() -> None:
-    feed: Feed[Envelope] = Feed(1000, SendCounts(), most=3_000)
+    feed: Feed[Envelope] = Feed(1000, SendCounts(), max_bytes=3_000)
     for n in range(5):
         raw = b'{"id":"%d","kind":"chat","payload":{"text":"%b"}}' % (n, b"x" * 1_000)
         feed.put(MEW.decode(raw))
@@ -143,9 +143,9 @@ async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -
                 assert item.payload["text"] == "before anybody iterates"
                 break
         # Letting go of it closes it.
-        assert len(alice._others._feeds) == 1
+        assert len(alice._parts.other_readers._feeds) == 1
         del reader
-        assert alice._others._feeds == []
+        assert alice._parts.other_readers._feeds == []
         other = alice.envelopes()
         await other.aclose()
         assert [each async for each in other] == []
@@ -157,7 +157,7 @@ async def test_more_than_the_outbox_holds_is_refused_not_kept(tmp_path: Path) ->
         alice = await party.join("alice", limits=limits)
         with pytest.raises(OutboxFull, match="outbox_bytes is 200000"):
             _flood(alice)
-        await until(lambda: not alice._voice.line.is_full)
+        await until(lambda: not alice._sender.socket.is_full)
         await alice.chat("after a breath")
 
 
@@ -174,7 +174,7 @@ async def test_what_nobody_waits_for_is_counted_when_refused(tmp_path: Path) -> 
 def _flood(space: JoinedSpace) -> None:
     """Nothing is given a chance to leave in between."""
     for _ in range(200):
-        space._voice.say("chat", {"text": "x" * 50_000})
+        space._sender.send("chat", {"text": "x" * 50_000})
 
 
 def test_what_is_async() -> None:

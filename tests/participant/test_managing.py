@@ -28,7 +28,7 @@ async def test_a_grant_turns_proposals_into_requests_and_is_acknowledged(tmp_pat
             return "ok"
 
         assert not agent.may_request("host", "tools/call", {"name": "write"})
-        grant = await human.grant("agent", [WRITE], reason="you did well")
+        grant = await human.admin.grant("agent", [WRITE], reason="you did well")
         assert grant.acknowledged == "accepted"
         assert agent.may_request("host", "tools/call", {"name": "write"})
         assert not agent.may_request("host", "tools/call", {"name": "erase"})
@@ -39,7 +39,7 @@ async def test_a_grant_turns_proposals_into_requests_and_is_acknowledged(tmp_pat
         kinds = [each.kind for each in heard.envelopes]
         assert kinds.index("system/welcome") < kinds.index("capability/grant-ack")
         assert (await agent.call("host", "write")).how == "direct"
-        revocation = await human.revoke("agent", grant_id=grant.id, reason="enough")
+        revocation = await human.admin.revoke("agent", grant_id=grant.id, reason="enough")
         assert revocation.remaining == []
         await until(lambda: not agent.may_request("host", "tools/call", {"name": "write"}))
 
@@ -49,17 +49,17 @@ async def test_what_cannot_be_granted_is_told(tmp_path: Path) -> None:
     async with gathering(tmp_path, human=granter, agent=["chat"], mute=["chat"]) as party:
         human, mute = await party.join("human"), await party.join("mute")
         with pytest.raises(CapabilityViolation, match="do not hold yourself"):
-            await human.grant("agent", [WRITE])
+            await human.admin.grant("agent", [WRITE])
         with pytest.raises(ParticipantNotFound):
-            await human.grant("nobody", ["chat"])
+            await human.admin.grant("nobody", ["chat"])
         with pytest.raises(InvalidOperation):
-            await human.grant("human", ["chat"])
+            await human.admin.grant("human", ["chat"])
         with pytest.raises(NotAllowed):
-            await mute.grant("agent", ["chat"])
+            await mute.admin.grant("agent", ["chat"])
         with pytest.raises(InvalidRequest):
-            await human.revoke("agent", grant_id="never")
+            await human.admin.revoke("agent", grant_id="never")
         # Somebody who is away gets the right all the same, and nobody waits for a word of it.
-        grant = await human.grant("agent", [read_capability({"kind": "chat"})])
+        grant = await human.admin.grant("agent", [read_capability({"kind": "chat"})])
         assert grant.acknowledged is None
 
 
@@ -69,8 +69,8 @@ async def test_a_revocation_that_leaves_something_says_what(tmp_path: Path) -> N
         tmp_path, human=["*"], agent=[{"kind": "mcp/request", "payload": {"method": "x/*"}}]
     ) as party:
         human, _ = await party.join("human"), await party.join("agent")
-        await human.grant("agent", [{"kind": "mcp/request", "payload": {"method": "x/a"}}])
-        revocation = await human.revoke(
+        await human.admin.grant("agent", [{"kind": "mcp/request", "payload": {"method": "x/a"}}])
+        revocation = await human.admin.revoke(
             "agent", capabilities=[{"kind": "mcp/request", "payload": {"method": "x/a"}}]
         )
         await until(lambda: bool(revocation.remaining))
@@ -82,7 +82,7 @@ async def test_an_invitation_brings_a_token_to_the_inviter_alone(tmp_path: Path)
     async with gathering(tmp_path, human=["*"], watch=["chat"]) as party:
         human, watcher = await party.join("human"), await party.join("watch")
         heard = Heard(watcher)
-        invitation = await human.invite("newcomer", [{"kind": "chat"}], reason="welcome")
+        invitation = await human.admin.invite("newcomer", [{"kind": "chat"}], reason="welcome")
         assert invitation.status == "created"
         assert invitation.token
         assert invitation.token not in repr(invitation)
@@ -92,21 +92,21 @@ async def test_an_invitation_brings_a_token_to_the_inviter_alone(tmp_path: Path)
         async with connect(party.url, "lab", invitation.token, limits=QUICK) as newcomer:
             assert newcomer.me == "newcomer"
             await newcomer.chat("hello")
-        assert (await human.invite("newcomer")).status == "already_exists"
-        refused = await human.invite("other", [{"kind": "chat"}], email="a@example.org")
+        assert (await human.admin.invite("newcomer")).status == "already_exists"
+        refused = await human.admin.invite("other", [{"kind": "chat"}], email="a@example.org")
         assert refused.status == "created"
         with pytest.raises(InvalidRequest):
-            await human.invite("bad name!")
+            await human.admin.invite("bad name!")
 
 
 async def test_a_kicked_member_is_out_for_good(tmp_path: Path) -> None:
     """D-24, close code 4003: no coming back by itself."""
     async with gathering(tmp_path, human=["*"], agent=["chat"]) as party:
         human, agent = await party.join("human"), await party.join("agent")
-        await human.kick("agent", "misbehaved")
+        await human.admin.kick("agent", "misbehaved")
         ending = await agent.stay()
         assert ending.code == 4003
         assert "misbehaved" in ending.reason
         await until(lambda: "agent" not in human.roster)
         with pytest.raises(ParticipantNotFound):
-            await human.kick("nobody")
+            await human.admin.kick("nobody")

@@ -73,7 +73,7 @@ async def test_a_call_without_the_right_is_proposed_fulfilled_and_answered(tmp_p
         assert seen.params == {"name": "write", "arguments": {"path": "a"}}
         await settled(human)
         assert done == []
-        own = await human.fulfil(seen)
+        own = await human.approve(seen)
         outcome = await call
         assert outcome.text == own.text == "wrote a"
         assert (outcome.how, outcome.by, outcome.host) == ("fulfilled", "human", "host")
@@ -121,7 +121,7 @@ async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path
         with pytest.raises(Rejected) as rejection:
             await call
         assert (rejection.value.by, rejection.value.reason) == ("human", "unsafe")
-        assert await rejection.value.explanation(within=HANG_SECONDS) == "that file matters"
+        assert await rejection.value.explanation(timeout_seconds=HANG_SECONDS) == "that file matters"
         reject = await watcher.hear("mcp/reject")
         assert reject["correlation_id"] == [seen.id]
         assert reject["to"] == ["agent"]
@@ -137,7 +137,7 @@ async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path
         await human.reject(await next_proposal(human), "busy")
         with pytest.raises(Rejected) as rejection:
             await call
-        assert await rejection.value.explanation(within=0.05) is None
+        assert await rejection.value.explanation(timeout_seconds=0.05) is None
 
 
 @pytest.mark.requirement("MEW-3.3.2-5", "MEW-3.3.2-6", "MEW-3.3.2-7")
@@ -157,11 +157,11 @@ async def test_waiting_for_others_outlasts_rejections(tmp_path: Path) -> None:
         ]
         assert proposal.state == "pending"
         with pytest.raises(TimedOut, match="still open"):
-            await proposal.outcome(timeout=0.05)
+            await proposal.outcome(timeout_seconds=0.05)
         # A desk shows it with its rejections, and it can still be fulfilled (D-28).
         (seen,) = other.proposals.open()
         assert [each.by for each in seen.rejections] == ["human", "other"]
-        await other.fulfil(seen)
+        await other.approve(seen)
         assert (await proposal.outcome()).by == "other"
         state: str = proposal.state
         assert state == "done"
@@ -190,7 +190,7 @@ async def test_a_withdrawn_proposal_can_not_be_fulfilled(tmp_path: Path) -> None
         assert withdraw.payload == {"reason": "no_longer_needed"}
         assert human.proposals.open() == []
         with pytest.raises(ProposalSettled, match="withdrawn"):
-            await human.fulfil(seen)
+            await human.approve(seen)
         with pytest.raises(ProposalSettled):
             await proposal.withdraw("again")
         assert done == []
@@ -247,10 +247,10 @@ async def test_every_reason_reaches_the_proposer_known_or_not(tmp_path: Path) ->
             proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {}})
             await human.reject(proposal.id, reason)
             with pytest.raises(Rejected) as rejection:
-                await proposal.outcome(timeout=HANG_SECONDS)
+                await proposal.outcome(timeout_seconds=HANG_SECONDS)
             assert rejection.value.reason == reason
             assert reason in str(rejection.value)
-        assert agent.misbehaviour.total == 0
+        assert agent.violations.total == 0
 
 
 @pytest.mark.requirement("MEW-3.3.3-10")
@@ -260,7 +260,7 @@ async def test_a_proposal_nobody_takes_is_withdrawn_at_its_time(tmp_path: Path) 
         agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
         heard = Heard(human)
         with pytest.raises(TimedOut, match="withdrawn"):
-            await agent.call("host", "write", {"path": "a"}, timeout=0.1)
+            await agent.call("host", "write", {"path": "a"}, timeout_seconds=0.1)
         assert (await heard.wait("mcp/withdraw")).payload == {"reason": "timeout"}
         await until(lambda: human.proposals.open() == [])
 
@@ -297,7 +297,7 @@ async def test_fulfilling_twice_runs_once(tmp_path: Path) -> None:
         done = await host_of(host)
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         first, second = await next_proposal(human), await next_proposal(other)
-        results = await asyncio.gather(human.fulfil(first), other.fulfil(second), return_exceptions=True)
+        results = await asyncio.gather(human.approve(first), other.approve(second), return_exceptions=True)
         assert sorted(type(each).__name__ for each in results) == ["Outcome", "ProposalSettled"]
         assert (await call).text == "wrote a"
         assert done == ["a"]
@@ -311,7 +311,7 @@ async def test_a_rejection_that_crosses_a_fulfilment_does_not_hide_it(tmp_path: 
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         seen, same = await next_proposal(human), await next_proposal(other)
         outcomes = await asyncio.gather(
-            human.fulfil(seen), other.reject(same, "disagree"), return_exceptions=True
+            human.approve(seen), other.reject(same, "disagree"), return_exceptions=True
         )
         assert not [each for each in outcomes if isinstance(each, Exception)]
         assert (await call).text == "wrote a"
@@ -328,14 +328,14 @@ async def test_a_fulfilment_must_repeat_the_proposal_to_the_digit(tmp_path: Path
             got.append(request.params)
             return {}
 
-        host.host(handler)
+        host.server.use_handler(handler)
         text = (
             b'{"id":"p-1","kind":"mcp/proposal","to":["host"],"payload":{"method":"x/do",'
             b'"params":{"n":9007199254740993,"f":0.12345678901234567890,"z":1.0,"big":1e2}}}'
         )
         await raw.send(text)
         seen = await next_proposal(human)
-        await human.fulfil(seen)
+        await human.approve(seen)
         assert got[0]["n"] == 9007199254740993
         # Anything else than what was proposed is refused by the gateway, and by an SDK that sees it.
         other = await party.raw("other")
@@ -351,7 +351,7 @@ async def test_a_host_rejects_what_it_can_never_do(tmp_path: Path) -> None:
         agent, host = await party.join("agent"), await party.join("host")
         await host_of(host)
         with pytest.raises(Rejected) as rejection:
-            await agent.call("host", "no_such_tool", timeout=HANG_SECONDS)
+            await agent.call("host", "no_such_tool", timeout_seconds=HANG_SECONDS)
         assert (rejection.value.by, rejection.value.reason) == ("host", "incapable")
         # What it could do it leaves to those who decide.
         proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
@@ -379,11 +379,11 @@ async def test_a_quorum_is_gathered_before_anybody_may_fulfil(tmp_path: Path) ->
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         seen = await next_proposal(human)
         with pytest.raises(ApprovalRequired, match="2 more approvals"):
-            await human.fulfil(seen)
+            await human.approve(seen)
         await human.vote(seen)
         await other.vote(seen.id)
         await until(lambda: seen.votes == ["human", "other"])
-        await third.fulfil((await next_proposal(third)).id)
+        await third.approve((await next_proposal(third)).id)
         assert (await call).by == "third"
 
 
@@ -406,7 +406,7 @@ async def test_one_can_insist_on_either_way(tmp_path: Path) -> None:
         other = await party.join("other")
         del other
         await until(lambda: bool(human.proposals.open()))
-        await human.fulfil(human.proposals.open()[0])
+        await human.approve(human.proposals.open()[0])
         assert (await call).how == "fulfilled"
 
 
@@ -419,11 +419,11 @@ async def test_a_failed_tool_is_the_proposers_to_hear(tmp_path: Path) -> None:
             raise ToolError("disk full")
 
         call = asyncio.create_task(agent.perform("host", "tools/call", {"name": "breaks"}))
-        await human.fulfil(await next_proposal(human))
+        await human.approve(await next_proposal(human))
         assert (await call).is_error
         proposal = await agent.propose("host", "no/such-method")
         with pytest.raises(McpError):
-            await human.fulfil(await next_proposal(human))
+            await human.approve(await next_proposal(human))
         with pytest.raises(McpError) as error:
             await proposal.outcome()
         assert error.value.code == -32601
@@ -444,7 +444,7 @@ async def test_progress_of_a_fulfilment_reaches_the_proposer(tmp_path: Path) -> 
         told: list[Progress] = []
         call = asyncio.create_task(agent.call("host", "work", progress=told.append))
         fulfillers: list[Progress] = []
-        await human.fulfil(await next_proposal(human), progress=fulfillers.append)
+        await human.approve(await next_proposal(human), progress=fulfillers.append)
         assert (await call).text == "done"
         assert [each.progress for each in told] == [1, 2]
         assert [each.progress for each in fulfillers] == [1, 2]
@@ -460,8 +460,8 @@ async def test_a_fulfilment_that_is_called_off_is_told(tmp_path: Path) -> None:
             return ""
 
         call = asyncio.create_task(agent.call("host", "forever"))
-        fulfilling = asyncio.create_task(human.fulfil(await next_proposal(human)))
-        await until(lambda: host._host.running == 1)
+        fulfilling = asyncio.create_task(human.approve(await next_proposal(human)))
+        await until(lambda: host.server.running == 1)
         fulfilling.cancel()
         with pytest.raises(FulfilmentCancelled, match="human"):
             await call
@@ -489,7 +489,7 @@ async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> N
         await until(lambda: human.proposals.open() == [])
         assert seen.status == "expired"
         with pytest.raises(Expired):
-            await human.fulfil(seen)
+            await human.approve(seen)
 
 
 @pytest.mark.requirement("MEW-8.2-10", "MEW-3.2.1-4")
@@ -502,9 +502,9 @@ async def test_handlers_and_readers_are_shown_every_proposal(tmp_path: Path) -> 
         @human.on_proposal
         async def decide(seen: SeenProposal) -> None:
             shown.append(seen.id)
-            await human.fulfil(seen)
+            await human.approve(seen)
 
-        arriving = human.proposals.arriving()
+        arriving = human.proposals.incoming()
         first = asyncio.ensure_future(anext(arriving))
         await asyncio.sleep(0)
         outcomes = await asyncio.gather(*(agent.call("host", "write", {"path": str(n)}) for n in range(5)))
@@ -541,12 +541,12 @@ async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) 
         assert chat.id in [envelope.id for envelope in fresh]
         assert [seen.id for seen in late.proposals.open()] == [kept.id, refused.id]
         assert [each.by for each in late.proposals.open()[1].rejections] == ["human"]
-        assert chat.id in [each.id for each in late.chats.waiting()]
+        assert chat.id in [each.id for each in late.chats.pending()]
         assert news == []
         assert await late.recall() == []
-        assert (await late.fulfil(kept.id)).text == "wrote a"
-        assert (await kept.outcome(timeout=HANG_SECONDS)).by == "other"
-        assert late.misbehaviour.total == 0
+        assert (await late.approve(kept.id)).text == "wrote a"
+        assert (await kept.outcome(timeout_seconds=HANG_SECONDS)).by == "other"
+        assert late.violations.total == 0
         assert late.space == "lab"
 
 
@@ -559,11 +559,11 @@ async def test_a_proposal_without_a_host_needs_one_to_be_fulfilled(tmp_path: Pat
         )
         seen = await next_proposal(human)
         with pytest.raises(UsageError, match="to="):
-            await human.fulfil(seen)
-        await human.fulfil(seen, to="host")
+            await human.approve(seen)
+        await human.approve(seen, to="host")
         assert (await call).text == "wrote a"
         with pytest.raises(UsageError, match="was seen"):
-            await human.fulfil("p-unknown")
+            await human.approve("p-unknown")
 
 
 @pytest.mark.requirement("MEW-3-54", "MEW-3-55")
@@ -580,7 +580,7 @@ async def test_withdraw_and_reject_without_a_proposal_are_neither_sent_nor_belie
         await other.fence()
         await settled_both(agent, human)
         assert proposal.state == "pending"
-        assert agent.misbehaviour.of("other") == {"bad_payload": 2}
+        assert agent.violations.of("other") == {"bad_payload": 2}
         seen = human.proposals.get(proposal.id)
         assert seen is not None
         assert seen.rejections == []

@@ -36,11 +36,11 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
 
         reading = asyncio.create_task(read())
         rejoined = asyncio.Event()
-        alice.on_rejoined(rejoined.set)
+        alice.on_reconnected(rejoined.set)
         await party.raw("carol")
         waiting = asyncio.create_task(alice.request("carol", "x/never"))
-        await until(lambda: len(alice._requests) == 1)
-        alice._voice.line._drop()
+        await until(lambda: len(alice._parts.requests) == 1)
+        alice._sender.socket._drop()
         with pytest.raises(ConnectionLost, match="whether it was done is not known"):
             await waiting
         async with bounded():
@@ -58,20 +58,20 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
 
 async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path) -> None:
     # Comes back after an hour: closing does not wait for that.
-    limits = msgspec.structs.replace(QUICK, backoff_first_seconds=7_200.0, backoff_most_seconds=7_200.0)
+    limits = msgspec.structs.replace(QUICK, backoff_first_seconds=7_200.0, backoff_max_seconds=7_200.0)
     async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
         alice = await party.join("alice", limits=limits)
         await party.join("bob")
-        alice._voice.line._drop()
+        alice._sender.socket._drop()
         await until(lambda: alice.state == "reconnecting")
         for act in (
             alice.chat("x"),
             alice.request("bob", "ping"),
             alice.call("bob", "t"),
             alice.propose("bob", "x/y"),
-            alice.stream(),
-            alice.grant("bob", ["chat"]),
-            alice.request_status("bob"),
+            alice.streams.open(),
+            alice.admin.grant("bob", ["chat"]),
+            alice.admin.request_status("bob"),
         ):
             with pytest.raises(ConnectionLost):
                 await act
@@ -84,7 +84,7 @@ async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path
 async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
-        await alice.roster.wait_for("bob", within=HANG_SECONDS)
+        await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
         events: list[str] = []
         alice.roster.on_change(lambda event: events.append(event.event))
         async with away(alice):
@@ -95,13 +95,13 @@ async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
         await back(alice)
         assert set(alice.roster) == {"carol"}
         assert events == ["refreshed"]
-        assert "alice" in carol.roster or await carol.roster.wait_for("alice", within=HANG_SECONDS)
+        assert "alice" in carol.roster or await carol.roster.wait_for("alice", timeout_seconds=HANG_SECONDS)
 
 
 async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp_path: Path) -> None:
     """A blip on the host's side does not fail the calls that it works on."""
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        patient = msgspec.structs.replace(QUICK, host_grace_seconds=HANG_SECONDS)
+        patient = msgspec.structs.replace(QUICK, host_return_seconds=HANG_SECONDS)
         alice, bob = await party.join("alice", limits=patient), await party.join("bob")
         go = asyncio.Event()
 
@@ -109,9 +109,9 @@ async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp
             await go.wait()
             return {"answered": True}
 
-        bob.host(handler)
+        bob.server.use_handler(handler)
         call = asyncio.create_task(alice.request("bob", "x/slow"))
-        await until(lambda: bob._host.running == 1)
+        await until(lambda: bob.server.running == 1)
         async with away(bob):
             go.set()
             # The handler has returned when others had their turn: its answer waits for a connection.
@@ -131,12 +131,12 @@ async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> No
             await go.wait()
             return {}
 
-        bob.host(handler)
+        bob.server.use_handler(handler)
         call = asyncio.create_task(alice.request("bob", "x/slow"))
-        await until(lambda: bob._host.running == 1)
+        await until(lambda: bob.server.running == 1)
         async with away(bob):
             go.set()
-            await until(lambda: bob._host.running == 0)
+            await until(lambda: bob.server.running == 0)
             call.cancel()
         await back(bob)
         assert await alice.request("bob", "x/again") == {}
@@ -165,7 +165,7 @@ async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path:
             await until(lambda: len(human.proposals.open()) == 3)
             async with away(agent):
                 first, second, third = human.proposals.open()
-                await human.fulfil(first)
+                await human.approve(first)
                 await human.reject(second, "unsafe")
             await back(agent)
             outcome = await fulfilled
@@ -174,8 +174,8 @@ async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path:
                 await rejected
             await until(lambda kept=kept: not kept.seen.uncertain)  # type: ignore[misc]
             assert kept.state == "pending"
-            await human.fulfil(third)
-            assert (await kept.outcome(timeout=HANG_SECONDS)).text == "wrote c"
+            await human.approve(third)
+            assert (await kept.outcome(timeout_seconds=HANG_SECONDS)).text == "wrote c"
             await agent.close()
             await until(lambda: human.proposals.open() == [])
 
@@ -202,9 +202,9 @@ async def test_a_gateway_that_restarts(tmp_path: Path) -> None:
                 "host", "tools/call", {"name": "write", "arguments": {"path": "a"}}
             )
             await until(lambda: bool(human.proposals.open()))
-            agent.host(_never)
+            agent.server.use_handler(_never)
             slow = asyncio.create_task(human.request("agent", "x/never"))
-            await until(lambda: agent._host.running == 1)
+            await until(lambda: agent.server.running == 1)
             await gateway.close()
             await gateway.end(signal.SIGTERM)
             with pytest.raises(ConnectionLost, match="1001"):
@@ -215,10 +215,10 @@ async def test_a_gateway_that_restarts(tmp_path: Path) -> None:
             assert proposal.state == "pending"
             # The new process remembers what the old one said, so nothing can have been missed.
             await until(lambda: not proposal.seen.uncertain)
-            await human.roster.wait_for("host", within=HANG_SECONDS)
-            outcome = await human.fulfil(human.proposals.open()[0])
+            await human.roster.wait_for("host", timeout_seconds=HANG_SECONDS)
+            outcome = await human.approve(human.proposals.open()[0])
             assert outcome.text == "wrote a"
-            assert (await proposal.outcome(timeout=HANG_SECONDS)).by == "human"
+            assert (await proposal.outcome(timeout_seconds=HANG_SECONDS)).by == "human"
             assert (await human.call("host", "write", {"path": "b"})).text == "wrote b"
     finally:
         await gateway.close()
@@ -237,35 +237,35 @@ async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() ->
         gateway.sockets[0].transport.abort()
         await back(me)
         with pytest.raises(ConnectionLost, match="its result was missed while we were away"):
-            await fulfilled.outcome(timeout=HANG_SECONDS)
+            await fulfilled.outcome(timeout_seconds=HANG_SECONDS)
         assert fulfilled.state == "lost"
         assert open_one.state == "pending"
         assert open_one.seen.uncertain
         await open_one.withdraw()
         # Somebody has fulfilled it meanwhile, says the gateway when it is withdrawn at its time.
         gateway.kept.add("mcp/withdraw")
-        third = await me.propose("bob", "tools/call", {"name": "c"}, timeout=0.1)
+        third = await me.propose("bob", "tools/call", {"name": "c"}, timeout_seconds=0.1)
         withdraw = await gateway.hear("mcp/withdraw")
         while withdraw["correlation_id"] != [third.id]:
             withdraw = await gateway.hear("mcp/withdraw")
         settled = {"error": "proposal_settled", "message": "fulfilled already", "state": "fulfilled"}
         await gateway.say("system/error", settled, to=["me"], about=[withdraw["id"]])
         with pytest.raises(ConnectionLost, match="fulfilled while we were away"):
-            await third.outcome(timeout=HANG_SECONDS)
+            await third.outcome(timeout_seconds=HANG_SECONDS)
 
 
 async def test_it_gives_up_after_its_time_and_says_so() -> None:
     limits = msgspec.structs.replace(QUICK, reconnect_seconds=0.3)
     async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
         gateway.welcomes = False
-        me._voice.line._drop()
+        me._sender.socket._drop()
         await until(lambda: me.state == "reconnecting")
         gateway.url = ""
         for socket in gateway.sockets:
             socket.transport.abort()
         # Nobody welcomes us any more, so it never is in again.
         limits_of = msgspec.structs.replace(limits, welcome_seconds=0.1)
-        me.link._limits = limits_of
+        me._session.link._limits = limits_of
         ending = await me.stay()
         assert ending.code == 1006
 
@@ -296,7 +296,7 @@ async def test_reconnecting_can_be_left_to_the_caller(tmp_path: Path) -> None:
 
 
 async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, welcome_seconds=0.1, arrive_seconds=0.3)
+    limits = msgspec.structs.replace(QUICK, welcome_seconds=0.1, connect_seconds=0.3)
     async with rogue() as gateway:
         gateway.welcomes = False
         with pytest.raises(Unreachable, match="no welcome"):
@@ -366,12 +366,12 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
                 await asyncio.Event().wait()
                 return {}
 
-            alice.host(handler)
+            alice.server.use_handler(handler)
             calls = [asyncio.create_task(alice.call("bob", "forever")) for _ in range(3)]
             proposal = await alice.propose("bob", "tools/call", {"name": "forever"})
             theirs = asyncio.create_task(bob.request("alice", "x/slow"))
             await bob.chat("hi")
-            await until(lambda: alice._host.running == 1)
+            await until(lambda: alice.server.running == 1)
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(each).__name__ for each in results] == ["ConnectionClosed"] * 3
         assert proposal.state in ("withdrawn", "lost")

@@ -35,7 +35,7 @@ async def test_a_tool_call_on_the_wire(tmp_path: Path) -> None:
         watcher = await party.raw("watch")
         alice, bob = await party.join("alice"), await party.join("bob")
         bob.tool(lambda text: text.upper(), name="shout", input_schema={"type": "object"})
-        bob.remove_tool("shout")
+        bob.offers.remove_tool("shout")
 
         @bob.tool
         def shout(text: str) -> str:
@@ -76,7 +76,7 @@ async def test_raw_results_lose_no_field_either_way(tmp_path: Path) -> None:
             seen.append(request.params)
             return vendor
 
-        bob.host(handler)
+        bob.server.use_handler(handler)
         sent = {"name": "t", "x-unknown": {"a": [1, 2.5, None]}, "_meta": {"io.vendor/key": 1}}
         assert await alice.request("bob", "tools/call", sent) == vendor
         assert seen == [sent]
@@ -91,7 +91,7 @@ async def test_errors_come_with_code_message_and_data(tmp_path: Path) -> None:
                 raise RuntimeError("secret path /etc")
             raise McpError(-32042, "needs care", {"why": ["x"]})
 
-        bob.host(handler)
+        bob.server.use_handler(handler)
         with pytest.raises(McpError) as error:
             await alice.request("bob", "anything")
         assert (error.value.code, error.value.message, error.value.data) == (
@@ -232,7 +232,7 @@ async def test_only_its_sender_cancels_a_request(tmp_path: Path) -> None:
         await mallory.fence()
         go.set()
         assert (await call).text == "finished"
-        assert bob.misbehaviour.of("mallory") == {"not_requester": 1}
+        assert bob.violations.of("mallory") == {"not_requester": 1}
 
 
 async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
@@ -249,18 +249,18 @@ async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
                 cancelled += 1
             return {}
 
-        bob.host(handler)
+        bob.server.use_handler(handler)
         with pytest.raises(TimedOut, match=r"bob did not answer slow within 0.05 s"):
-            await alice.request("bob", "slow", timeout=0.05)
+            await alice.request("bob", "slow", timeout_seconds=0.05)
         # On a busy machine the time may be up before the host has begun: once more then, with more of it.
         seconds = 0.1
         while not begun:
             with pytest.raises(TimedOut):
-                await alice.request("bob", "slow", timeout=seconds)
+                await alice.request("bob", "slow", timeout_seconds=seconds)
             seconds *= 2
         await until(lambda: cancelled == begun)
         with pytest.raises(TimeoutError):
-            await alice.request("bob", "slow", timeout=0.01)
+            await alice.request("bob", "slow", timeout_seconds=0.01)
 
 
 async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) -> None:
@@ -272,13 +272,13 @@ async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) 
                 await asyncio.Event().wait()
                 return {}
 
-            bob.host(handler)
+            bob.server.use_handler(handler)
             call = asyncio.create_task(alice.request("bob", "slow"))
-            await until(lambda: bob._host.running == 1)
+            await until(lambda: bob.server.running == 1)
         with pytest.raises(MemberLeft, match="bob is not here"):
             await call
         # Whoever is away when it is asked was sent nothing, also if it comes a moment later.
-        patient = await party.join("dave", limits=msgspec.structs.replace(QUICK, host_grace_seconds=3_600))
+        patient = await party.join("dave", limits=msgspec.structs.replace(QUICK, host_return_seconds=3_600))
         with pytest.raises(MemberLeft, match="carol"):
             await patient.request("carol", "anything")
 
@@ -304,7 +304,7 @@ async def test_garbage_for_an_answer_ends_the_wait_at_once(tmp_path: Path) -> No
         assert "not that of the request" in await answered({"id": 99, "result": {}})
         assert "must be that of the request" in await answered({"id": None, "result": {}})
         assert 'must be "2.0"' in await answered({"jsonrpc": "1.0", "result": {}})
-        assert alice.misbehaviour.count("bob") == 7
+        assert alice.violations.count("bob") == 7
 
 
 async def test_only_the_asked_answer(tmp_path: Path) -> None:
@@ -354,14 +354,14 @@ async def test_an_observer_can_pair_answers_and_sees_all_parents(tmp_path: Path)
         chat = await heard.wait("chat")
         await asyncio.gather(*calls)
         response = heard.of("mcp/response")[0]
-        assert [id for id, _ in watcher.lineage.requests_of(response)] == both
-        assert watcher.lineage.parents(summary) == tuple(both)
-        assert watcher.lineage.ancestors(chat.id) == [summary, *both]
-        assert watcher.lineage.children(both[1]) == [summary]
+        assert [id for id, _ in watcher.correlations.requests_of(response)] == both
+        assert watcher.correlations.parents(summary) == tuple(both)
+        assert watcher.correlations.ancestors(chat.id) == [summary, *both]
+        assert watcher.correlations.children(both[1]) == [summary]
         # Whoever came in the middle sees answers to what it never heard, and nothing happens.
-        await until(lambda: late.lineage.get(chat.id) is not None)
-        assert list(late.lineage.requests_of(response)) == []
-        assert late.misbehaviour.total == 0
+        await until(lambda: late.correlations.get(chat.id) is not None)
+        assert list(late.correlations.requests_of(response)) == []
+        assert late.violations.total == 0
 
 
 async def test_everybody_is_asked_and_each_answers_for_itself(tmp_path: Path) -> None:
@@ -374,11 +374,11 @@ async def test_everybody_is_asked_and_each_answers_for_itself(tmp_path: Path) ->
             if name != "dave":
                 member.tool(_nothing, name=f"tool_of_{name}")
         for name in ("bob", "carol", "dave"):
-            await alice.roster.wait_for(name, within=HANG_SECONDS)
+            await alice.roster.wait_for(name, timeout_seconds=HANG_SECONDS)
         # Dave never answers, so the time is always used up: again until both others were in it.
         answers: dict[str, Any] = {}
         while len(answers) < 2:
-            answers = await alice.ask_all("tools/list", within=0.5)
+            answers = await alice.request_all("tools/list", timeout_seconds=0.5)
         assert {
             member: [tool["name"] for tool in answer["tools"]]
             for member, answer in answers.items()
@@ -398,7 +398,7 @@ async def test_a_broadcast_call_runs_nowhere(tmp_path: Path) -> None:
             member = await party.join(name)
             member.tool(lambda name=name: ran.append(name), name="do", input_schema={"type": "object"})
         with pytest.raises(TimedOut):
-            await alice.request((), "tools/call", {"name": "do", "arguments": {}}, timeout=0.2)
+            await alice.request((), "tools/call", {"name": "do", "arguments": {}}, timeout_seconds=0.2)
         assert ran == []
 
 
@@ -411,13 +411,13 @@ async def test_lists_with_cursors_are_followed_within_bounds(tmp_path: Path) -> 
             more = {"nextCursor": str(page + 1)} if page < 3 else {}
             return {"tools": [{"name": f"t{page}"}]} | more
 
-        bob.host(handler)
+        bob.server.use_handler(handler)
         assert [tool["name"] for tool in await alice.list_all("bob", "tools")] == ["t0", "t1", "t2", "t3"]
 
 
 async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: Path) -> None:
     """Bounded concurrency: some run, some wait, the rest is refused; all that run are answered."""
-    limits = msgspec.structs.replace(QUICK, handlers=2, queued_requests=3)
+    limits = msgspec.structs.replace(QUICK, max_running_requests=2, max_queued_requests=3)
     async with gathering(tmp_path, alice=["*"], bob=[]) as party:
         alice, bob = await party.join("alice"), await party.join("bob", limits=limits)
         most = running = 0
@@ -431,7 +431,7 @@ async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: 
             running -= 1
             return {}
 
-        bob.host(handler)
+        bob.server.use_handler(handler)
         calls = [asyncio.create_task(alice.request("bob", "work")) for _ in range(8)]
         await until(lambda: sum(call.done() for call in calls) == 3)
         go_on.set()

@@ -38,7 +38,7 @@ async def test_text_stays_text_and_bytes_stay_bytes(tmp_path: Path) -> None:
         heard = Heard(bob)
         opened: list[StreamInfo] = []
         bob.streams.on_open(opened.append)
-        async with alice.stream(
+        async with alice.streams.open(
             description="a file", content_type="application/pdf", metadata={"pages": 3}, x_vendor="y"
         ) as stream:
             await stream.write("text #with# marks")
@@ -68,7 +68,7 @@ async def test_text_stays_text_and_bytes_stay_bytes(tmp_path: Path) -> None:
 async def test_a_targeted_stream_reaches_its_target_alone(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, bob=ALL, carol=ALL) as party:
         alice, bob, carol = [await party.join(name) for name in ("alice", "bob", "carol")]
-        async with alice.stream("bob", content_type="text/plain") as stream:
+        async with alice.streams.open("bob", content_type="text/plain") as stream:
             await stream.write("for bob")
             await until(lambda: stream.id in bob.streams.active and stream.id in carol.streams.active)
             assert carol.streams.active[stream.id].target == ("bob",)
@@ -76,14 +76,14 @@ async def test_a_targeted_stream_reaches_its_target_alone(tmp_path: Path) -> Non
         await settled(carol)
         assert stream.id not in carol.streams._readers
         with pytest.raises(TargetNotFound, match="nobody"):
-            await alice.stream("nobody")
+            await alice.streams.open("nobody")
 
 
 async def test_writing_is_granted_revoked_and_handed_over(tmp_path: Path) -> None:
     """MEW 3.10.5 to 3.10.7; D-38."""
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
-        stream = await alice.stream(content_type="text/plain")
+        stream = await alice.streams.open(content_type="text/plain")
         await until(lambda: stream.id in bob.streams.active)
         with pytest.raises(UsageError, match="its owner is alice"):
             await bob.streams.writer(stream.id).write("not yet")
@@ -124,7 +124,7 @@ def test_without_a_list_of_writers_the_owner_writes() -> None:
 async def test_a_late_joiner_knows_the_open_streams_and_can_read_on(tmp_path: Path) -> None:
     async with gathering(tmp_path, alice=ALL, late=ALL) as party:
         alice = await party.join("alice")
-        stream = await alice.stream(description="live", content_type="text/plain")
+        stream = await alice.streams.open(description="live", content_type="text/plain")
         await stream.write("missed")
         late = await party.join("late")
         info = late.streams.active[stream.id]
@@ -135,11 +135,11 @@ async def test_a_late_joiner_knows_the_open_streams_and_can_read_on(tmp_path: Pa
 
 
 async def test_a_slow_reader_finds_a_gap_and_memory_stays_bounded(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, stream_unread_bytes=10_000, streams_unread_bytes=15_000)
+    limits = msgspec.structs.replace(QUICK, max_stream_unread_bytes=10_000, max_streams_unread_bytes=15_000)
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob", limits=limits)
-        one = await alice.stream(content_type="text/plain")
-        two = await alice.stream(content_type="text/plain")
+        one = await alice.streams.open(content_type="text/plain")
+        two = await alice.streams.open(content_type="text/plain")
         for n in range(30):
             await one.write(f"{n:04}" * 250)
         for n in range(10):
@@ -165,11 +165,11 @@ async def test_a_format_of_ones_own_without_a_type_is_warned_about(
 ) -> None:
     async with gathering(tmp_path, alice=ALL) as party:
         alice = await party.join("alice")
-        await alice.stream(format="my-format/1")
-        assert "should say its content_type" in caplog.text
+        await alice.streams.open(format="my-format/1")
+        assert "should have a content_type" in caplog.text
         caplog.clear()
-        await alice.stream(format="my-format/1", content_type="application/x-mine")
-        await alice.stream()
+        await alice.streams.open(format="my-format/1", content_type="application/x-mine")
+        await alice.streams.open()
         assert "content_type" not in caplog.text
 
 
@@ -178,9 +178,9 @@ async def test_leaving_closes_own_streams_and_rights_are_asked_first(tmp_path: P
         bob, mute = await party.join("bob"), await party.join("mute")
         heard = Heard(bob)
         with pytest.raises(NotAllowed):
-            await mute.stream()
+            await mute.streams.open()
         async with connect(party.url, "lab", "t-alice", limits=QUICK) as alice:
-            stream = await alice.stream()
+            stream = await alice.streams.open()
         close = await heard.wait("stream/close")
         assert close.payload == {"stream_id": stream.id, "reason": "owner_left"}
         assert close.correlation_id == [heard.of("stream/open")[0].id]
@@ -190,7 +190,7 @@ async def test_a_stream_that_nobody_waits_for_any_more_is_closed(tmp_path: Path)
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
         heard = Heard(bob)
-        opening = asyncio.create_task(alice.streams.open())
+        opening = asyncio.ensure_future(alice.streams.open())
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -204,7 +204,7 @@ async def test_a_frame_that_is_refused_is_told_by_the_next_write(tmp_path: Path)
     """D-36: refusals of frames have no correlation."""
     async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
         alice, bob = await party.join("alice"), await party.join("bob")
-        stream = await alice.stream()
+        stream = await alice.streams.open()
         await until(lambda: stream.id in bob.streams.active)
         await stream.grant_write("bob")
         await until(lambda: "bob" in bob.streams.active[stream.id].writers)
@@ -214,7 +214,7 @@ async def test_a_frame_that_is_refused_is_told_by_the_next_write(tmp_path: Path)
         await until(lambda: "bob" not in bob.streams.active[stream.id].writers)
         bob.streams.active[stream.id].writers = ("alice", "bob")
         await handle.write("x")
-        await until(lambda: handle.fault is not None)
+        await until(lambda: handle._refusal is not None)
         with pytest.raises(Exception, match="may not write"):
             await handle.write("y")
 
@@ -224,7 +224,7 @@ async def test_many_senders_and_one_target_each_frame_once(tmp_path: Path) -> No
     async with gathering(tmp_path, hub=ALL, a=ALL, b=ALL, c=ALL) as party:
         hub = await party.join("hub")
         senders = [await party.join(name) for name in ("a", "b", "c")]
-        streams = [await sender.stream("hub", content_type="text/plain") for sender in senders]
+        streams = [await sender.streams.open("hub", content_type="text/plain") for sender in senders]
         await until(lambda: len(hub.streams.active) == 3)
         readers = [asyncio.create_task(read_all(hub, stream.id)) for stream in streams]
         await asyncio.sleep(0)

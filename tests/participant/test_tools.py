@@ -272,14 +272,14 @@ async def test_those_who_subscribe_hear_of_a_change_and_no_others(tmp_path: Path
         def note() -> str:
             return "x"
 
-        assert not await bob.resource_updated("note://1")
+        assert not bob.offers.notify_updated("note://1")
         await alice.request("bob", "resources/subscribe", {"uri": "note://1"})
-        assert await bob.resource_updated("note://1")
+        assert bob.offers.notify_updated("note://1")
         told = await heard.wait(lambda each: each.payload.get("method") == "notifications/resources/updated")
         assert told.to == ["alice"]
         assert told.payload["params"] == {"uri": "note://1"}
         await alice.request("bob", "resources/unsubscribe", {"uri": "note://1"})
-        assert not await bob.resource_updated("note://1")
+        assert not bob.offers.notify_updated("note://1")
         with pytest.raises(McpError):
             await alice.request("bob", "resources/subscribe", {"uri": "note://2"})
 
@@ -297,8 +297,8 @@ async def test_a_bridge_hears_notifications_and_may_stay_silent(tmp_path: Path) 
             told.append(request.method)
             came.set()
 
-        bob.host(handler, notifications=notification)
-        assert await alice.ask_all("tools/list", within=0.1) == {}
+        bob.server.use_handler(handler, notifications=notification)
+        assert await alice.request_all("tools/list", timeout_seconds=0.1) == {}
         assert await alice.request("bob", "roots/list") == {"echo": "roots/list"}
         assert await alice.notify("notifications/roots/list_changed", to="bob")
         async with bounded():

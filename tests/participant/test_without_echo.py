@@ -9,7 +9,7 @@ import pytest
 
 from moot.errors import MemberLeft, UsageError
 from moot.participant import connect
-from moot.participant.connection.envelope_sender import Echo
+from moot.participant.connection.connect_options import Echo
 from moot.protocol.envelope import Envelope
 from tests.participant.gathering import QUICK, gathering
 from tests.participant.rogue import rogue
@@ -73,7 +73,7 @@ async def test_requests_need_no_echo_while_everything_else_is_confirmed(tmp_path
         await alice.chat("hello")
         assert heard == ["chat"]
         proposal = await alice.propose("bob", "tools/call", {"name": "shout", "arguments": {"text": "ho"}})
-        await bob.fulfil(proposal.id)
+        await bob.approve(proposal.id)
         assert (await proposal.outcome()).result["content"][0]["text"] == "HO"
         with pytest.raises(UsageError, match="no mcp/request can be confirmed"):
             await alice.send("mcp/request", {"method": "ping", "id": 1}, to="bob", confirm=True)
@@ -105,4 +105,4 @@ async def test_somebody_who_was_not_asked_does_not_answer_for_who_was(echo: Echo
         )
         assert await call == {"real": True}
         assert heard == ["bob"]
-        assert me.misbehaviour.of("mallory") == {"unasked_answer": 1}
+        assert me.violations.of("mallory") == {"unasked_answer": 1}

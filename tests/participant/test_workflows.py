@@ -43,7 +43,7 @@ async def test_delegated_fulfilment(tmp_path: Path, dialect: str) -> None:
         @orchestrator.on_proposal
         async def known_case(seen: SeenProposal) -> None:
             if seen.params["name"] in taught:
-                await orchestrator.fulfil(seen)
+                await orchestrator.approve(seen)
 
         @orchestrator.on("chat")
         async def told(chat: Envelope) -> None:
@@ -53,7 +53,7 @@ async def test_delegated_fulfilment(tmp_path: Path, dialect: str) -> None:
             if seen is not None and chat.payload["text"].startswith("go ahead"):
                 if "always" in chat.payload["text"]:
                     taught.add(seen.params["name"])
-                await orchestrator.fulfil(seen)
+                await orchestrator.approve(seen)
 
         call = asyncio.create_task(proposer.call("worker", "build", {"target": "docs"}))
         await until(lambda: bool(human.proposals.open()))
@@ -63,7 +63,7 @@ async def test_delegated_fulfilment(tmp_path: Path, dialect: str) -> None:
         outcome = await call
         assert (outcome.text, outcome.by, outcome.host) == ("built docs", "orchestrator", "worker")
         # The known case needs nobody; the unknown one waits.
-        again = await proposer.call("worker", "build", {"target": "site"}, timeout=HANG_SECONDS)
+        again = await proposer.call("worker", "build", {"target": "site"}, timeout_seconds=HANG_SECONDS)
         assert again.by == "orchestrator"
         proposal = await proposer.propose(
             "worker", "tools/call", {"name": "deploy", "arguments": {"target": "site"}}

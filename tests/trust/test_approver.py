@@ -90,7 +90,7 @@ class Office:
         """The agent proposes; what came of it."""
         try:
             outcome = await self.agent.call(
-                "files", "write_file", {"path": path, "text": text}, timeout=HANG_SECONDS
+                "files", "write_file", {"path": path, "text": text}, timeout_seconds=HANG_SECONDS
             )
             return f"by {outcome.by}"
         except Rejected as no:
@@ -157,7 +157,7 @@ async def office(
         @alice.on_proposal
         async def decide(seen: SeenProposal) -> None:
             if here.mood == "approve":
-                await alice.fulfil(seen)
+                await alice.approve(seen)
             elif here.mood == "reject":
                 await alice.reject(seen, "unsafe")
 
@@ -237,7 +237,7 @@ async def test_nobody_accepts_a_rule_for_their_own_proposals_and_nobody_widens_o
     async with office(tmp_path) as here:
         suggestion = await here.taught()
         id = suggestion["suggestion"]
-        await here.alice.grant("agent", rights[-1:])
+        await here.alice.admin.grant("agent", rights[-1:])
         await until(lambda: here.agent.may("trust/accept"))
         chats: list[str] = []
         here.agent.on("chat")(lambda envelope: chats.append(envelope.payload["text"]))
@@ -263,7 +263,7 @@ async def test_a_changed_tool_suspends_the_rules_about_it(tmp_path: Path) -> Non
     async with office(tmp_path) as here:
         await here.accepted()
         await until(lambda: "files/write_file" in here.book.definitions)
-        here.files.remove_tool("write_file")
+        here.files.offers.remove_tool("write_file")
 
         @here.files.tool
         def write_file(path: str, text: str, mode: str = "w") -> str:
@@ -319,5 +319,5 @@ async def test_where_several_people_are_needed_the_approver_stands_back(tmp_path
         await until(lambda: len(here.book.rules) == 1)
         here.mood = "leave"
         with pytest.raises(MootError):
-            await here.agent.call("files", "write_file", {"path": "x", "text": "y"}, timeout=1.0)
+            await here.agent.call("files", "write_file", {"path": "x", "text": "y"}, timeout_seconds=1.0)
         assert here.written == []

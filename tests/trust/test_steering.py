@@ -59,7 +59,7 @@ async def test_an_agent_that_fulfils_what_others_propose_teaches_nothing(tmp_pat
 
         @helper.on_proposal
         async def fulfil(seen: SeenProposal) -> None:
-            await helper.fulfil(seen)
+            await helper.approve(seen)
 
         for number in range(10, 22):
             assert await here.write(f"reports/day-{number}.md") == "by helper"
@@ -81,7 +81,7 @@ async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
     async with office(tmp_path) as here:
         suggestion = await here.taught()
         id, grant = suggestion["suggestion"], suggestion["grant"]
-        given = await here.alice.grant("agent", [grant["capability"]])
+        given = await here.alice.admin.grant("agent", [grant["capability"]])
         accept = {"suggestion": id, "granted": True, "grant": given.id}
         await here.alice.send("trust/accept", accept, confirm=True)
         await until(lambda: id in here.book.granted)
@@ -90,7 +90,7 @@ async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
         assert outcome.how == "direct"
         await settled(here)
         assert here.book.suggested == {}
-        await here.alice.revoke("agent", grant_id=given.id)
+        await here.alice.admin.revoke("agent", grant_id=given.id)
         await until(lambda: not here.book.granted)
         await settled(here)
         assert list(here.book.suggested) == [id]

@@ -54,7 +54,7 @@ class People:
         """The agent proposes to write a file; who had it done, None when it was rejected."""
         try:
             outcome = await self.agent.call(
-                "files", "write_file", {"path": path, "text": "news"}, timeout=HANG_SECONDS
+                "files", "write_file", {"path": path, "text": "news"}, timeout_seconds=HANG_SECONDS
             )
         except Rejected:
             return None
@@ -73,7 +73,7 @@ async def people(up: Lifted) -> AsyncIterator[People]:
         @alice.on_proposal
         async def decide(seen: SeenProposal) -> None:
             if here.mood == "approve":
-                await alice.fulfil(seen)
+                await alice.approve(seen)
             elif here.mood == "reject":
                 await alice.reject(seen, "unsafe")
 

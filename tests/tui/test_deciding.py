@@ -97,7 +97,7 @@ async def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tm
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             await until(pilot, lambda: bob.proposals.get(proposal.id) is not None)
-            await bob.fulfil(proposal.id)
+            await bob.approve(proposal.id)
             await until(pilot, lambda: "too late: approved by bob" in drawn(app))
             await pilot.press("y")
             assert isinstance(app.screen, ApproveDialog)

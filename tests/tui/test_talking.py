@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.participant import Sequence
+from moot.participant import ReasoningSequence
 from moot.participant.connection.link import Link
 from moot.tui.commands import PANES
 from moot.tui.dialogs import DetailDialog, Dialog
@@ -151,7 +151,7 @@ async def test_any_active_reasoning_is_watched_and_cancelled_by_a_command_and_by
                         await typed(pilot, how if how != "/stop" else f"/stop {thoughts.id[:8]}")
                     await asyncio.wait_for(stopped.wait(), HANG_SECONDS)
                 sequence = app.space.contexts.get(thoughts.id)
-                assert isinstance(sequence, Sequence)
+                assert isinstance(sequence, ReasoningSequence)
                 await until(pilot, lambda each=sequence: each.state == "cancelled")  # type: ignore[misc]
                 assert sequence.cancelled_by == "alice"
             await until(pilot, lambda: "stopped by alice" in shown(app.thoughts))
@@ -163,7 +163,7 @@ async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
     async with hall(tmp_path) as here:
         agent = await here.join("agent")
         async with here.terminal() as (app, pilot):
-            stream = await agent.stream(description="the draft", content_type="text/plain")
+            stream = await agent.streams.open(description="the draft", content_type="text/plain")
             await stream.write("first\n\x1b[2Jsecond")
             await stream.write(b"\0\1\2")
             await until(pilot, lambda: "[3 bytes]" in shown(app.streams))
@@ -207,7 +207,7 @@ async def test_the_timeline_is_filtered_opened_and_followed_to_causes(tmp_path: 
             await agent.chat("another")
             proposal = await propose(agent)
             await until(pilot, lambda: "proposes write_file on files" in shown(app.timeline))
-            await bob.fulfil(proposal.id)
+            await bob.approve(proposal.id)
             await until(pilot, lambda: "bob approves" in shown(app.timeline))
             await typed(pilot, "/filter from:agent kind:chat")
             await until(pilot, lambda: "a word" not in shown(app.timeline))
@@ -240,7 +240,7 @@ async def test_a_refusal_is_explained(tmp_path: Path) -> None:
             await until(pilot, lambda: "no message was refused" in shown(app.timeline))
             proposal = await propose(app.space)
             # The SDK would not even send it: what a gateway says is what is explained.
-            app.space._voice.may = lambda *_: True  # type: ignore[method-assign]
+            app.space._sender.may = lambda *_: True  # type: ignore[method-assign]
             await typed(pilot, f"/reject {proposal.id}")
             await until(pilot, lambda: "capability_violation" in shown(app.timeline))
             await typed(pilot, "/why")
@@ -259,10 +259,10 @@ async def test_a_lost_connection_is_shown_and_the_gap_too(
     async with hall(tmp_path) as here:
         bob = await here.join("bob")
         async with here.terminal() as (app, pilot):
-            monkeypatch.setattr(Link, "_rest", rest)
+            monkeypatch.setattr(Link, "_wait_before_retry", rest)
             await bob.chat("before")
             await until(pilot, lambda: "before" in shown(app.timeline))
-            app.space._voice.line.abort()
+            app.space._sender.socket.abort()
             await until(pilot, lambda: "◌ reconnecting" in drawn(app))
             await until(pilot, lambda: app.head.has_class("-away"))
             await typed(pilot, "into the void")
@@ -279,7 +279,7 @@ async def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Pa
     async with hall(tmp_path) as here:
         bob = await here.join("bob")
         async with here.terminal() as (app, pilot):
-            await bob.kick("alice", "closing time")
+            await bob.admin.kick("alice", "closing time")
             await until(pilot, lambda: "■ disconnected" in drawn(app))
             await until(pilot, lambda: "connection closed" in shown(app.timeline))
             await pilot.press("ctrl+c")
@@ -394,7 +394,7 @@ async def test_hostile_names_and_payloads_are_shown_and_obeyed_by_nothing(tmp_pa
             await mallory.propose(
                 "files", "tools/call", {"name": HOSTILE, "arguments": {HOSTILE: HOSTILE, "path": HOSTILE}}
             )
-            stream = await mallory.stream(description=HOSTILE)
+            stream = await mallory.streams.open(description=HOSTILE)
             await stream.write(HOSTILE)
             await mallory.send("trust/suggestion", {"words": HOSTILE})
             await mallory.send(f"acme/\u202e[red]{'x' * 100}", {"a": HOSTILE})

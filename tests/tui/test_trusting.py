@@ -41,7 +41,7 @@ class Office:
         @bob.on_proposal
         async def decide(seen: SeenProposal) -> None:
             if self.mood == "approve":
-                await bob.fulfil(seen)
+                await bob.approve(seen)
             elif self.mood == "reject":
                 await bob.reject(seen, "unsafe")
 

@@ -182,7 +182,7 @@ async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
         await here.until("files", lambda each: each.joined)
         token = (tmp_path / ".moot/tokens/you.token").read_text().strip()
         async with connect(here.up.url, "lab", token) as you:
-            await you.shutdown("files", reason="enough")
+            await you.admin.shutdown("files", reason="enough")
         ended = await here.until("files", lambda each: each.state == "ended")
         assert "left the space" in ended.words
 

@@ -95,7 +95,7 @@ async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path
         (tmp_path / "mended").touch()
         await up.stands("flaky", "running", joined=True)
         async with connect(up.url, "lab", up.token("you")) as you:
-            assert (await you.call("flaky", "list_files", timeout=HANG_SECONDS)).text == "(empty)"
+            assert (await you.call("flaky", "list_files", timeout_seconds=HANG_SECONDS)).text == "(empty)"
         assert up.now["steady"]["pid"] == pid
 
 
@@ -109,7 +109,7 @@ async def test_the_coder_proposes_what_its_model_wants_and_you_decide(tmp_path: 
             for name in ("files", "commands", "coder"):
                 await up.stands(name, "running", joined=True)
             async with connect(up.url, "lab", up.token("you")) as you:
-                proposals = you.proposals.arriving()
+                proposals = you.proposals.incoming()
                 coming = you.envelopes()
                 await you.chat("write a plan", to="coder")
                 async with bounded():
@@ -117,7 +117,7 @@ async def test_the_coder_proposes_what_its_model_wants_and_you_decide(tmp_path: 
                 assert isinstance(seen, SeenProposal)
                 assert seen.params["arguments"] == {"path": "plan.md", "text": "step one\n"}
                 assert not (tmp_path / "plan.md").exists()
-                await you.fulfil(seen)
+                await you.approve(seen)
                 assert await said(coming, "coder", "It is written.")
         assert (tmp_path / "plan.md").read_text() == "step one\n"
         assert model.headers[0]["authorization"] == "Bearer k-123"

@@ -1,1 +1,1 @@
-"""An agent as a member of a space: a language model that sees what is said, calls tools or proposes to."""
+"""An agent as a member of a space: a language model that reads chat and calls or proposes tools."""

@@ -1,9 +1,9 @@
-"""An agent at work: somebody talks to it, it thinks aloud, uses tools or proposes to, and answers.
+"""An agent: it reads chats, shares its reasoning, calls or proposes tools, and answers.
 
     chat for us → acknowledge → reasoning/start → model ⇄ tools (request or proposal) → conclusion → chat
 
-One turn after the other. Whoever may can stop a turn (reasoning/cancel, chat/cancel, restart, shutdown);
-what the space sees is always true to what the agent does, because both are the same envelopes.
+Turns run one after the other. Members with the right can stop one (reasoning/cancel, chat/cancel, restart,
+shutdown). The space sees exactly what the agent does, because both are the same envelopes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 from moot.agent.agent_controls import AgentControls, AgentStatus
 from moot.agent.agent_settings import AgentSettings, ModelSettings
-from moot.agent.conversation import prompt_of, to_summarise
+from moot.agent.conversation import prompt_of, summary_prompt
 from moot.agent.model import Message, Model, ModelFailed, ModelReply
 from moot.agent.reasoning_stream import ReasoningStream
 from moot.agent.toolbox import FIND, Toolbox
@@ -33,8 +33,9 @@ from moot.errors import (
 from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant import CloseReason, JoinedSpace, Reasoning, Transcript, connect
-from moot.participant.calls.offer_discovery import OfferDiscovery
+from moot.participant.discovery.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
 from moot.resilience.rate_limits import sliding_windows
 
 log = logging.getLogger(__name__)
@@ -44,46 +45,55 @@ _MAX_COUNTED_MEMBERS: Final = 10_000
 
 
 class Agent:
-    """One agent in one space; `run` until the space lets it go."""
+    """One agent in one space."""
 
     def __init__(self, model: Model, settings: AgentSettings) -> None:
         limits = settings.limits
         self.settings = settings
         self.model = model
-        self.figures = AgentStatus()
-        self.memory = Transcript(
+        self.status = AgentStatus()
+        self.transcript = Transcript(
             max_tokens=limits.context_tokens,
             compact_at=limits.compact_at,
-            tell_at=limits.tell_at,
+            report_at=limits.report_at,
             summarise=self._summarise,
         )
-        self.controls = AgentControls(self, self.memory)
+        self.controls = AgentControls(self.transcript, self._metrics, self.drop_turns)
         self._offers = OfferTable([FIND])
         self._turns: asyncio.Queue[Envelope] = asyncio.Queue(limits.queued_turns)
         self._turn_rates = sliding_windows(limits.turns_per_minute, 60.0, max_keys=_MAX_COUNTED_MEMBERS)
         self._current: tuple[Envelope, asyncio.Task[None]] | None = None
         self._space: JoinedSpace | None = None
-        # Of the space that it is in; None before.
-        self.toolbox: Toolbox | None = None
+        # Of the space that it has joined; None before.
+        self._toolbox: Toolbox | None = None
 
-    @property
-    def waiting(self) -> int:
-        return self._turns.qsize()
+    def _metrics(self) -> dict[str, Json]:
+        toolbox, status = self._toolbox, self.status
+        return {
+            **({"search": toolbox.search_mode} if toolbox is not None else {}),
+            "latency_ms": status.latency_ms,
+            "turns": status.turns,
+            "turns_waiting": self._turns.qsize(),
+            "tool_calls": status.tool_calls,
+            "prompt_tokens": status.prompt_tokens,
+            "completion_tokens": status.completion_tokens,
+            "model": self.model.settings.model,
+        }
 
     async def run(self, space: JoinedSpace) -> CloseReason:
-        """Listen and answer until the connection ends for good. Nothing is missed if this comes first."""
+        """Answer chats until the connection ends for good. Call this first, so that no chat is missed."""
         self._space = space
-        space.on("chat")(self._hear)
-        space.on("chat/cancel")(self._hear_cancel)
+        space.on("chat")(self._handle_chat)
+        space.on("chat/cancel")(self._handle_cancel)
         toolbox = Toolbox(space, self._offers, self.settings.limits, self.settings.search)
-        self.toolbox = toolbox
+        self._toolbox = toolbox
 
         def changed(_: set[OfferKind]) -> None:
-            """The model is told of tools anew in every step."""
+            """The model gets the list of tools in every step."""
 
-        async with OfferDiscovery(space, self._offers, changed) as learning:
-            space.on("system/welcome")(lambda _: learning.rights_changed())
-            worker = asyncio.ensure_future(self._work(space, toolbox, learning))
+        async with OfferDiscovery(space, self._offers, changed) as discovery:
+            space.on("system/welcome")(lambda _: discovery.refresh_missing())
+            worker = asyncio.ensure_future(self._run_turns(space, toolbox, discovery))
             try:
                 return await space.stay()
             finally:
@@ -92,15 +102,15 @@ class Agent:
                     await worker
 
     def drop_turns(self, why: str) -> None:
-        """End the turn that runs, and forget those that wait."""
+        """Cancel the current turn and drop those that wait."""
         while not self._turns.empty():
             self._turns.get_nowait()
         if self._current is not None:
             self._current[1].cancel(why)
 
-    # What is heard
+    # Chats
 
-    async def _hear(self, chat: Envelope) -> None:
+    async def _handle_chat(self, chat: Envelope) -> None:
         space = self._space
         if space is None or not self._is_for_us(chat):
             return
@@ -111,7 +121,7 @@ class Agent:
             )
             return
         with suppress(NotAllowed, Refused, Paused):
-            await space.acknowledge(chat)
+            await space.chats.acknowledge(chat)
         try:
             self._turns.put_nowait(chat)
         except asyncio.QueueFull:
@@ -127,24 +137,24 @@ class Agent:
             return False
         if chat.to:
             return space.me in chat.to or space.name in chat.to
-        return self.settings.answers == "all" or any(_names(text, name) for name in (space.me, space.name))
+        return self.settings.answers == "all" or any(_mentions(text, name) for name in (space.me, space.name))
 
-    def _hear_cancel(self, envelope: Envelope) -> None:
-        """MEW 3.4.2: a chat that needs no attention any more gets none."""
+    def _handle_cancel(self, envelope: Envelope) -> None:
+        """MEW 3.4.2: a cancelled chat needs no answer."""
         current = self._current
         if current is not None and current[0].id in envelope.correlation_id:
             current[1].cancel("the chat was cancelled")
-        kept = [chat for chat in _drained(self._turns) if chat.id not in envelope.correlation_id]
+        kept = [chat for chat in _drain(self._turns) if chat.id not in envelope.correlation_id]
         for chat in kept:
             self._turns.put_nowait(chat)
 
     # Turns
 
-    async def _work(self, space: JoinedSpace, toolbox: Toolbox, learning: OfferDiscovery) -> None:
+    async def _run_turns(self, space: JoinedSpace, toolbox: Toolbox, discovery: OfferDiscovery) -> None:
         while True:
             chat = await self._turns.get()
-            await learning.settled()
-            task = asyncio.ensure_future(self._turn(space, toolbox, chat))
+            await discovery.wait_settled()
+            task = asyncio.ensure_future(self._run_turn(space, toolbox, chat))
             self._current = (chat, task)
             try:
                 await asyncio.wait({task})
@@ -154,10 +164,10 @@ class Agent:
             if not task.cancelled() and (fault := task.exception()) is not None:
                 log.error("a turn failed", exc_info=fault)
 
-    async def _turn(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> None:
-        self.figures.turns += 1
+    async def _run_turn(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> None:
+        self.status.turns += 1
         try:
-            answer = await self._think(space, toolbox, chat)
+            answer = await self._answer(space, toolbox, chat)
         except ReasoningCancelled as stopped:
             log.info("a turn was stopped", extra={"by": stopped.by})
             return
@@ -167,12 +177,12 @@ class Agent:
         except (Interrupted, ConnectionClosed):
             return
         if answer:
-            await self._when_free(space)
+            await self._wait_while_paused(space)
             with suppress(MootError):
                 await space.chat(answer, to=chat.sender, about=chat.id)
 
-    async def _think(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> str:
-        await self._when_free(space)
+    async def _answer(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> str:
+        await self._wait_while_paused(space)
         async with AsyncExitStack() as stack:
             reasoning: Reasoning | None = None
             if self.settings.show_reasoning and space.may("reasoning/start", {"message": ""}):
@@ -180,77 +190,77 @@ class Agent:
                     f"{chat.sender} asks: {str(chat.payload['text'])[:200]}", about=chat.id
                 )
                 reasoning = await stack.enter_async_context(about)
-            return await self._steps(space, toolbox, reasoning)
+            return await self._run_steps(space, toolbox, reasoning)
 
-    async def _steps(self, space: JoinedSpace, toolbox: Toolbox, reasoning: Reasoning | None) -> str:
+    async def _run_steps(self, space: JoinedSpace, toolbox: Toolbox, reasoning: Reasoning | None) -> str:
         limits = self.settings.limits
-        said: list[Message] = prompt_of(
-            self.memory,
+        messages: list[Message] = prompt_of(
+            self.transcript,
             space.me,
             self.settings.instructions,
             ", ".join(sorted(space.roster)) or "nobody else",
         )
         for step in range(limits.steps):
-            reply = await self._ask(space, toolbox, said, reasoning)
+            reply = await self._complete(space, toolbox, messages, reasoning)
             if not reply.calls:
                 if reasoning is not None:
-                    await self._when_free(space)
+                    await self._wait_while_paused(space)
                     await reasoning.conclude(f"answered after {step + 1} steps" if step else "answered")
                 return reply.text
-            said.append(reply.as_message())
-            if reasoning is not None and (reply.text or reply.thoughts):
-                await self._show(space, reasoning, reply.thoughts or reply.text)
+            messages.append(reply.as_message())
+            if reasoning is not None and (reply.text or reply.reasoning):
+                await self._send_thought(space, reasoning, reply.reasoning or reply.text)
             for call in reply.calls:
-                await self._when_free(space)
-                self.figures.tool_calls += 1
-                said.append(
+                await self._wait_while_paused(space)
+                self.status.tool_calls += 1
+                messages.append(
                     {"role": "tool", "tool_call_id": call.id, "content": await toolbox.use(call, reasoning)}
                 )
         return f"I stopped after {limits.steps} steps without an end; tell me how to go on."
 
-    async def _ask(
-        self, space: JoinedSpace, toolbox: Toolbox, said: list[Message], reasoning: Reasoning | None
+    async def _complete(
+        self, space: JoinedSpace, toolbox: Toolbox, messages: list[Message], reasoning: Reasoning | None
     ) -> ModelReply:
         start = time.monotonic()
-        words = ReasoningStream(space, reasoning, self.settings.limits.stream_chars)
+        stream = ReasoningStream(space, reasoning, self.settings.limits.stream_chars)
         try:
-            reply = await self.model.complete(said, toolbox.shown(), words.hear)
+            reply = await self.model.complete(messages, toolbox.definitions(), stream.write)
         finally:
-            await words.end()
-        figures = self.figures
-        figures.latency_ms = round((time.monotonic() - start) * 1000)
-        figures.prompt_tokens += reply.prompt_tokens
-        figures.completion_tokens += reply.completion_tokens
+            await stream.end()
+        status = self.status
+        status.latency_ms = round((time.monotonic() - start) * 1000)
+        status.prompt_tokens += reply.prompt_tokens
+        status.completion_tokens += reply.completion_tokens
         return reply
 
-    async def _show(self, space: JoinedSpace, reasoning: Reasoning, text: str) -> None:
-        await self._when_free(space)
+    async def _send_thought(self, space: JoinedSpace, reasoning: Reasoning, text: str) -> None:
+        await self._wait_while_paused(space)
         most = self.settings.limits.stream_chars
         with suppress(NotAllowed, Refused):
             await reasoning.thought(text if len(text) <= most else f"{text[:most]} …")
 
-    async def _when_free(self, space: JoinedSpace) -> None:
-        """A paused agent waits where it is (MEW 3.9.1)."""
-        while space.paused is not None and space.ending is None:
+    async def _wait_while_paused(self, space: JoinedSpace) -> None:
+        """MEW 3.9.1: a paused agent waits."""
+        while space.paused is not None and space.close_reason is None:
             with suppress(MootError):
                 await space.ready()
 
     async def _summarise(self, envelopes: list[Envelope]) -> str:
         try:
-            reply = await self.model.complete(to_summarise(envelopes), [])
+            reply = await self.model.complete(summary_prompt(envelopes), [])
         except ModelFailed as fault:
-            # Room is needed in any case; what is lost is told.
+            # The room is needed in any case; the transcript says what is lost.
             log.warning("no summary", extra={"why": str(fault)})
             return f"({len(envelopes)} earlier messages were dropped without a summary)"
         return reply.text or f"({len(envelopes)} earlier messages were dropped)"
 
 
-def _names(text: str, name: str) -> bool:
-    """Whether somebody is named in a text, as a word of its own and with or without an @."""
+def _mentions(text: str, name: str) -> bool:
+    """Whether a text mentions this name, as a whole word, with or without an @."""
     return re.search(rf"(?<![\w@.-])@?{re.escape(name)}(?![\w-])", text, re.IGNORECASE) is not None
 
 
-def _drained(queue: asyncio.Queue[Envelope]) -> list[Envelope]:
+def _drain(queue: asyncio.Queue[Envelope]) -> list[Envelope]:
     found = []
     while not queue.empty():
         found.append(queue.get_nowait())
@@ -263,7 +273,7 @@ async def serve_agent(
     """Join a space as an agent and stay until it ends."""
     async with Model(model, settings.limits) as endpoint:
         agent = Agent(endpoint, settings)
-        joining = connect(url, space, token, controls=agent.controls, memory=agent.memory)
+        joining = connect(url, space, token, controls=agent.controls)
         async with joining as joined:
             log.info("joined", extra={"space": space, "participant": joined.me})
             return await agent.run(joined)

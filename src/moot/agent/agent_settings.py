@@ -1,4 +1,4 @@
-"""What an agent is told when it starts, and every bound of it."""
+"""Settings and limits of an agent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from moot.offers.search_settings import SearchSettings
 
-# Whose chats make the agent speak: those that name it, or everybody's.
+# Which chats the agent answers: those that name it, or all.
 Answers = Literal["named", "all"]
 
 DEFAULT_INSTRUCTIONS: Final = (
@@ -20,44 +20,44 @@ DEFAULT_INSTRUCTIONS: Final = (
 
 
 class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers that keep an agent from running away."""
+    """Limits that keep an agent from running away."""
 
     # Answers of the model within one turn: a dozen tool calls solve most tasks, more is usually a loop.
     steps: int = 16
-    # Chats that wait for their turn; the next one is told to come later.
+    # Chats that wait for their turn; more are asked to come later.
     queued_turns: int = 32
-    # Turns that one member may cause within a minute: two agents must not talk each other into the ground.
+    # Turns that one member may cause within a minute: two agents must not keep each other busy for ever.
     # 0: any number.
     turns_per_minute: int = 20
-    # What fits into the model's mind; `compact_at` of it sets off a compaction (MEW 3.9.5).
+    # The context of the model; it is compacted at `compact_at` of it (MEW 3.9.5).
     context_tokens: int = 32_000
     compact_at: float = 0.9
-    tell_at: float = 0.8
+    report_at: float = 0.8
     # Characters of one tool's answer that the model is shown; the space has all of it.
     result_chars: int = 20_000
     # Tools that the model is shown at once: most endpoints stop at 128.
     tools: int = 100
-    # A model that says nothing for so long is gone; the whole answer may take longer.
+    # How long a model may send nothing, and how long the whole answer may take.
     silence_seconds: float = 120.0
     answer_seconds: float = 600.0
-    # How often a busy or failing endpoint is asked again, and how long it may make us wait.
+    # How often a busy or failing endpoint is tried again, and the longest wait before that.
     retries: int = 4
     retry_seconds: float = 30.0
-    # How long somebody may think about a proposal before the agent goes on without.
+    # How long the agent waits for a decision on a proposal.
     proposal_seconds: float = 3_600.0
-    # Thoughts longer than this go out as a stream, too (MEW 3.10.1).
+    # Reasoning longer than this is also sent as a stream (MEW 3.10.1).
     stream_chars: int = 2_000
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """An OpenAI-compatible endpoint. The key comes from the environment and shows nowhere."""
+    """An OpenAI-compatible endpoint. The key comes from the environment and is never shown."""
 
     base_url: str
     model: str
     api_key: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    # False for endpoints that cannot stream: then an answer comes at once, or not at all.
+    # False for endpoints that cannot stream.
     stream: bool = True
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     instructions: str = DEFAULT_INSTRUCTIONS
     answers: Answers = "named"
-    # Whether thoughts are shown as reasoning/*; the space sees requests and proposals in any case.
+    # Whether reasoning is shared as reasoning/*; requests and proposals are seen in any case.
     show_reasoning: bool = True
     limits: AgentLimits = AgentLimits()
     # How `find_tools` searches.

@@ -1,7 +1,7 @@
-"""What a model is told: the space as an agent remembers it, as messages of a chat.
+"""Prompts: the transcript of an agent as chat messages for a model.
 
-Everything comes from the transcript, so that forgetting, compacting and clearing (MEW 3.9) change what the
-model sees and nothing else has to be told. Thoughts of other agents stay out of the prompt (MEW 3.5.6).
+Everything comes from the transcript, so forgetting, compacting and clearing (MEW 3.9) change what the model
+sees. Reasoning of other agents stays out of the prompt (MEW 3.5.6).
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from moot.participant import Transcript
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
-# Kinds that a reader of the conversation needs; the rest is traffic.
-_TOLD: Final = frozenset(
+# Kinds that belong to the conversation.
+_DESCRIBED: Final = frozenset(
     {"chat", "mcp/request", "mcp/response", "mcp/proposal", "mcp/reject", "reasoning/conclusion"}
 )
-# Of one result or argument in the history; the turn in which it came saw all of it.
+# Of one result or arguments in the history; the turn in which they came got them whole.
 _HISTORY_CHARS: Final = 2_000
 
 
-def prompt_of(memory: Transcript, me: str, instructions: str, present: str) -> list[Message]:
-    """The system's words, what an earlier compaction left, and what was said since."""
+def prompt_of(transcript: Transcript, me: str, instructions: str, present: str) -> list[Message]:
+    """The system message, the summary of earlier compactions, and what happened since."""
     system = f"{instructions}\n\nYou are {me}. Present now: {present}."
-    if memory.summary:
-        system += f"\n\nWhat happened before, in short:\n{memory.summary}"
+    if transcript.summary:
+        system += f"\n\nWhat happened before, in short:\n{transcript.summary}"
     messages: list[Message] = [{"role": "system", "content": system}]
-    for envelope in memory.prompt(me):
-        text = told(envelope)
+    for envelope in transcript.prompt(me):
+        text = describe(envelope)
         if not text:
             continue
         own = envelope.sender == me
         role = "assistant" if own and envelope.kind == "chat" else "user"
-        # What the agent did is told, not said: only its chats are its own words.
+        # Only its chats are the agent's own words; its actions are described.
         content = text if role == "assistant" else f"{'You' if own else envelope.sender}: {text}"
         if messages[-1]["role"] == role:
             messages[-1]["content"] += f"\n{content}"
@@ -44,10 +44,10 @@ def prompt_of(memory: Transcript, me: str, instructions: str, present: str) -> l
     return messages
 
 
-def told(envelope: Envelope) -> str:
-    """One envelope in words, "" for what a model need not know."""
+def describe(envelope: Envelope) -> str:
+    """One envelope as text, "" for what a model need not know."""
     payload = envelope.payload
-    if envelope.kind not in _TOLD:
+    if envelope.kind not in _DESCRIBED:
         return ""
     match envelope.kind:
         case "chat":
@@ -58,20 +58,20 @@ def told(envelope: Envelope) -> str:
             if payload.get("method") != "tools/call":
                 return ""
             verb = "calls" if envelope.kind == "mcp/request" else "proposes"
-            return f"[{verb} {_called(payload.get('params'))}{_towards(envelope)}]"
+            return f"[{verb} {_describe_call(payload.get('params'))}{_recipients(envelope)}]"
         case "mcp/reject":
             return f"[rejects a proposal: {_text(payload.get('reason'))}]"
         case _:
-            return _answered(payload)
+            return _describe_answer(payload)
 
 
-def _called(params: Json) -> str:
+def _describe_call(params: Json) -> str:
     if not isinstance(params, dict):
         return "?"
     return f"{_text(params.get('name'))} {_short(orjson.dumps(params.get('arguments', {})).decode())}"
 
 
-def _answered(payload: Any) -> str:
+def _describe_answer(payload: Any) -> str:
     if "error" in payload:
         return f"[answers an error: {_short(orjson.dumps(payload['error']).decode())}]"
     result = payload.get("result")
@@ -82,7 +82,7 @@ def _answered(payload: Any) -> str:
     return f"[answers: {_short(' '.join(text for text in texts if isinstance(text, str)))}]"
 
 
-def _towards(envelope: Envelope) -> str:
+def _recipients(envelope: Envelope) -> str:
     return f" of {', '.join(envelope.to)}" if envelope.to else ""
 
 
@@ -94,9 +94,9 @@ def _short(text: str) -> str:
     return text if len(text) <= _HISTORY_CHARS else f"{text[:_HISTORY_CHARS]} …"
 
 
-def to_summarise(envelopes: list[Envelope]) -> list[Message]:
-    """Asks for the few words that take the place of what a compaction drops."""
-    lines = [f"{envelope.sender}: {text}" for envelope in envelopes if (text := told(envelope))]
+def summary_prompt(envelopes: list[Envelope]) -> list[Message]:
+    """Asks for a summary of what a compaction drops."""
+    lines = [f"{envelope.sender}: {text}" for envelope in envelopes if (text := describe(envelope))]
     return [
         {
             "role": "system",

@@ -1,7 +1,8 @@
-"""A language model behind an OpenAI-compatible endpoint: messages in, words and tool calls out.
+"""A language model behind an OpenAI-compatible endpoint: messages in, text and tool calls out.
 
-One HTTP client for the life of the agent. Busy and failing endpoints are asked again, as they say or with
-growing pauses; everything else is a `ModelFailed` that says what to look at. No key stands in an error.
+One HTTP client as long as the agent runs. Busy and failing endpoints are tried again, after the time that
+they name or with growing pauses; everything else is a `ModelFailed` that says what to check. No error
+contains the key.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from moot.errors import MootError
 from moot.resilience.backoff import Backoff
 
 Message = dict[str, Any]
-Hear = Callable[[str], Awaitable[None]]
+TextHandler = Callable[[str], Awaitable[None]]
 
 _FIRST_RETRY_SECONDS: Final = 0.5
-# Statuses that may be others the next time.
-_AGAIN: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-# Names under which endpoints give what a model thinks before it speaks.
-_THOUGHTS: Final = ("reasoning_content", "reasoning")
-_WHAT_TO_DO: Final = {
+# HTTP statuses that are tried again.
+_RETRIED: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+# Fields in which endpoints send the reasoning of a model.
+_REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+_ADVICE: Final = {
     400: "the endpoint did not understand the request; does this model take tools?",
     401: "the endpoint refused the key: check the variable that --api-key-env names",
     403: "the endpoint refused the key: may it use this model?",
@@ -37,21 +38,21 @@ _WHAT_TO_DO: Final = {
 
 
 class ModelFailed(MootError):
-    """The model gave no answer; the text says what to look at."""
+    """The model gave no answer; the text says what to check."""
 
 
-class _Busy(Exception):
-    """May be another the next time, unless half an answer was heard: the same words twice are worse."""
+class _Retryable(Exception):
+    """May work the next time; not tried again if part of an answer was passed on already."""
 
-    def __init__(self, fault: ModelFailed, was_heard: bool, asked: str | None = None) -> None:
+    def __init__(self, fault: ModelFailed, has_begun: bool, retry_after: str | None = None) -> None:
         self.fault = fault
-        self.was_heard = was_heard
-        self.asked = asked
+        self.has_begun = has_begun
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model wants a tool. `arguments` is its JSON as it wrote it, which may be none."""
+    """A tool call of the model. `arguments` is as the model wrote it and may not be valid JSON."""
 
     id: str
     name: str
@@ -63,7 +64,7 @@ class ModelReply:
     """One answer of the model."""
 
     text: str = ""
-    thoughts: str = ""
+    reasoning: str = ""
     calls: list[ToolCall] = field(default_factory=list)
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -105,9 +106,9 @@ class Model:
         await self._client.aclose()
 
     async def complete(
-        self, messages: list[Message], tools: list[Message], hear: Hear | None = None
+        self, messages: list[Message], tools: list[Message], on_text: TextHandler | None = None
     ) -> ModelReply:
-        """The model's next answer; `hear` is awaited with its thoughts and words as they come.
+        """The model's next answer; `on_text` is awaited with its reasoning and text as they come.
 
         Raises ModelFailed. Cancelling is safe and ends the request.
         """
@@ -122,76 +123,76 @@ class Model:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         try:
             async with asyncio.timeout(self._limits.answer_seconds):
-                return await self._ask(orjson.dumps(body), hear)
+                return await self._post_with_retries(orjson.dumps(body), on_text)
         except TimeoutError:
             limit = self._limits.answer_seconds
             raise ModelFailed(f"the model did not finish within answer_seconds {limit:g}") from None
 
-    async def _ask(self, body: bytes, hear: Hear | None) -> ModelReply:
+    async def _post_with_retries(self, body: bytes, on_text: TextHandler | None) -> ModelReply:
         backoff = Backoff(_FIRST_RETRY_SECONDS, self._limits.retry_seconds)
         for attempt in range(self._limits.retries + 1):
             try:
-                return await self._once(body, hear)
-            except _Busy as busy:
-                if attempt == self._limits.retries or busy.was_heard:
-                    raise busy.fault from None
-                await asyncio.sleep(self._retry_delay(backoff, busy.asked))
-        raise ModelFailed("the model was not asked: retries is negative")
+                return await self._post(body, on_text)
+            except _Retryable as retryable:
+                if attempt == self._limits.retries or retryable.has_begun:
+                    raise retryable.fault from None
+                await asyncio.sleep(self._retry_delay(backoff, retryable.retry_after))
+        raise ModelFailed("no request was made: retries is negative")
 
-    async def _once(self, body: bytes, hear: Hear | None) -> ModelReply:
-        was_heard = False
+    async def _post(self, body: bytes, on_text: TextHandler | None) -> ModelReply:
+        has_begun = False
 
-        async def pass_on(text: str) -> None:
-            nonlocal was_heard
-            was_heard = True
-            if hear is not None:
-                await hear(text)
+        async def handle_text(text: str) -> None:
+            nonlocal has_begun
+            has_begun = True
+            if on_text is not None:
+                await on_text(text)
 
         headers = {"Content-Type": "application/json"}
         try:
             post = self._client.stream("POST", "chat/completions", content=body, headers=headers)
             async with post as response:
                 if response.status_code == 200:
-                    return await _read(response, pass_on)
+                    return await _read(response, handle_text)
                 await response.aread()
-                if response.status_code in _AGAIN:
-                    raise _Busy(_refused(response), was_heard, response.headers.get("retry-after"))
-                raise _refused(response)
+                if response.status_code in _RETRIED:
+                    raise _Retryable(_failure_of(response), has_begun, response.headers.get("retry-after"))
+                raise _failure_of(response)
         except httpx2.TimeoutException:
-            silence = f"the model said nothing for silence_seconds {self._limits.silence_seconds:g}"
-            raise _Busy(ModelFailed(silence), was_heard) from None
+            silence = f"the model sent nothing for silence_seconds {self._limits.silence_seconds:g}"
+            raise _Retryable(ModelFailed(silence), has_begun) from None
         except httpx2.HTTPError as error:
-            away = f"the endpoint cannot be reached ({type(error).__name__}): check --base-url"
-            raise _Busy(ModelFailed(away), was_heard) from None
+            unreachable = f"the endpoint cannot be reached ({type(error).__name__}): check --base-url"
+            raise _Retryable(ModelFailed(unreachable), has_begun) from None
 
     def _retry_delay(self, backoff: Backoff, retry_after: str | None) -> float:
-        """As long as the endpoint asks for, within bounds; where it asks for nothing, by back-off."""
+        """As long as the endpoint asks for, within bounds; otherwise by back-off."""
         try:
             return min(self._limits.retry_seconds, max(0.0, float(retry_after or "")))
         except ValueError:
             return backoff.next_delay()
 
 
-def _refused(response: httpx2.Response) -> ModelFailed:
-    said = ""
+def _failure_of(response: httpx2.Response) -> ModelFailed:
+    detail = ""
     try:
         error = orjson.loads(response.content)["error"]
-        said = str(error["message"] if isinstance(error, dict) else error)[:300]
+        detail = str(error["message"] if isinstance(error, dict) else error)[:300]
     except (ValueError, KeyError, TypeError):
         pass
-    advice = _WHAT_TO_DO.get(response.status_code, "try again later")
+    advice = _ADVICE.get(response.status_code, "try again later")
     return ModelFailed(
-        f"the model's endpoint answered {response.status_code}: {advice}" + (f" ({said})" if said else "")
+        f"the model's endpoint answered {response.status_code}: {advice}" + (f" ({detail})" if detail else "")
     )
 
 
-async def _read(response: httpx2.Response, hear: Hear) -> ModelReply:
+async def _read(response: httpx2.Response, on_text: TextHandler) -> ModelReply:
     if "text/event-stream" in response.headers.get("content-type", ""):
-        return await _read_stream(response, hear)
+        return await _read_stream(response, on_text)
     try:
         answer = orjson.loads(await response.aread())
         message = answer["choices"][0]["message"]
-        reply = ModelReply(text=message.get("content") or "", thoughts=_thoughts_in(message))
+        reply = ModelReply(text=message.get("content") or "", reasoning=_reasoning_in(message))
         reply.finish = answer["choices"][0].get("finish_reason") or ""
         for position, call in enumerate(message.get("tool_calls") or ()):
             function = call["function"]
@@ -204,14 +205,14 @@ async def _read(response: httpx2.Response, hear: Hear) -> ModelReply:
         raise ModelFailed(
             "the endpoint's answer is not that of an OpenAI-compatible API: check --base-url"
         ) from None
-    if reply.thoughts or reply.text:
-        await hear(reply.thoughts or reply.text)
+    if reply.reasoning or reply.text:
+        await on_text(reply.reasoning or reply.text)
     return reply
 
 
-async def _read_stream(response: httpx2.Response, hear: Hear) -> ModelReply:
+async def _read_stream(response: httpx2.Response, on_text: TextHandler) -> ModelReply:
     reply = ModelReply()
-    # By index: pieces of one call come one after the other, of several calls mixed.
+    # By index: the parts of several calls may be mixed.
     calls: dict[int, dict[str, str]] = {}
     finished = False
     async for data in _events(response):
@@ -225,16 +226,16 @@ async def _read_stream(response: httpx2.Response, hear: Hear) -> ModelReply:
                 raise ModelFailed(f"the model stopped: {str(chunk['error'])[:300]}")
             for choice in chunk.get("choices") or ():
                 delta = choice.get("delta") or {}
-                thoughts, text = _thoughts_in(delta), delta.get("content") or ""
-                reply.thoughts += thoughts
+                reasoning, text = _reasoning_in(delta), delta.get("content") or ""
+                reply.reasoning += reasoning
                 reply.text += text
                 for piece in delta.get("tool_calls") or ():
                     _add_piece(calls, piece)
                 if choice.get("finish_reason"):
                     reply.finish = choice["finish_reason"]
                     finished = True
-                if thoughts or text:
-                    await hear(thoughts or text)
+                if reasoning or text:
+                    await on_text(reasoning or text)
         except (ValueError, LookupError, TypeError, AttributeError):
             raise ModelFailed("the endpoint's stream is not that of an OpenAI-compatible API") from None
     if not finished:
@@ -255,8 +256,8 @@ def _add_piece(calls: dict[int, dict[str, str]], piece: dict[str, Any]) -> None:
     call["arguments"] += function.get("arguments") or ""
 
 
-def _thoughts_in(delta: dict[str, Any]) -> str:
-    return next((text for name in _THOUGHTS if isinstance(text := delta.get(name), str) and text), "")
+def _reasoning_in(delta: dict[str, Any]) -> str:
+    return next((text for name in _REASONING_FIELDS if isinstance(text := delta.get(name), str) and text), "")
 
 
 def _count(reply: ModelReply, usage: Any) -> None:
@@ -266,7 +267,7 @@ def _count(reply: ModelReply, usage: Any) -> None:
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[str]:
-    """The data of server-sent events; comments and other fields are passed over."""
+    """The data of server-sent events; comments and other fields are ignored."""
     lines: list[str] = []
     async for line in response.aiter_lines():
         if line.startswith("data:"):

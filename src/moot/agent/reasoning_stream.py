@@ -1,4 +1,4 @@
-"""Thinking aloud at length: a stream for what is too long for one thought (MEW 3.10.1)."""
+"""Long reasoning as a stream (MEW 3.10.1)."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from moot.participant import JoinedSpace, Reasoning
 
 
 class ReasoningStream:
-    """Long reasoning as a stream while it grows; short answers open none."""
+    """Streams reasoning once it is longer than `max_chars`; shorter reasoning opens no stream."""
 
-    def __init__(self, space: JoinedSpace, reasoning: Reasoning | None, most: int) -> None:
+    def __init__(self, space: JoinedSpace, reasoning: Reasoning | None, max_chars: int) -> None:
         self._space = space
         self._reasoning = reasoning
-        self._most = most
-        self._held = ""
+        self._max_chars = max_chars
+        self._buffered = ""
         self._stack = AsyncExitStack()
-        self._write = None if reasoning is None else self._hold
+        self._write = None if reasoning is None else self._buffer
 
-    async def hear(self, text: str) -> None:
+    async def write(self, text: str) -> None:
         if self._write is not None:
             await self._write(text)
 
-    async def _hold(self, text: str) -> None:
-        self._held += text
-        if len(self._held) <= self._most or self._reasoning is None:
+    async def _buffer(self, text: str) -> None:
+        self._buffered += text
+        if len(self._buffered) <= self._max_chars or self._reasoning is None:
             return
         try:
-            opening = self._space.stream(
+            opening = self._space.streams.open(
                 description="reasoning",
                 content_type="text/plain",
                 format="reasoning",
                 about=self._reasoning.id,
             )
             stream = await self._stack.enter_async_context(opening)
-            await stream.write(self._held)
+            await stream.write(self._buffered)
         except MootError:
-            # No right to stream, or paused: the thought itself is still told when it is complete.
+            # No right to stream, or paused: the thought itself is still sent when it is complete.
             self._write = None
             return
 

@@ -1,8 +1,8 @@
-"""The tools of a space as a model sees them: found, named, called or proposed, and answered in words.
+"""The tools of a space for a model: found, named, called or proposed, with results as text.
 
-A model sees tools of all members under names of its own (D-91), and one more, `find_tools`, when there are
-more than it can be shown at once. What goes wrong comes back as words, too: a model can act on "rejected by
-alice: unsafe", and nothing that one tool does ends a turn.
+A model gets the tools of all members under unique names (D-91), and one more, `find_tools`, when there are
+more than it can be shown at once. Errors come back as text, too: a model can act on "rejected by alice:
+unsafe", and no tool can end a turn.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from moot.offers.offer_search import OfferSearch
 from moot.offers.offer_table import Offer, OfferTable
 from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace, Outcome, Reasoning
-from moot.participant.calls.offer_access import OfferAccess
+from moot.participant.discovery.offer_access import OfferAccess
 from moot.protocol.operation import Json
 
 FIND: Final = "find_tools"
@@ -35,7 +35,7 @@ _FIND_TOOL: Final[Message] = {
     "type": "function",
     "function": {
         "name": FIND,
-        "description": "Find tools of this workspace by what they do. What is found can be called then.",
+        "description": "Find tools of this workspace by what they do. OfferKind is found can be called then.",
         "parameters": {
             "type": "object",
             "properties": {"query": {"type": "string", "description": "what the tool should do"}},
@@ -44,12 +44,12 @@ _FIND_TOOL: Final[Message] = {
     },
 }
 _FOUND_AT_ONCE: Final = 10
-# How long an explanation of a rejection is waited for (MEW 3.3.3: nobody blocks on one).
+# How long to wait for an explanation of a rejection (MEW 3.3.3: nobody blocks on one).
 _EXPLANATION_SECONDS: Final = 2.0
 
 
 class Toolbox:
-    """What one agent may use. `offers` is kept up to date by whoever listens to the space."""
+    """The tools that one agent may use. `offers` is kept up to date by `OfferDiscovery`."""
 
     def __init__(
         self,
@@ -62,19 +62,19 @@ class Toolbox:
         self._offers = offers
         self._limits = limits
         self._finder = OfferSearch(offers, search)
-        self._accesses = OfferAccess(space)
+        self._access = OfferAccess(space)
         # Found on request, so that they are shown although there are many.
         self._found: dict[str, None] = {}
 
-    def shown(self) -> list[Message]:
-        """The tools that the model is told of, as an OpenAI-compatible endpoint wants them."""
+    def definitions(self) -> list[Message]:
+        """The tools for the model, as an OpenAI-compatible endpoint wants them."""
         usable = [offer for offer in self._offers.all("tools") if self._is_usable(offer)]
-        most = self._limits.tools
-        if len(usable) <= most:
-            return [_described(offer) for offer in usable]
-        first = [offer for offer in usable if offer.shown in self._found][-(most - 1) :]
+        limit = self._limits.tools
+        if len(usable) <= limit:
+            return [_definition(offer) for offer in usable]
+        first = [offer for offer in usable if offer.shown in self._found][-(limit - 1) :]
         rest = [offer for offer in usable if offer.shown not in self._found]
-        return [_FIND_TOOL, *map(_described, (first + rest)[: most - 1])]
+        return [_FIND_TOOL, *map(_definition, (first + rest)[: limit - 1])]
 
     def offer_of(self, name: str) -> Offer | None:
         return self._offers.find("tools", name)
@@ -88,12 +88,12 @@ class Toolbox:
         self._found.clear()
 
     async def use(self, call: ToolCall, reasoning: Reasoning | None) -> str:
-        """Do what the model wants, directly or by a proposal; always words, cut to `result_chars`."""
+        """Call or propose what the model wants; always returns text, cut to `result_chars`."""
         text = await self._answer(call, reasoning)
-        most = self._limits.result_chars
-        if len(text) <= most:
+        limit = self._limits.result_chars
+        if len(text) <= limit:
             return text
-        return f"{text[:most]}\n[… {len(text) - most} more characters are not shown]"
+        return f"{text[:limit]}\n[… {len(text) - limit} more characters are not shown]"
 
     async def _answer(self, call: ToolCall, reasoning: Reasoning | None) -> str:
         try:
@@ -117,11 +117,13 @@ class Toolbox:
         params: dict[str, Json] = {"name": offer.key, "arguments": arguments}
         context = reasoning.context if reasoning is not None else None
         may = space.may_request(host, "tools/call", params)
-        timeout = None if may else self._limits.proposal_seconds
+        timeout_seconds = None if may else self._limits.proposal_seconds
         try:
-            outcome = await space.perform(host, "tools/call", params, timeout=timeout, context=context)
+            outcome = await space.perform(
+                host, "tools/call", params, timeout_seconds=timeout_seconds, context=context
+            )
         except Rejected as rejection:
-            return f"Rejected by {rejection.by}: {rejection.reason}." + await _explained(rejection)
+            return f"Rejected by {rejection.by}: {rejection.reason}." + await _explanation_of(rejection)
         except TimedOut:
             return "Nobody decided or answered in time; it was withdrawn."
         except NotAllowed as fault:
@@ -130,7 +132,7 @@ class Toolbox:
             return f"The tool failed: {fault.text}"
         except (CallFailed, Refused, ConnectionLost) as fault:
             return f"It did not work: {fault}"
-        return _spoken(outcome)
+        return _describe_outcome(outcome)
 
     async def _find(self, query: str) -> str:
         try:
@@ -149,36 +151,36 @@ class Toolbox:
 
     def _is_usable(self, offer: Offer) -> bool:
         """Whether some call of it could be allowed; arguments are looked at when it is made."""
-        return offer.owner != self._space.name and self._accesses.of(offer) != "none"
+        return offer.owner != self._space.name and self._access.of(offer) != "none"
 
 
-async def _explained(rejection: Rejected) -> str:
+async def _explanation_of(rejection: Rejected) -> str:
     text = await rejection.explanation(_EXPLANATION_SECONDS)
     return f" {text}" if text else ""
 
 
-def _spoken(outcome: Outcome) -> str:
-    """A result as a model reads it."""
+def _describe_outcome(outcome: Outcome) -> str:
+    """A result as text for a model."""
     parts = [outcome.text] if outcome.text else []
     if not parts and outcome.structured is not None:
         parts.append(orjson.dumps(outcome.structured).decode())
     parts += [f"[{block.get('type', 'block')}]" for block in outcome.content if _is_no_text(block)]
-    said = "\n".join(parts) or "Done; it answered nothing."
+    text = "\n".join(parts) or "Done; it answered nothing."
     if outcome.input_required:
-        said = (
+        text = (
             "It wants more information first, which cannot be given here: "
             + orjson.dumps(outcome.result).decode()
         )
     if outcome.is_error:
-        said = f"The tool failed: {said}"
-    return said if outcome.how == "direct" else f"(approved by {outcome.by})\n{said}"
+        text = f"The tool failed: {text}"
+    return text if outcome.how == "direct" else f"(approved by {outcome.by})\n{text}"
 
 
 def _is_no_text(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") != "text"
 
 
-def _described(offer: Offer) -> Message:
+def _definition(offer: Offer) -> Message:
     item = offer.item
     description = str(item.get("description") or item.get("title") or offer.key)
     return {

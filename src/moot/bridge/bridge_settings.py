@@ -31,5 +31,5 @@ class BridgeSettings:
     upstream: UpstreamOptions = DEFAULT_OPTIONS
     # Twice as many requests may wait as run at once.
     member: ParticipantLimits = field(
-        default_factory=lambda: ParticipantLimits(handlers=256, queued_requests=512)
+        default_factory=lambda: ParticipantLimits(max_running_requests=256, max_queued_requests=512)
     )

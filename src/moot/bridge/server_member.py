@@ -130,7 +130,7 @@ class ServerMember:
     def attach(self, upstream: Upstream, space: JoinedSpace) -> None:
         """Start to answer requests."""
         self._upstream, self._space = upstream, space
-        space.host(self.handle, notifications=self.handle_notification, can_run=self.can_run)
+        space.server.use_handler(self.handle, notifications=self.handle_notification, can_run=self.can_run)
         space.roster.on_change(self._presence)
 
     async def run(self) -> None:

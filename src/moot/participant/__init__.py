@@ -10,34 +10,40 @@
 `connect` gives a `JoinedSpace`; everything else hangs on that.
 """
 
-from moot.participant.calls.outcome import (
-    REJECT_REASONS,
-    CloseReason,
-    MissedMessages,
-    Outcome,
-    Progress,
-    Rejection,
-    SentEnvelope,
+from moot.participant.calls.call_options import (
+    ApproveOptions,
+    CallOptions,
+    PerformOptions,
+    ProposeOptions,
+    RequestOptions,
 )
+from moot.participant.calls.outcome import REJECT_REASONS, Outcome, Progress, Rejection
 from moot.participant.connect import connect, token_from
+from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
+from moot.participant.connection.message_feed import MissedMessages
 from moot.participant.connection.roster import Member, PresenceEvent
 from moot.participant.connection.violation_log import ProtocolViolation
-from moot.participant.control.administration import Grant, Invitation, Revocation
+from moot.participant.control.administration import Grant, Invitation
 from moot.participant.control.controls import Control, Controls
+from moot.participant.control.pending_acks import Revocation
 from moot.participant.conversation.chat import format_of
-from moot.participant.conversation.contexts import Sequence, is_within, levels
+from moot.participant.conversation.contexts import ReasoningSequence, is_within, levels
 from moot.participant.conversation.reasoning import Reasoning
-from moot.participant.conversation.stream import Chunk, StreamHandle, StreamInfo
+from moot.participant.conversation.stream import Chunk, StreamInfo
+from moot.participant.conversation.stream_handle import StreamHandle
 from moot.participant.conversation.transcript import CompactionResult, Transcript
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.proposal_list import SeenProposal
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import ParticipantLimits
+from moot.participant.serving.own_offers import ResourceOptions
 from moot.participant.serving.request_server import IncomingRequest
-from moot.participant.serving.tools import RawResult, Tool, ToolError, tool_of
+from moot.participant.serving.tools import RawResult, Tool, ToolError, ToolOptions, tool_of
 
 __all__ = [
     "REJECT_REASONS",
+    "ApproveOptions",
+    "CallOptions",
     "Chunk",
     "CloseReason",
     "CompactionResult",
@@ -51,21 +57,26 @@ __all__ = [
     "MissedMessages",
     "Outcome",
     "ParticipantLimits",
+    "PerformOptions",
     "PresenceEvent",
     "Progress",
     "Proposal",
+    "ProposeOptions",
     "ProtocolViolation",
     "RawResult",
     "Reasoning",
+    "ReasoningSequence",
     "Rejection",
+    "RequestOptions",
+    "ResourceOptions",
     "Revocation",
     "SeenProposal",
     "SentEnvelope",
-    "Sequence",
     "StreamHandle",
     "StreamInfo",
     "Tool",
     "ToolError",
+    "ToolOptions",
     "Transcript",
     "connect",
     "format_of",

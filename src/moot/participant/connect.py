@@ -1,4 +1,4 @@
-"""Coming into a space."""
+"""Joining a space."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from moot import __version__
 from moot.errors import UsageError
-from moot.net.websocket_client import websocket_url
-from moot.participant.connection.envelope_sender import Echo
-from moot.participant.connection.link import ConnectTarget
+from moot.participant.connection.connect_options import ConnectOptions, Echo
 from moot.participant.control.controls import Controls
 from moot.participant.conversation.transcript import Transcript
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
-from moot.protocol.dialects import DIALECTS
+from moot.participant.member_parts import make_parts
+from moot.participant.session import Session
 from moot.protocol.envelope import DialectName
 
 
@@ -30,7 +28,7 @@ async def connect(
     participant: str | None = None,
     limits: ParticipantLimits = DEFAULT_LIMITS,
     controls: Controls | None = None,
-    memory: Transcript | None = None,
+    transcript: Transcript | None = None,
     reconnect: bool = True,
     passive: bool = False,
     echo: Echo = True,
@@ -39,39 +37,42 @@ async def connect(
     """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
 
     `url` is the gateway's, http(s) or ws(s), with the path that a proxy gave it; `space` may be left out
-    where there is only one. `participant` wishes for a runtime id other than our name (D-19). A connection
-    that breaks comes back by itself, unless `reconnect` is false or the gateway says not to. `passive`
-    listens and speaks, but answers nothing by itself: for a second connection beside the one that does.
-    Without `echo` nothing of our own comes back (D-02): half the traffic of a member that only answers, but
-    nothing can be confirmed any more; with "unanswered" all but plain requests comes back, which spares a
-    member that asks one wake-up a call. `tls` says whom to believe behind https; by default the system's
-    authorities, or those of SSL_CERT_FILE.
-    Entering raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave it in one
-    task.
+    where there is only one. `participant` asks for a runtime id other than our name. A connection that breaks
+    is opened again, unless `reconnect` is false or the gateway says not to. `passive` sends and receives, but
+    answers nothing by itself: for a second connection beside the one that does.
+    Without `echo` our own messages do not come back: half the traffic of a member that only answers, but
+    nothing can be confirmed any more. With "unanswered" everything but plain requests comes back, which saves
+    a member that calls others one wake-up per call. `tls` says which certificates to trust for https; by
+    default the system's authorities, or those of SSL_CERT_FILE.
+    Entering the block raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave
+    it in one task.
     """
-    if dialect not in DIALECTS:
-        raise UsageError(f"a space speaks {', '.join(DIALECTS)}; not {dialect!r}")
-    websocket_url(url, "/ws", {})  # says what is wrong with it before anything else happens
-    obeying = Controls() if controls is None else controls
-    if memory is not None:
-        obeying.memory = memory
-    joined = JoinedSpace(
-        ConnectTarget(url, space, token, dialect, participant, echo, tls),
-        limits,
-        controls=obeying,
+    options = ConnectOptions(
+        url,
+        space,
+        token,
+        dialect=dialect,
+        participant=participant,
+        limits=limits,
         reconnect=reconnect,
         passive=passive,
-        version=__version__,
+        echo=echo,
+        tls=tls,
     )
-    await joined.enter()
+    obeyed = Controls() if controls is None else controls
+    if transcript is not None:
+        obeyed.transcript = transcript
+    parts = make_parts(options, obeyed)
+    session = Session(parts)
+    await session.join()
     try:
-        yield joined
+        yield JoinedSpace(parts, session)
     finally:
-        await joined.leave()
+        await session.leave()
 
 
 def token_from(path: str | Path) -> str:
-    """The token in a file: one line, nothing else; raises UsageError."""
+    """The token in a file, which holds nothing else; raises UsageError."""
     file = Path(path)
     try:
         words = file.read_text("utf-8").split()

@@ -1,104 +1,185 @@
-"""The handle of a space: everything a member can do there, in one place."""
+"""The space as one member sees it: what members do every day, and the parts for everything else."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, Unpack, overload
 
-from moot.errors import ConnectionClosed, MootError
-from moot.participant.calls.call_methods import Asking
-from moot.participant.calls.outcome import CloseReason, SentEnvelope
-from moot.participant.connection.envelope_sender import Addressees, OwnPause
-from moot.participant.connection.message_feed import Reader, called
-from moot.participant.connection.missed_decisions import fetch_history
-from moot.participant.control.administration import Managing
-from moot.participant.conversation.chat import Chatting
-from moot.participant.conversation.reasoning import Reasoning
-from moot.participant.conversation.stream import StreamOpening
+from moot.errors import McpError, ToolFailed, UsageError
+from moot.participant.calls.call_options import (
+    ApproveOptions,
+    PerformOptions,
+    ProposeOptions,
+    RequestOptions,
+)
+from moot.participant.calls.outcome import Outcome
+from moot.participant.connection.envelope_sender import Addressees, CloseReason, OwnPause, SentEnvelope
+from moot.participant.connection.history import fetch_history
+from moot.participant.connection.message_feed import Reader, is_async
+from moot.participant.control.administration import Administration
+from moot.participant.conversation.chat import ChatFormat
+from moot.participant.conversation.reasoning import Reasoning, ReasoningParts
 from moot.participant.conversation.transcript import Transcript
-from moot.participant.membership import Membership
-from moot.participant.serving.offer_methods import Offers
+from moot.participant.decisions.own_proposal import Proposal
+from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.member_parts import MemberParts
+from moot.participant.serving.own_offers import ResourceOptions, prompt_of, resource_of
+from moot.participant.serving.tools import ToolOptions, tool_of
+from moot.participant.session import Session
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Rights
 
 F = TypeVar("F", bound=Callable[..., Any])
+# The list methods of MCP, by the name of the list in their results.
+_LIST_METHODS: Final[Mapping[str, str]] = {
+    "tools": "tools/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+    "prompts": "prompts/list",
+}
 
 
-class JoinedSpace(Membership, Asking, Offers, Chatting, Managing):
+class JoinedSpace:
     """One space as one member sees it. Made by `connect`; valid within its block."""
+
+    def __init__(self, parts: MemberParts, session: Session) -> None:
+        # Who is here, with which rights.
+        self.roster = parts.roster
+        # Proposals of everybody, and their state.
+        self.proposals = parts.proposals
+        # Chats that we have not acknowledged.
+        self.chats = parts.chats
+        # Reasoning of everybody.
+        self.contexts = parts.contexts
+        # Streams: open, read and write them.
+        self.streams = parts.streams
+        # What we offer to others.
+        self.offers = parts.offers
+        # Runs the requests of others; a bridge gives it a handler of its own.
+        self.server = parts.server
+        # Grants, invitations, and controls of other members.
+        self.admin = Administration(parts.sender, parts.roster, parts.acks)
+        # What we do when others control us.
+        self.controls = parts.controls
+        # Messages that were dropped because they broke the protocol.
+        self.violations = parts.violations
+        # Which envelope refers to which.
+        self.correlations = parts.correlations
+        self.counts = parts.sender.counts
+        self.limits = parts.options.limits
+        self.spawn = parts.tasks.spawn
+        self._parts = parts
+        self._session = session
+        self._sender = parts.sender
 
     # Who and where
 
     @property
     def me(self) -> str:
         """Our runtime id."""
-        return self._voice.me
+        return self._sender.me
 
     @property
     def space(self) -> str:
-        """The name of the space as it was asked for; empty for the only one of a gateway."""
-        return self._door.space
+        """The name of the space as it was given to `connect`; empty for the only one of a gateway."""
+        return self._parts.options.space
 
     @property
     def name(self) -> str:
-        """Our logical name, which the configuration and capabilities use; mostly the same as `me` (D-19)."""
+        """Our logical name, which the configuration and capabilities use; mostly the same as `me`."""
         return self.roster.own_name
 
     @property
     def dialect(self) -> DialectName:
-        return self._voice.dialect
+        return self._sender.dialect
 
     @property
     def rights(self) -> Rights:
         """What the latest welcome allows us (MEW 5.2)."""
-        return self._voice.rights
+        return self._sender.rights
 
     @property
     def state(self) -> Literal["joined", "reconnecting", "closed"]:
-        if self.ending is not None:
+        if self.close_reason is not None:
             return "closed"
-        return "joined" if self._voice.is_joined else "reconnecting"
+        return "joined" if self._sender.is_joined else "reconnecting"
+
+    @property
+    def close_reason(self) -> CloseReason | None:
+        """Why the connection ended for good; None while it has not."""
+        return self._session.close_reason
 
     @property
     def paused(self) -> OwnPause | None:
-        """By whom, why and until when, if we are (MEW 3.9.1)."""
-        return self._voice.pause
+        """By whom, why and until when we are paused; None if we are not (MEW 3.9.1)."""
+        return self._sender.pause
 
     @property
-    def memory(self) -> Transcript | None:
-        return self.controls.memory
+    def transcript(self) -> Transcript | None:
+        return self.controls.transcript
 
     def may(self, kind: str, payload: Payload | None = None, to: Addressees = ()) -> bool:
-        """Whether our rights let this through; what we owe somebody needs none (D-15)."""
-        return self._voice.may(kind, payload, to)
+        """Whether our rights allow this envelope; replies to others need none."""
+        return self._sender.may(kind, payload, to)
+
+    def may_request(self, to: Addressees, method: str, params: Mapping[str, Json] | None = None) -> bool:
+        """Whether our rights allow exactly this request."""
+        return self._parts.proposal_client.may_request(to, method, params)
+
+    def may_propose(self, to: Addressees, method: str, params: Mapping[str, Json] | None = None) -> bool:
+        """Whether our rights allow to propose it."""
+        return self._parts.proposal_client.may_propose(to, method, params)
 
     # Staying and leaving
 
     async def stay(self) -> CloseReason:
         """Wait for the end: a shutdown, a removal, a replaced connection, or `close`."""
-        await self._ended.wait()
-        if self.ending is None:
-            raise ConnectionClosed(1006, "ended without a reason")
-        return self.ending
+        return await self._session.wait_closed()
 
     async def close(self, reason: str = "leaving") -> None:
-        """Leave now; the block may go on, but nothing is heard or said any more."""
-        if self.ending is None:
-            self._say_last_words()
-            self.link.leave(reason)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.limits.leave_seconds):
-                    await self._ended.wait()
-            self.ended(CloseReason(1000, reason))
+        """Leave now; the block may go on, but nothing is sent or received any more."""
+        await self._session.close(reason)
 
-    async def ready(self, within: float | None = None) -> None:
+    async def ready(self, timeout_seconds: float | None = None) -> None:
         """Wait until we are connected and not paused; raises TimedOut."""
-        await self._voice.ready(self.limits.held_answer_seconds if within is None else within)
+        given = timeout_seconds
+        await self._sender.ready(self.limits.held_answer_seconds if given is None else given)
 
-    # Saying anything
+    def on_reconnected(self, handler: F) -> F:
+        """Call this without arguments when we are back after a lost connection; works as a decorator."""
+
+        def call(_: None) -> Any:
+            return handler()
+
+        async def call_and_wait(_: None) -> None:
+            await handler()
+
+        self._session.on_reconnected(call_and_wait if is_async(handler) else call)
+        return handler
+
+    # Sending
+
+    async def chat(
+        self,
+        text: str,
+        *,
+        to: Addressees = (),
+        format: ChatFormat | None = None,
+        about: Addressees = (),
+        context: str | None = None,
+    ) -> SentEnvelope:
+        """Say something to everybody, or to some (everybody gets it all the same); `about` makes it a reply.
+
+        Returns once it was delivered; raises Refused when the gateway does not deliver it.
+        """
+        if format not in (None, "plain", "markdown"):
+            raise UsageError(f"a chat is plain or markdown, not {format!r}")
+        payload: dict[str, Json] = {"text": text}
+        if format is not None:
+            payload["format"] = format
+        sent, _ = await self._sender.send_confirmed("chat", payload, to=to, about=about, context=context)
+        return sent
 
     async def send(
         self,
@@ -110,13 +191,13 @@ class JoinedSpace(Membership, Asking, Offers, Chatting, Managing):
         context: str | None = None,
         confirm: bool = False,
     ) -> SentEnvelope:
-        """One envelope of any kind that members send; `about` becomes `correlation_id`.
+        """Send one envelope of any kind that members send; `about` becomes `correlation_id`.
 
-        With `confirm` it waits until the gateway has taken it, and raises the Refused that it answers with.
+        With `confirm` it waits until the gateway has delivered it, and raises Refused if it does not.
         """
-        sent = self._voice.say(kind, payload, to=to, about=about, context=context)
+        sent = self._sender.send(kind, payload, to=to, about=about, context=context)
         if confirm:
-            await self._voice.echo(sent)
+            await self._sender.wait_for_echo(sent)
         return sent
 
     async def notify(
@@ -127,14 +208,12 @@ class JoinedSpace(Membership, Asking, Offers, Chatting, Managing):
         to: Addressees = (),
         about: Addressees = (),
     ) -> bool:
-        """An MCP notification. False: we have no right to send it; that is counted and no error."""
-        return self._host.notify(method, params, to=to, about=about, owed=False)
+        """Send an MCP notification; False if we have no right to, which is counted and no error."""
+        return self.server.notify(method, params, to=to, about=about)
 
     async def report_status(self, to: Addressees = (), **metrics: Json) -> None:
-        """MEW 3.9.4: tell how things stand without being asked."""
-        await self._controlled.report_status(to, **metrics)
-
-    # Thinking and streaming
+        """Send our status without being asked (MEW 3.9.4); metrics are named in snake_case."""
+        await self._parts.reporter.report(to, **metrics)
 
     def reasoning(
         self,
@@ -145,121 +224,231 @@ class JoinedSpace(Membership, Asking, Offers, Chatting, Managing):
         stop: bool = True,
         stream: bool = False,
     ) -> Reasoning:
-        """A sequence of thoughts as a block (MEW 3.5); `stream=True` opens a stream for it, too."""
-        return Reasoning(self._thinking, message, about=about, under=under, stop=stop, stream=stream)
+        """A reasoning sequence as a block (MEW 3.5); `stream=True` opens a stream for it, too.
+
+        If somebody cancels it the block raises ReasoningCancelled; with `stop=False` only `cancelled` is set.
+        """
+        parts = self._parts
+        needed = ReasoningParts(parts.sender, parts.contexts, parts.streams, parts.proposal_client)
+        return Reasoning(needed, message, about=about, under=under, stop=stop, stream=stream)
 
     async def cancel_reasoning(
         self, context: str, reason: str = "superseded", *, about: Addressees = ()
     ) -> SentEnvelope:
-        """End anybody's sequence; the one who thinks stops (D-31)."""
-        return await self._thinking.cancel(context, reason, about=about)
-
-    def stream(
-        self,
-        target: Addressees = (),
-        *,
-        direction: str = "upload",
-        description: str | None = None,
-        content_type: str | None = None,
-        format: str | None = None,
-        metadata: Mapping[str, Json] | None = None,
-        expected_size_bytes: int | None = None,
-        about: Addressees = (),
-        **custom: Json,
-    ) -> StreamOpening:
-        """Open a stream: `async with space.stream("bob") as stream: await stream.write(…)` (MEW 3.10.1).
-
-        Only `target` gets its frames, everybody if there is none. Awaited instead, it gives the handle.
-        """
-        opened = self.streams.open(
-            target,
-            direction=direction,
-            description=description,
-            content_type=content_type,
-            format=format,
-            metadata=metadata,
-            expected_size_bytes=expected_size_bytes,
+        """End a reasoning sequence of anybody, named by the id of its start or its context."""
+        if not context:
+            raise UsageError("reasoning/cancel must name the sequence: the id of its reasoning/start")
+        sequence = self.contexts.sequence_of(context)
+        sent, _ = await self._sender.send_confirmed(
+            "reasoning/cancel",
+            {"reason": reason},
+            to=() if sequence is None else sequence.owner,
             about=about,
-            **custom,
+            context=context if sequence is None else sequence.path,
         )
-        return StreamOpening(opened)
+        return sent
 
-    # Listening
+    # Calling others
+
+    async def call(
+        self,
+        member: str,
+        tool: str,
+        arguments: Mapping[str, Json] | None = None,
+        *,
+        meta: Mapping[str, Json] | None = None,
+        **options: Unpack[PerformOptions],
+    ) -> Outcome:
+        """Call a tool if we may, else propose the call; raises ToolFailed when the tool reports a failure.
+
+        Everything else is as in `perform`; `meta` becomes `_meta` of the request.
+        """
+        params: dict[str, Json] = {"name": tool, "arguments": dict(arguments or {})}
+        if meta is not None:
+            params["_meta"] = dict(meta)
+        outcome = await self.perform(member, "tools/call", params, **options)
+        if outcome.is_error:
+            raise ToolFailed(tool, outcome.text, outcome.result)
+        return outcome
+
+    async def perform(
+        self,
+        to: Addressees,
+        method: str,
+        params: Mapping[str, Json] | None = None,
+        **options: Unpack[PerformOptions],
+    ) -> Outcome:
+        """Request it if our rights allow exactly this request, else propose it and wait for the result.
+
+        Raises NotAllowed when neither is allowed, Rejected, Withdrawn, Expired, and all that `request` does.
+        Cancelling cancels the request or withdraws the proposal.
+        """
+        return await self._parts.proposal_client.perform(to, method, params, **options)
+
+    async def request(
+        self,
+        to: Addressees,
+        method: str,
+        params: Mapping[str, Json] | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> dict[str, Any]:
+        """The raw result of an MCP request; raises McpError, TimedOut, MemberLeft, NotAllowed, Refused, …
+
+        `to` is the host; without one everybody is asked and the first answer counts. Cancelling is safe: the
+        host is told.
+        """
+        return (await self._parts.requests.request(to, method, params, **options)).result
+
+    async def request_all(
+        self, method: str, params: Mapping[str, Json] | None = None, *, timeout_seconds: float = 2.0
+    ) -> dict[str, dict[str, Any] | McpError]:
+        """Everybody's answer to a list method, by member, as far as they come in time."""
+        return await self._parts.requests.request_all(method, params, timeout_seconds)
+
+    async def list_all(
+        self, member: str, what: str, *, timeout_seconds: float | None = None
+    ) -> list[dict[str, Any]]:
+        """All tools, resources, resourceTemplates or prompts of a member; follows its cursors."""
+        method = _LIST_METHODS.get(what)
+        if method is None:
+            raise UsageError(f"a member lists {', '.join(_LIST_METHODS)}; not {what!r}")
+        found: list[dict[str, Any]] = []
+        params: dict[str, Json] | None = None
+        for _ in range(self.limits.max_list_pages):
+            result = await self.request(member, method, params, timeout_seconds=timeout_seconds)
+            page = result.get(what)
+            found += [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
+            cursor = result.get("nextCursor")
+            if not isinstance(cursor, str):
+                return found
+            params = {"cursor": cursor}
+        raise UsageError(
+            f"{member} has more than {self.limits.max_list_pages} pages of {what} (max_list_pages)"
+        )
+
+    # Proposals
+
+    async def propose(
+        self,
+        to: Addressees,
+        method: str,
+        params: Mapping[str, Json] | None = None,
+        **options: Unpack[ProposeOptions],
+    ) -> Proposal:
+        """Propose an operation; returns when everybody has got it (MEW 3.2).
+
+        `to` names the member that would do it, not who is to decide.
+        """
+        return await self._parts.proposal_client.propose(to, method, params, **options)
+
+    async def approve(self, proposal: SeenProposal | str, **options: Unpack[ApproveOptions]) -> Outcome:
+        """Approve a proposal: make the proposed request, exactly as proposed, and wait for the result.
+
+        Where the space requires several votes first, see `vote`. Raises ProposalSettled, Expired,
+        ApprovalRequired, NotAllowed, and what `request` raises. The protocol calls this fulfilling.
+        """
+        return await self._parts.proposal_client.approve(proposal, **options)
+
+    async def reject(
+        self, proposal: SeenProposal | str, reason: str = "disagree", *, explanation: str | None = None
+    ) -> SentEnvelope:
+        """Reject a proposal with a code of REJECT_REASONS or your own (MEW 3.3.2)."""
+        return await self._parts.proposal_client.reject(proposal, reason, explanation=explanation)
+
+    async def vote(self, proposal: SeenProposal | str) -> SentEnvelope:
+        """Vote for a proposal, where the space requires several votes before anybody may approve it.
+
+        A vote does nothing else: when there are enough, somebody approves.
+        """
+        return await self._parts.proposal_client.vote(proposal)
+
+    def on_proposal(self, handler: F) -> F:
+        """Call this for every proposal of others; works as a decorator."""
+        self.proposals.on_proposal(handler)
+        return handler
+
+    # Offering
+
+    @overload
+    def tool(self, function: F, **options: Unpack[ToolOptions]) -> F: ...
+
+    @overload
+    def tool(self, function: None = None, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+
+    def tool(self, function: Callable[..., Any] | None = None, **options: Unpack[ToolOptions]) -> Any:
+        """Offer a function as a tool: `@space.tool`, or `@space.tool(name=…)`; returns the function."""
+
+        def offer(function: F) -> F:
+            self.offers.add_tool(tool_of(function, **options))
+            return function
+
+        return offer if function is None else offer(function)
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+        """Offer what a function reads under a URI; `{parts}` in it become its arguments."""
+
+        def offer(function: F) -> F:
+            self.offers.add_resource(resource_of(function, uri, **options))
+            return function
+
+        return offer
+
+    @overload
+    def prompt(self, function: F) -> F: ...
+
+    @overload
+    def prompt(
+        self, function: None = None, *, name: str | None = None, description: str | None = None
+    ) -> Callable[[F], F]: ...
+
+    def prompt(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+    ) -> Any:
+        """Offer a function that writes a prompt."""
+
+        def offer(function: F) -> F:
+            self.offers.add_prompt(prompt_of(function, name=name, description=description))
+            return function
+
+        return offer if function is None else offer(function)
+
+    # Receiving
 
     def on(self, kind: str, *, own: bool = False) -> Callable[[F], F]:
         """Call the function for every envelope of a kind; `*` as in capabilities. `own`: ours, too.
 
-        Plain functions are called at once and must be quick; coroutine functions run one envelope after the
-        other, each handler by itself.
+        Plain functions are called at once and must be quick; coroutine functions run for one envelope after
+        the other, each handler by itself.
         """
 
         def register(handler: F) -> F:
-            self._handlers.add(kind, handler, own=own)
+            self._parts.handlers.add(kind, handler, own=own)
             return handler
 
         return register
 
-    def on_rejoined(self, handler: F) -> F:
-        """Call this, without anything to look at, when we are back after a lost connection."""
-        feeds, limits = self._rejoined_feeds, self.limits
+    def envelopes(self, *, own: bool = False, max_messages: int | None = None) -> Reader[Envelope]:
+        """All envelopes from now on, in order, for `async for`; `MissedMessages` where some were missed.
 
-        def call(_: None) -> Any:
-            return handler()
-
-        async def call_and_wait(_: None) -> None:
-            await handler()
-
-        chosen = call_and_wait if asyncio.iscoroutinefunction(handler) else call
-        self._rejoined.append(called(chosen, self.spawn, self.counts, limits.feed_items, feeds))
-        return handler
-
-    def envelopes(self, *, own: bool = False, size: int | None = None) -> Reader[Envelope]:
-        """All that is said from now on, in order; a Gap where slowness or a lost connection missed some."""
-        feeds = self._all if own else self._others
-        return feeds.read(size or self.limits.feed_items)
+        `own`: ours, too.
+        """
+        readers = self._parts.all_readers if own else self._parts.other_readers
+        return readers.read(max_messages or self.limits.max_feed_messages)
 
     async def history(self, since: float = 0.0) -> list[Envelope]:
-        """What the gateway remembers of what we were to hear since then (seconds since 1970), oldest first.
+        """What the gateway still has of what we were sent since then (seconds since 1970), oldest first.
 
-        Its memory is bounded and may be turned off; nothing of it is handled or checked here.
+        Its history is bounded and may be turned off. Nothing of it is handled or checked here.
         """
-        return await fetch_history(self._door, self.me, since, self.limits) or []
+        return await fetch_history(self._parts.options, self.me, since) or []
 
     async def recall(self, since: float = 0.0) -> list[Envelope]:
-        """Make known what was said before we joined: proposals, chats and thoughts; no handler sees it.
+        """Learn from the history what was sent before we joined: proposals, chats and reasoning.
 
-        Returns what was new and passed the checks, oldest first.
+        No handler sees it. Returns what was new and passed the checks, oldest first.
         """
-        return self._recall(await self.history(since))
-
-    # The block
-
-    async def enter(self) -> None:
-        """Come in; raises NotAdmitted or Unreachable."""
-        await self._tasks.enter()
-        arrived = self._arrived = asyncio.get_running_loop().create_future()
-        try:
-            self.spawn(self._keep_up(arrived))
-            await arrived
-        except BaseException:
-            await self._tasks.leave()
-            raise
-        self.spawn(self._controlled.work())
-        asyncio.get_running_loop().call_soon(self._begin)
-
-    async def leave(self) -> None:
-        """Go: last words, goodbye, and no task is left."""
-        try:
-            await self.close()
-        except MootError:
-            pass
-        finally:
-            self.ended(CloseReason(1000, "left"))
-            await self._tasks.leave()
-
-    async def _keep_up(self, arrived: asyncio.Future[None]) -> None:
-        try:
-            await self.link.run()
-        except MootError as fault:
-            if not arrived.done():
-                arrived.set_exception(fault)
+        return self._session.router.replay(await self.history(since))

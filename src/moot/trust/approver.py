@@ -30,7 +30,7 @@ from typing import Final
 import msgspec
 
 from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled
-from moot.participant.calls.outcome import MissedMessages
+from moot.participant import MissedMessages
 from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
@@ -178,7 +178,7 @@ class Approver:
 
     def _named(self, envelope: Envelope) -> Envelope:
         """With logical names: rules are about people, not about connections (D-19)."""
-        sender, *to = self.space.roster.names([envelope.sender, *envelope.to])
+        sender, *to = self.space.roster.names_of([envelope.sender, *envelope.to])
         return msgspec.structs.replace(envelope, sender=sender, to=to)
 
     def _hear(self, envelope: Envelope) -> None:
@@ -246,7 +246,7 @@ class Approver:
     async def _fulfil(self, case: Case, rule: Rule) -> None:
         try:
             await self.space.approve(
-                case.id, timeout=self.settings.call_seconds, context=RULE_CONTEXT + rule.name
+                case.id, timeout_seconds=self.settings.call_seconds, context=RULE_CONTEXT + rule.name
             )
         except (ProposalSettled, ApprovalRequired) as fault:
             # Somebody was quicker, or it takes several people (D-28).

@@ -99,7 +99,7 @@ class Definitions:
         if host not in self._space.roster or not self._space.may_request(host, "tools/list"):
             return {}
         try:
-            listed = await self._space.list_all(host, "tools", timeout=LIST_SECONDS)
+            listed = await self._space.list_all(host, "tools", timeout_seconds=LIST_SECONDS)
         except MootError as fault:
             log.info("tools not listed", extra={"host": host, "why": str(fault)})
             return {}

@@ -144,8 +144,8 @@ class Actions(App[int]):
             self.begin(self._decided(self._acknowledge(self.chats.chosen.key)))
 
     async def _acknowledge(self, id: str) -> list[str]:
-        chat = next((each for each in self.space.chats.waiting() if each.id == id), None)
-        await self.space.acknowledge(id if chat is None else chat, "read")
+        chat = next((each for each in self.space.chats.pending() if each.id == id), None)
+        await self.space.chats.acknowledge(id if chat is None else chat, "read")
         return []
 
     def action_write(self, command: str) -> None:

@@ -366,7 +366,7 @@ class MootApp(Actions):
     # What commands of the terminal do (`commands.Terminal`)
 
     def leave(self) -> None:
-        self.exit(EXIT_ENDED if self.space.ending is not None else 0)
+        self.exit(EXIT_ENDED if self.space.close_reason is not None else 0)
 
     def filter_by(self, text: str) -> None:
         self.timeline.set_filter(read_filter(text))

@@ -57,7 +57,7 @@ class StatusBar(Static):
             case "reconnecting":
                 state = "◌ reconnecting …"
             case _:
-                ending = space.ending
+                ending = space.close_reason
                 state = (
                     "■ disconnected" if ending is None else f"■ disconnected: {ending.code} {ending.reason}"
                 )

@@ -32,7 +32,7 @@ async def approve(seat: ClientContext, shown: ShownProposal, *, to: Sequence[str
     check_unchanged(seat.space, shown)
     seen = shown.seen
     try:
-        outcome = await seat.space.approve(seen, to=to, timeout=seat.timeout)
+        outcome = await seat.space.approve(seen, to=to, timeout_seconds=seat.timeout)
     except ApprovalRequired as refusal:
         raise UsageError(f"{refusal.message}: press v to vote; others have to vote too") from None
     word = "failed" if outcome.is_error else "answered"
@@ -52,11 +52,11 @@ async def approve_and_grant(seat: ClientContext, decided: GrantChoice) -> list[s
     lines = await approve(seat, decided.shown)
     proposer = decided.shown.seen.proposer
     try:
-        given = await seat.space.grant(
+        given = await seat.space.admin.grant(
             proposer,
             [decided.capability],
             reason=_REASON,
-            ack_within=seat.timeout or _ACKNOWLEDGE_SECONDS,
+            ack_timeout_seconds=seat.timeout or _ACKNOWLEDGE_SECONDS,
         )
     except MootError as fault:
         raise MootError(f"approved, but nothing was granted to {proposer}: {fault}") from None

@@ -72,7 +72,7 @@ def _width(space: JoinedSpace, seen: SeenProposal, name: WidthName, words: str) 
         payload: dict[str, Json] = {"method": _literal(seen.method)} | ({"params": params} if params else {})
         capability: dict[str, Json] = {"kind": "mcp/request", "payload": payload}
         if seen.to:
-            capability["to"] = [_no_wildcard(host) for host in space.roster.names(seen.to)]
+            capability["to"] = [_no_wildcard(host) for host in space.roster.names_of(seen.to)]
         check_width(space, seen, capability)
     except (_Inexpressible, MootError) as fault:
         return GrantScope(name, words, None, str(fault))
@@ -95,7 +95,7 @@ def check_width(space: JoinedSpace, seen: SeenProposal, capability: Mapping[str,
     """Raises what is wrong: it cannot be read, or would not even let this call through."""
     pattern = read_capability(dict(capability))
     payload = {"jsonrpc": "2.0", "id": 0, **seen.envelope.payload}
-    if not pattern.matches("mcp/request", payload, space.roster.names(seen.to)):
+    if not pattern.matches("mcp/request", payload, space.roster.names_of(seen.to)):
         raise UsageError("this would not allow the proposed call")
 
 

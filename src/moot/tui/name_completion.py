@@ -52,7 +52,7 @@ class KnownTools:
 
     async def _learn(self, member: str) -> None:
         try:
-            self._know(member, await self._space.list_all(member, "tools", timeout=_LIST_SECONDS))
+            self._know(member, await self._space.list_all(member, "tools", timeout_seconds=_LIST_SECONDS))
         except MootError:
             # It offers none, or does not answer: not asked again until it says that something changed.
             self._know(member, [])
@@ -141,7 +141,7 @@ class KnownNames:
             yield Candidate(short(each.id), f"{each.owner}: {each.message}")
 
     def chats(self) -> Iterable[Candidate]:
-        for chat in reversed(self._seat.space.chats.waiting()):
+        for chat in reversed(self._seat.space.chats.pending()):
             yield Candidate(chat.id, f"{chat.sender}: {chat.payload.get('text')}")
 
     def suggestions(self) -> Iterable[Candidate]:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
-from moot.participant import Chunk, JoinedSpace, MissedMessages, Sequence, StreamInfo
+from moot.participant import Chunk, JoinedSpace, MissedMessages, ReasoningSequence, StreamInfo
 from moot.tui.capability_text import in_words
 from moot.tui.envelope_view import clock
 from moot.tui.operations.operation import ClientContext, short
@@ -119,7 +119,7 @@ _STATES: Final[Mapping[str, tuple[str, Tone]]] = {
 }
 
 
-def _thought_lines(sequence: Sequence, most: int) -> list[Line]:
+def _thought_lines(sequence: ReasoningSequence, most: int) -> list[Line]:
     words, tone = _STATES[sequence.state]
     lines: list[Line] = [
         line((f"{words} ", tone), (sequence.owner, "name"), f": {sequence.message}"),
@@ -135,7 +135,7 @@ def _thought_lines(sequence: Sequence, most: int) -> list[Line]:
     return lines
 
 
-def whole_trace(sequence: Sequence) -> list[Line]:
+def whole_trace(sequence: ReasoningSequence) -> list[Line]:
     """All of a sequence that is kept."""
     return _thought_lines(sequence, len(sequence.items) + 1)
 
@@ -217,7 +217,7 @@ class ChatPane(Rows):
         super().__init__(id="chats", empty="No messages to acknowledge", follows=False)
 
     def show(self, space: JoinedSpace) -> int:
-        waiting = space.chats.waiting()
+        waiting = space.chats.pending()
         rows: list[PaneRow] = []
         for chat in waiting:
             text = str(chat.payload.get("text"))[:STREAM_LINE_CHARS]

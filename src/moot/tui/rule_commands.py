@@ -142,7 +142,7 @@ class TrustCommands:
             )
         who = str(grant.get("participant"))
         reason = f"suggestion {payload['suggestion']}"
-        given = await seat.space.grant(who, [grant.get("capability")], reason=reason)
+        given = await seat.space.admin.grant(who, [grant.get("capability")], reason=reason)
         payload |= {"granted": True, "grant": given.id}
         back = f"granted: {grant.get('words')}. /revoke {who} --grant {given.id} revokes it"
         return await self._told(seat, "trust/accept", payload, back, about=about)

@@ -238,7 +238,7 @@ async def ask(space: JoinedSpace, approver: str, tool: str, arguments: dict[str,
     given = arguments or {}
     if not space.may_request(approver, "tools/call", {"name": tool, "arguments": given}):
         raise UsageError(f"you have no permission to call it (mcp/request to {approver})")
-    answer = (await space.call(approver, tool, given, timeout=_ASK_SECONDS)).structured
+    answer = (await space.call(approver, tool, given, timeout_seconds=_ASK_SECONDS)).structured
     if not isinstance(answer, dict):
         raise UsageError(f"{approver} is not an approver: its answer to {tool} is not understood")
     return answer

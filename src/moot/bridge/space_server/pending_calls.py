@@ -71,7 +71,7 @@ class PendingCalls:
             host,
             call.method,
             params,
-            timeout=self._proposal_seconds,
+            timeout_seconds=self._proposal_seconds,
             wait_for_others=self._wait_for_others,
             progress=None if call.progress is None else _raw(call.progress),
             log=None if call.log is None else _plain(call.log),

@@ -35,8 +35,8 @@ from moot.mcp.eras import INVALID_PARAMS, OFFER_KEYS, OFFER_KINDS, JsonObject, O
 from moot.offers.offer_table import Offer, OfferTable
 from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace
-from moot.participant.calls.offer_access import OfferAccess
-from moot.participant.calls.offer_discovery import OfferDiscovery
+from moot.participant.discovery.offer_access import OfferAccess
+from moot.participant.discovery.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
@@ -125,7 +125,7 @@ class SpaceBackend:
     # Lists
 
     async def offers(self, what: OfferKind) -> list[JsonObject]:
-        await self.learning.settled()
+        await self.learning.wait_settled()
         shown = [self._shown(offer) for offer in self.offered.all(what) if self._visible(offer)]
         return [*self.own.definitions(), *shown] if what == "tools" else shown
 
@@ -199,7 +199,7 @@ class SpaceBackend:
 
     def _welcomed(self, _: Envelope) -> None:
         """Another welcome: our rights may be others now, and with them what we show."""
-        self.learning.rights_changed()
+        self.learning.refresh_missing()
         self._lists_changed(set(OFFER_KINDS))
 
     def _hear(self, envelope: Envelope) -> None:
@@ -238,7 +238,7 @@ class SpaceBackend:
     ) -> JsonObject | PendingCall:
         offer = self.offered.find(what, name)
         if offer is None and call.method == "tools/call":
-            await self.learning.settled()
+            await self.learning.wait_settled()
             offer = self.offered.find(what, name)
         if offer is None or not self._visible(offer):
             names = self.offered.tool_names if what == "tools" else self.offered.prompt_names
@@ -293,7 +293,7 @@ class SpaceBackend:
                     owner,
                     method,
                     params,
-                    timeout=self._settings.call_seconds,
+                    timeout_seconds=self._settings.call_seconds,
                     progress=None if progress is None else lambda heard: progress(dict(heard.params)),
                     log=None if say is None else lambda heard: say(dict(heard)),
                 )
@@ -325,7 +325,7 @@ class SpaceBackend:
     async def _present(self, owner: str) -> None:
         """What is sent to a member that is away reaches nobody; raises MemberLeft."""
         try:
-            await self._space.roster.wait_for(owner, within=self._settings.reconnect_seconds)
+            await self._space.roster.wait_for(owner, timeout_seconds=self._settings.reconnect_seconds)
         except TimedOut:
             raise MemberLeft(owner) from None
 

@@ -138,8 +138,8 @@ async def _full_screen(
         theme=options.theme or DEFAULT_THEME,
         rings=options.bell,
     )
-    if space.ending is not None:
-        words = f"the connection ended: {space.ending.code} {space.ending.reason}".rstrip()
+    if space.close_reason is not None:
+        words = f"the connection ended: {space.close_reason.code} {space.close_reason.reason}".rstrip()
         print(f"moot: {printable(words)}", file=sys.stderr, flush=True)
     return code
 
@@ -174,7 +174,7 @@ class Person:
             for info in space.streams:
                 self._stream_opened(info)
             await asyncio.wait([hearing, leaving], return_when=asyncio.FIRST_COMPLETED)
-            ended = space.ending
+            ended = space.close_reason
             for task in tuple(self._tasks):
                 task.cancel()
         if ended is not None:

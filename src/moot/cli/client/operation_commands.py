@@ -102,7 +102,7 @@ async def _perform(options: argparse.Namespace) -> int:
     operation: UserOperation = options.operation
     settings = connect_settings_of(options)
     token = settings.token.reveal()
-    limits = ParticipantLimits(arrive_seconds=_ARRIVE_SECONDS)
+    limits = ParticipantLimits(connect_seconds=_ARRIVE_SECONDS)
     # Passive: this participant may be connected already, and that connection answers requests.
     async with connect(
         settings.url, settings.space, token, passive=True, reconnect=False, limits=limits

@@ -192,7 +192,7 @@ async def _accept(space: JoinedSpace, options: argparse.Namespace) -> Any:
         grant = suggestion["grant"]
         if grant is None:
             raise UsageError(f"it cannot be granted: {suggestion['no_grant']}. Accept it as a rule instead")
-        given = await space.grant(
+        given = await space.admin.grant(
             grant["participant"], [grant["capability"]], reason=f"suggestion {options.suggestion}"
         )
         payload |= {"granted": True, "grant": given.id}

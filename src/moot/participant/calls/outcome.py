@@ -1,4 +1,4 @@
-"""What comes back: results, how they came about, and the small facts that handlers are given."""
+"""Results of operations: outcomes, progress and rejections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from moot.protocol.operation import Json
 
-# MEW 3.3.3: reasons that every member understands; others are welcome (MEW 3.3.3 says so).
+# Reasons that every member understands (MEW 3.3.3); others are allowed.
 REJECT_REASONS: Final = (
     "disagree",
     "inappropriate",
@@ -27,34 +27,8 @@ REJECT_REASONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class SentEnvelope:
-    """An envelope that left us."""
-
-    id: str
-    ts: str
-    kind: str
-    to: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CloseReason:
-    """How a connection ended for good; `code` as in `moot.protocol.close_codes`, 1000 when we left."""
-
-    code: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class MissedMessages:
-    """Something was missed here: `missed` messages because the reader was slow, or any number while away."""
-
-    why: Literal["slow", "reconnected"]
-    missed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a host says it is (`notifications/progress`); `params` is all it said."""
+    """What a host reports on the way (`notifications/progress`); `params` is the whole notification."""
 
     progress: float
     total: float | None
@@ -64,10 +38,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of an operation and how it came about. `result` is the host's answer, field by field."""
+    """The result of an operation and how it came about. `result` is the host's answer as it was sent."""
 
     result: dict[str, Any]
-    # direct: by our own request. fulfilled: somebody made the request that we proposed.
+    # `direct`: by our own request. `fulfilled`: somebody made the request that was proposed.
     how: Literal["direct", "fulfilled"]
     # Who sent the request, and who answered it.
     by: str
@@ -81,7 +55,7 @@ class Outcome:
 
     @property
     def input_required(self) -> bool:
-        """The host wants more first: ask again with `inputResponses` and its `requestState`."""
+        """The host needs more input: request again with `inputResponses` and its `requestState`."""
         return self.result.get("resultType") == "input_required"
 
     @property
@@ -95,7 +69,7 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """The text blocks of a tool's answer, one after the other."""
+        """The text blocks of a tool's answer, joined by line breaks."""
         return text_of(self.result)
 
 
@@ -112,7 +86,7 @@ def text_of(result: Mapping[str, Json]) -> str:
 
 @dataclass(slots=True, eq=False)
 class Rejection:
-    """One member's no to a proposal, with what it may add later (MEW 3.3.3)."""
+    """One member's rejection of a proposal, with explanations that may come later (MEW 3.3.3)."""
 
     id: str
     by: str
@@ -120,16 +94,17 @@ class Rejection:
     explanations: list[str] = field(default_factory=list)
     _explained: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
-    def explain(self, text: str) -> None:
-        """A chat that refers to the rejection has come."""
-        self.explanations.append(text)
-        self._explained.set()
-
-    async def explanation(self, within: float = 5.0) -> str | None:
-        """The first explanation, None if none comes in time (MEW 3.3.3: nobody blocks on one)."""
+    async def explanation(self, timeout_seconds: float = 5.0) -> str | None:
+        """Wait for the first explanation; None if none comes in time."""
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(timeout_seconds):
                 await self._explained.wait()
         except TimeoutError:
             return None
         return self.explanations[0]
+
+
+def add_explanation(rejection: Rejection, text: str) -> None:
+    """MEW 3.3.3: a chat that refers to the rejection has come."""
+    rejection.explanations.append(text)
+    rejection._explained.set()

@@ -1,9 +1,9 @@
-"""Asking others (MEW 3.1): requests that wait for their answers, progress on the way, and calling them off.
+"""Requests to others (MEW 3.1): they wait for answers, pass on progress, and can be cancelled.
 
 An answer counts only if it refers to the request's envelope and comes from a member that was asked (D-80).
-Our own echo (D-02) tells whom the gateway took `to` to mean, before any answer can come. A wait ends with the
-answer, with its timeout, when the host stays away, or when the connection breaks; cancelling it is safe.
-Where nobody waits any more the host is told with `notifications/cancelled`, as far as we can still speak.
+Our own echo (D-02) shows the runtime ids that `to` stands for, before any answer can come. A wait ends with
+the answer, with its timeout, when the host stays away, or when the connection breaks. Cancelling it is safe:
+the host is then sent `notifications/cancelled`, if anything can still be sent.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Unpack
 
 from moot.errors import (
     BadAnswer,
@@ -24,11 +24,12 @@ from moot.errors import (
     Refused,
     TimedOut,
 )
+from moot.participant.calls.call_options import LogHandler, ProgressHandler, RequestOptions
 from moot.participant.calls.outcome import Progress
-from moot.participant.connection.correlation_index import KnownEnvelope
+from moot.participant.connection.correlation_index import CorrelationIndex, KnownEnvelope
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, addressees
 from moot.participant.connection.inbound_check import InboundValidator
-from moot.participant.connection.message_feed import Feed, Spawn, called
+from moot.participant.connection.message_feed import HandlerRunner, RunningHandler
 from moot.participant.connection.roster import Roster
 from moot.participant.decisions.proposal_list import SeenProposal
 from moot.protocol.envelope import Envelope
@@ -40,12 +41,9 @@ log = logging.getLogger(__name__)
 PROGRESS: Final = "notifications/progress"
 LOG_MESSAGE: Final = "notifications/message"
 
-ProgressHandler = Callable[[Progress], Any]
-LogHandler = Callable[[Mapping[str, Json]], Any]
-
 
 class RequestAnswer(NamedTuple):
-    """A result, who gave it, and to which request."""
+    """A result, who sent it, and for which request."""
 
     result: dict[str, Json]
     host: str
@@ -54,30 +52,30 @@ class RequestAnswer(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class CallListener:
-    """What a host says on the way to its answer, and who wants to know."""
+    """The handlers for progress and log messages of one call."""
 
     token: Json
-    progress: Callable[[Progress], None] | None = None
-    log: Callable[[Mapping[str, Json]], None] | None = None
-    feeds: list[Feed[Any]] = field(default_factory=list)
+    progress: RunningHandler[Progress] | None
+    log: RunningHandler[Mapping[str, Json]] | None
 
-    def tell(self, method: str, params: Mapping[str, Json]) -> None:
+    def notify(self, method: str, params: Mapping[str, Json]) -> None:
         if method == LOG_MESSAGE:
             if self.log is not None:
-                self.log(params)
+                self.log.call(params)
             return
         done, total, message = params.get("progress"), params.get("total"), params.get("message")
         if self.progress is None or params.get("progressToken") != self.token or not _is_number(done):
             return
-        words = message if isinstance(message, str) else None
-        self.progress(Progress(float(done or 0), total if _is_number(total) else None, words, params))
+        text = message if isinstance(message, str) else None
+        self.progress.call(Progress(float(done or 0), total if _is_number(total) else None, text, params))
 
     def end(self) -> None:
-        for feed in self.feeds:
-            feed.end()
+        for handler in (self.progress, self.log):
+            if handler is not None:
+                handler.end()
 
 
-_NOBODY: Final[tuple[Sequence[str], CallListener | None]] = ((), None)
+_NO_LISTENER: Final[tuple[Sequence[str], CallListener | None]] = ((), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -86,8 +84,8 @@ class _Pending:
     rpc_id: int
     asked: Sequence[str]
     future: asyncio.Future[RequestAnswer]
-    heard: CallListener | None = None
-    # Of a broadcast: everybody's answers; the future is then only told when all have come.
+    listener: CallListener | None = None
+    # Of a broadcast: everybody's answers; the future is only resolved when all have come.
     collected: dict[str, dict[str, Json] | McpError] | None = None
 
 
@@ -95,61 +93,65 @@ class RequestClient:
     """Our requests that wait for an answer."""
 
     def __init__(
-        self, voice: EnvelopeSender, roster: Roster, inspector: InboundValidator, spawn: Spawn
+        self,
+        sender: EnvelopeSender,
+        roster: Roster,
+        correlations: CorrelationIndex,
+        validator: InboundValidator,
+        runner: HandlerRunner,
     ) -> None:
-        self._voice = voice
+        self._sender = sender
         self._roster = roster
-        self._inspector = inspector
-        self._spawn = spawn
+        self._correlations = correlations
+        self._validator = validator
+        self._runner = runner
         self._pending: dict[str, _Pending] = {}
         self._rpc_ids = itertools.count(1)
-        # By the id of a request that others made for us: whom it asks, and what listens.
-        self._overheard: dict[str, tuple[Sequence[str], CallListener]] = {}
-        inspector.on_bad_answer.append(self._bad_answer)
+        # By the id of a request that fulfils a proposal of ours: whom it asks, and what listens.
+        self._fulfilments: dict[str, tuple[Sequence[str], CallListener]] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    async def ask(
+    async def request(
         self,
         to: Addressees,
         method: str,
         params: Mapping[str, Json] | None = None,
         *,
-        timeout: float | None = None,
-        progress: ProgressHandler | None = None,
-        log: LogHandler | None = None,
-        about: Addressees = (),
-        context: str | None = None,
         encode: Callable[[dict[str, Json]], Json] | None = None,
         add_token: bool = True,
+        **options: Unpack[RequestOptions],
     ) -> RequestAnswer:
         """The first answer of a member that was asked; raises McpError, TimedOut, MemberLeft, BadAnswer, …"""
+        progress = options.get("progress")
         payload, token = self._body(method, params, add_token=add_token and progress is not None)
-        pending = self._send(to, payload, about, context, encode)
-        if progress is not None or log is not None:
-            pending.heard = self._listener(token, progress, log)
-        seconds = self._voice.limits.request_seconds if timeout is None else timeout
+        pending = self._send(to, payload, options.get("about", ()), options.get("context"), encode)
+        pending.listener = self._listener(token, progress, options.get("log"))
+        given = options.get("timeout_seconds")
+        seconds = self._sender.limits.request_seconds if given is None else given
         timer = pending.future.get_loop().call_later(seconds, self._expire, pending, method, seconds)
         try:
             return await pending.future
         except (asyncio.CancelledError, TimedOut, MemberLeft) as ended:
-            self._call_off(pending, "timed out" if isinstance(ended, TimedOut) else "no longer needed")
+            self._send_cancellation(
+                pending, "timed out" if isinstance(ended, TimedOut) else "no longer needed"
+            )
             raise
         finally:
             timer.cancel()
             self._forget(pending)
 
-    async def ask_all(
-        self, method: str, params: Mapping[str, Json] | None, within: float
+    async def request_all(
+        self, method: str, params: Mapping[str, Json] | None, timeout_seconds: float
     ) -> dict[str, dict[str, Json] | McpError]:
-        """Answers to a broadcast by member: until all who are here have answered, or time is up."""
+        """Answers to a broadcast by member: until all who are here have answered, or the time is up."""
         payload, _ = self._body(method, params, add_token=False)
         pending = self._send((), payload, (), None, None)
         collected: dict[str, dict[str, Json] | McpError] = {}
         pending.collected = collected
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(timeout_seconds):
                 await pending.future
         except TimeoutError:
             pass
@@ -174,45 +176,45 @@ class RequestClient:
         context: str | None,
         encode: Callable[[dict[str, Json]], Json] | None,
     ) -> _Pending:
-        most = self._voice.limits.open_requests
-        if len(self._pending) >= most:
-            raise OutboxFull(f"{most} requests of ours wait for an answer already (open_requests)")
+        limit = self._sender.limits.max_open_requests
+        if len(self._pending) >= limit:
+            raise OutboxFull(f"{limit} requests of ours wait for an answer already (max_open_requests)")
         encoded = None if encode is None else encode(payload)
-        sent = self._voice.say("mcp/request", payload, to=to, about=about, context=context, encoded=encoded)
+        sent = self._sender.send("mcp/request", payload, to=to, about=about, context=context, encoded=encoded)
         future: asyncio.Future[RequestAnswer] = asyncio.get_running_loop().create_future()
         pending = self._pending[sent.id] = _Pending(sent.id, payload["id"], addressees(to), future)
-        if not self._voice.hears_itself("mcp/request", about, context):
+        if not self._sender.is_echoed("mcp/request", about, context):
             asked = [self._roster.id_of(member) for member in pending.asked]
-            # Answers are judged by it as if it had come back.
+            # Answers are checked against it as if it had come back.
             known = KnownEnvelope(
-                sent.kind, self._voice.me, asked, addressees(about), context, operation_of(payload)
+                sent.kind, self._sender.me, asked, addressees(about), context, operation_of(payload)
             )
-            self._inspector.lineage.keep(sent.id, known)
-            self._passed_on(pending, asked)
+            self._correlations.add_known(sent.id, known)
+            self._set_asked(pending, asked)
         return pending
 
     def _listener(
         self, token: Json, progress: ProgressHandler | None, log: LogHandler | None
-    ) -> CallListener:
-        heard = CallListener(token)
-        size, counts = self._voice.limits.feed_items, self._voice.counts
-        if progress is not None:
-            heard.progress = called(progress, self._spawn, counts, size, heard.feeds)
-        if log is not None:
-            heard.log = called(log, self._spawn, counts, size, heard.feeds)
-        return heard
+    ) -> CallListener | None:
+        if progress is None and log is None:
+            return None
+        return CallListener(
+            token,
+            None if progress is None else self._runner.start(progress),
+            None if log is None else self._runner.start(log),
+        )
 
     def _forget(self, pending: _Pending) -> None:
         self._pending.pop(pending.id, None)
-        if pending.heard is not None:
-            pending.heard.end()
+        if pending.listener is not None:
+            pending.listener.end()
 
     def _expire(self, pending: _Pending, method: str, seconds: float) -> None:
         who = ", ".join(pending.asked) or "nobody"
         _fail(pending, TimedOut(f"{who} did not answer {method} within {seconds:g} s"))
 
-    def _call_off(self, pending: _Pending, reason: str) -> None:
-        """MCP's way to tell a host that nobody waits any more; only as good as the connection."""
+    def _send_cancellation(self, pending: _Pending, reason: str) -> None:
+        """Tell the host that nobody waits any more, if anything can still be sent."""
         payload: dict[str, Json] = {
             "jsonrpc": "2.0",
             "method": CANCELLED,
@@ -221,44 +223,44 @@ class RequestClient:
         if not pending.asked:
             return
         try:
-            self._voice.say("mcp/request", payload, to=pending.asked, about=pending.id, owed=True)
+            self._sender.send("mcp/request", payload, to=pending.asked, about=pending.id, check_rights=False)
         except MootError as fault:
-            self._voice.counts.skipped_notifications += 1
+            self._sender.counts.skipped_notifications += 1
             log.debug("not cancelled", extra={"envelope": pending.id, "why": type(fault).__name__})
 
-    # What is heard
+    # Fulfilments of our proposals by others
 
-    def overheard(
+    def prepare_proposal(
         self, params: Mapping[str, Json] | None, progress: ProgressHandler | None, log: LogHandler | None
     ) -> tuple[dict[str, Json] | None, CallListener | None]:
-        """Params for a proposal, and what listens to the fulfilment that others will make of it."""
-        if progress is None and log is None:
-            return (None if params is None else dict(params)), None
+        """Params for a proposal, and the listener for its fulfilment by somebody else."""
         body, token = _with_token(params, f"p{next(self._rpc_ids)}" if progress is not None else None)
         return body, self._listener(token, progress, log)
 
-    def overhear(self, seen: SeenProposal, heard: CallListener) -> Callable[[], None]:
-        """Listen to the host, which tells its fulfiller, and so everybody (D-01); call the result to stop."""
+    def follow_fulfilment(self, seen: SeenProposal, listener: CallListener) -> Callable[[], None]:
+        """Listen to what the host sends to the fulfiller, as everybody gets it; call the result to stop."""
 
         def follow() -> None:
             if seen.request_id is not None:
-                self._overheard[seen.request_id] = (seen.asked, heard)
+                self._fulfilments[seen.request_id] = (seen.asked, listener)
 
         def stop() -> None:
             seen.watchers.remove(follow)
-            self._overheard.pop(seen.request_id or "", None)
-            heard.end()
+            self._fulfilments.pop(seen.request_id or "", None)
+            listener.end()
 
         seen.watchers.append(follow)
         return stop
 
-    def echo(self, envelope: Envelope) -> None:
-        """Our own request as the gateway passed it on: `to` holds runtime ids now (D-19)."""
+    # What arrives
+
+    def handle_echo(self, envelope: Envelope) -> None:
+        """Our own request as the gateway delivered it: `to` holds runtime ids now (D-19)."""
         pending = self._pending.get(envelope.id)
         if pending is not None:
-            self._passed_on(pending, envelope.to)
+            self._set_asked(pending, envelope.to)
 
-    def _passed_on(self, pending: _Pending, asked: Sequence[str]) -> None:
+    def _set_asked(self, pending: _Pending, asked: Sequence[str]) -> None:
         pending.asked = asked
         # In the one order of the space, whoever is not here now was sent nothing and never will be (D-41).
         for member in asked:
@@ -267,24 +269,24 @@ class RequestClient:
         if asked:
             _fail(pending, MemberLeft(", ".join(asked)))
 
-    def response(self, envelope: Envelope) -> None:
-        """An answer that has passed inspection; it may close several requests at once (MEW 3)."""
+    def handle_response(self, envelope: Envelope) -> None:
+        """An answer that passed the checks; it may answer several requests at once (MEW 3)."""
         answered = [found for id in envelope.correlation_id if (found := self._pending.get(id)) is not None]
         if not answered:
             return
         payload = envelope.payload
         if payload["id"] not in [pending.rpc_id for pending in answered]:
-            self._inspector.report(envelope, "wrong_rpc_id", "payload.id is not that of the request")
-            self._bad_answer(envelope, "payload.id is not that of the request")
+            self._validator.report(envelope, "wrong_rpc_id", "payload.id is not that of the request")
+            self.handle_bad_answer(envelope, "payload.id is not that of the request")
             return
         for pending in answered:
             if pending.asked and envelope.sender not in pending.asked:
-                # The window of lineage is bounded; what we wait for is not forgotten.
-                self._inspector.report(envelope, "unasked_answer", "somebody else was asked")
+                # The correlation index is bounded and may have forgotten it; what we wait for is kept.
+                self._validator.report(envelope, "unasked_answer", "somebody else was asked")
                 continue
-            self._take(pending, envelope)
+            self._resolve(pending, envelope)
 
-    def _take(self, pending: _Pending, envelope: Envelope) -> None:
+    def _resolve(self, pending: _Pending, envelope: Envelope) -> None:
         payload = envelope.payload
         error = payload.get("error")
         fault = None if error is None else McpError(error["code"], error["message"], error.get("data"))
@@ -297,56 +299,54 @@ class RequestClient:
         elif not pending.future.done():
             pending.future.set_result(RequestAnswer(payload["result"], envelope.sender, pending.id))
 
-    def _bad_answer(self, envelope: Envelope, fault: str) -> None:
+    def handle_bad_answer(self, envelope: Envelope, fault: str) -> None:
         """An answer was dropped. If it came from the member that was asked, no better one will come."""
         for id in envelope.correlation_id:
             pending = self._pending.get(id)
             if pending is not None and pending.collected is None and envelope.sender in pending.asked:
                 _fail(pending, BadAnswer(envelope.sender, fault))
 
-    def notification(self, envelope: Envelope) -> None:
+    def handle_notification(self, envelope: Envelope) -> None:
         """Progress and log messages about a request of ours, from the member that was asked."""
         method = envelope.payload["method"]
         if method not in (PROGRESS, LOG_MESSAGE):
             return
         for id in envelope.correlation_id:
             pending = self._pending.get(id)
-            told = (pending.asked, pending.heard) if pending is not None else self._overheard.get(id, _NOBODY)
-            asked, heard = told
-            if heard is None:
+            if pending is not None:
+                asked, listener = pending.asked, pending.listener
+            else:
+                asked, listener = self._fulfilments.get(id, _NO_LISTENER)
+            if listener is None:
                 continue
             if asked and envelope.sender not in asked:
-                self._inspector.report(envelope, "unasked_answer", f"{method} about somebody else's request")
+                self._validator.report(envelope, "unasked_answer", f"{method} about somebody else's request")
                 continue
-            heard.tell(method, envelope.payload.get("params", {}))
+            listener.notify(method, envelope.payload.get("params", {}))
 
-    def refused(self, id: str, refusal: Refused) -> bool:
-        """Whether the gateway's refusal was about a request of ours."""
+    def handle_refusal(self, id: str, refusal: Refused) -> bool:
+        """Whether the refusal was about a request of ours, which fails with it."""
         pending = self._pending.get(id)
         return pending is not None and _fail(pending, refusal)
 
-    def left(self, member: str) -> None:
-        """A member is not here. Those who asked it alone are told, unless it is back soon."""
+    def handle_member_left(self, member: str) -> None:
+        """Requests to this member alone fail, unless it is back soon."""
         waiting = [pending for pending in self._pending.values() if list(pending.asked) == [member]]
         if waiting:
-            grace = self._voice.limits.host_grace_seconds
-            asyncio.get_running_loop().call_later(grace, self._stayed_away, waiting)
+            grace = self._sender.limits.host_return_seconds
+            asyncio.get_running_loop().call_later(grace, self._fail_if_away, waiting)
 
-    def _stayed_away(self, waiting: Sequence[_Pending]) -> None:
+    def _fail_if_away(self, waiting: Sequence[_Pending]) -> None:
         for pending in waiting:
             if not self._is_here(pending.asked[0]):
                 _fail(pending, MemberLeft(pending.asked[0]))
 
     def _is_here(self, member: str) -> bool:
-        return member in self._roster or member == self._voice.me
+        return member in self._roster or member == self._sender.me
 
     def fail_all(self, fault: Callable[[], Exception]) -> None:
         for pending in list(self._pending.values()):
             _fail(pending, fault())
-
-    def asked(self) -> Iterable[str]:
-        """The ids of the requests that wait."""
-        return tuple(self._pending)
 
 
 def _fail(pending: _Pending, fault: Exception) -> bool:

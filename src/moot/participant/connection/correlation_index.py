@@ -1,7 +1,7 @@
-"""Which envelope answers which: the recent past, by id (MEW 3, `correlation_id`).
+"""Which envelope answers which: recent envelopes by id (MEW 3, `correlation_id`).
 
-A message may have several parents, so what hangs together is a graph, not a tree (MEW 3). Bounded: whoever
-joined late or looks back too far finds nothing, and that is no fault of anybody's.
+A message may have several parents, so related messages form a graph, not a tree (MEW 3). The index is
+bounded: whoever joined late or looks back too far finds nothing.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ class KnownEnvelope(NamedTuple):
 class CorrelationIndex:
     """The latest envelopes, oldest forgotten first."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, max_envelopes: int) -> None:
         self._known: dict[str, KnownEnvelope] = {}
-        self._size = size
+        self._max_envelopes = max_envelopes
 
-    def note(self, envelope: Envelope) -> None:
+    def add(self, envelope: Envelope) -> None:
         kind = envelope.kind
         operation = None
         if kind in OPERATION_KINDS:
             operation = envelope.claim if kind == "mcp/response" else operation_of(envelope.payload)
         references, context = envelope.correlation_id, envelope.context
-        self.keep(
+        self.add_known(
             envelope.id, KnownEnvelope(kind, envelope.sender, envelope.to, references, context, operation)
         )
 
-    def keep(self, id: str, about: KnownEnvelope) -> None:
-        """Remember an envelope by what is known of it: one of our own that does not come back to us."""
+    def add_known(self, id: str, envelope: KnownEnvelope) -> None:
+        """Add an envelope of our own that does not come back to us."""
         known = self._known
-        if len(known) >= self._size:
+        if len(known) >= self._max_envelopes:
             del known[next(iter(known))]
-        known[id] = about
+        known[id] = envelope
 
     def get(self, id: str) -> KnownEnvelope | None:
         return self._known.get(id)
 
     def latest(self, count: int) -> frozenset[str]:
-        """The ids of the newest so many."""
+        """The ids of the newest `count` envelopes."""
         return frozenset(itertools.islice(reversed(self._known), count))
 
     def parents(self, id: str) -> tuple[str, ...]:
-        """What an envelope refers to itself, all of it."""
+        """The ids that an envelope refers to."""
         known = self._known.get(id)
         return () if known is None else tuple(known.correlation_id)
 
     def ancestors(self, id: str) -> list[str]:
-        """Everything it goes back to, nearest first; each once, known or not."""
+        """All ids that it refers to directly or indirectly, nearest first, each once, known or not."""
         found: dict[str, None] = {}
         layer = list(self.parents(id))
         while layer:
@@ -74,7 +74,7 @@ class CorrelationIndex:
         return list(found)
 
     def children(self, id: str) -> list[str]:
-        """What refers to it directly, in the order in which it came."""
+        """The ids of known envelopes that refer to it directly, in the order of arrival."""
         return [each for each, known in self._known.items() if id in known.correlation_id]
 
     def requests_of(self, response: Envelope) -> Iterator[tuple[str, KnownEnvelope]]:
@@ -85,7 +85,7 @@ class CorrelationIndex:
                 yield id, known
 
     def operation_of(self, envelope: Envelope) -> Operation | None:
-        """What an envelope is about: by its own words, else by those of the request it answers (D002)."""
+        """The operation of an envelope: its own, else that of the request it answers (D002)."""
         if envelope.kind == "mcp/response":
             if envelope.claim is not None and envelope.claim.method is not None:
                 return envelope.claim

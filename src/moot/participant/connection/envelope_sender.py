@@ -1,10 +1,10 @@
-"""Saying something: every envelope of ours leaves through `Voice.say`, which first asks whether it may.
+"""Sending: every envelope of ours leaves through `EnvelopeSender.send`, which first checks whether it may.
 
 In order: is there a connection, is the kind ours to send, has the payload its shape, are we paused, do our
-rights allow it. All of that is asked again by the gateway; asking here gives a clear error at once, where the
-mistake was made. What we owe somebody (D-15) needs no right.
+rights allow it. The gateway checks all of that again; checking here gives a clear error at once, where the
+mistake was made. A reply that somebody is entitled to needs no right (D-15).
 
-`confirmed` waits for what the gateway makes of it: our own echo (D-02), or a refusal.
+`send_confirmed` waits for the gateway's decision: our own echo (D-02), or a refusal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from moot.errors import (
     ConnectionClosed,
@@ -24,14 +24,13 @@ from moot.errors import (
     UsageError,
 )
 from moot.net.websocket_client import ClientSocket
-from moot.participant.calls.outcome import CloseReason, SentEnvelope
+from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_writer import Clock, claim_of, encode_envelope, fresh_id
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.participant.connection.pending_replies import PendingReplies
-from moot.participant.limits import ParticipantLimits
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.dialects.mcpx import NO_CLAIM, Legacy
-from moot.protocol.envelope import DialectName, Envelope, check_context, check_kind, check_names
+from moot.protocol.envelope import Envelope, check_context, check_kind, check_names
 from moot.protocol.kinds import KINDS, UNKNOWN, is_reserved
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns import Rights
@@ -43,7 +42,7 @@ _MEMBERS_KINDS: Final = frozenset(kind for kind in KINDS if not is_reserved(kind
 
 @dataclass(slots=True)
 class SendCounts:
-    """What happened so far, for whoever watches."""
+    """Counters of one member since it joined."""
 
     sent: int = 0
     received: int = 0
@@ -53,6 +52,24 @@ class SendCounts:
     skipped_notifications: int = 0
     unasked_refusals: int = 0
     failed_handlers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SentEnvelope:
+    """An envelope that we sent."""
+
+    id: str
+    ts: str
+    kind: str
+    to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReason:
+    """Why a connection ended for good; `code` as in `moot.protocol.close_codes`, 1000 when we left."""
+
+    code: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +83,6 @@ class OwnPause:
 
 
 Addressees = str | Sequence[str]
-# D-02, what of our own comes back to us: everything, nothing, or what nobody answers: all but requests that
-# refer to nothing and belong to no context, whose answer or refusal says enough.
-Echo = bool | Literal["unanswered"]
 
 
 def addressees(to: Addressees) -> tuple[str, ...]:
@@ -76,89 +90,105 @@ def addressees(to: Addressees) -> tuple[str, ...]:
 
 
 class EnvelopeSender:
-    """One member's mouth. `names` turns runtime ids into logical names, which capabilities are written in."""
+    """Sends the envelopes of one member.
 
-    def __init__(self, dialect: DialectName, limits: ParticipantLimits, *, echo: Echo = True) -> None:
-        self.dialect = dialect
-        self._echo = echo
-        self.limits = limits
-        self.counts = SendCounts()
+    `names_of` turns runtime ids into logical names, which capabilities are written in.
+    """
+
+    def __init__(
+        self,
+        options: ConnectOptions,
+        counts: SendCounts,
+        names_of: Callable[[Sequence[str]], Sequence[str]],
+    ) -> None:
+        self.dialect = options.dialect
+        self.limits = options.limits
+        self.counts = counts
         self.me = ""
         self.rights = NO_RIGHTS
-        self.ending: CloseReason | None = None
+        self.close_reason: CloseReason | None = None
         self.pause: OwnPause | None = None
-        self.names: Callable[[Sequence[str]], Sequence[str]] = lambda ids: ids
-        self._legacy = found if isinstance(found := DIALECTS[dialect], Legacy) else None
+        self._echo = options.echo
+        self._names_of = names_of
+        self._legacy = found if isinstance(found := DIALECTS[options.dialect], Legacy) else None
         self._clock = Clock()
-        self._line: ClientSocket | None = None
+        self._socket: ClientSocket | None = None
         self._ready = asyncio.Event()
         self._echoes: PendingReplies[Envelope] = PendingReplies()
 
-    # The connection behind it
+    # The connection
 
     @property
-    def line(self) -> ClientSocket:
+    def socket(self) -> ClientSocket:
         """The open connection; raises ConnectionClosed or ConnectionLost when there is none."""
-        line = self._line
-        if line is None or line.is_closing:
-            if self.ending is not None:
-                raise ConnectionClosed(self.ending.code, self.ending.reason)
-            raise ConnectionLost("not connected right now: it is being tried again, `rejoined` tells when")
-        return line
+        socket = self._socket
+        if socket is None or socket.is_closing:
+            if self.close_reason is not None:
+                raise ConnectionClosed(self.close_reason.code, self.close_reason.reason)
+            raise ConnectionLost("not connected right now: reconnecting, `on_reconnected` tells when")
+        return socket
 
     @property
     def is_joined(self) -> bool:
-        return self._line is not None and not self._line.is_closing
+        return self._socket is not None and not self._socket.is_closing
 
-    def attach(self, line: ClientSocket) -> None:
-        self._line = line
-        self._tell_if_ready()
+    def attach(self, socket: ClientSocket, me: str) -> None:
+        """We are joined, under this runtime id."""
+        self._socket = socket
+        self.me = me
+        self._update_ready()
 
     def detach(self, fault: Callable[[], Exception]) -> None:
-        """The connection is away: whoever waits for an echo hears of it."""
-        self._line = None
-        if self.ending is None:
+        """The connection is gone: whoever waits for an echo gets this fault."""
+        self._socket = None
+        if self.close_reason is None:
             self._ready.clear()
         else:
-            self._ready.set()  # whoever waits for it hears that it will not come
+            self._ready.set()  # `ready` raises then
         self._echoes.fail_all(fault)
 
     def set_pause(self, pause: OwnPause | None) -> None:
         self.pause = pause
         self._ready.clear()
-        self._tell_if_ready()
+        self._update_ready()
 
-    def _tell_if_ready(self) -> None:
-        if self._line is not None and self.pause is None:
+    def _update_ready(self) -> None:
+        if self._socket is not None and self.pause is None:
             self._ready.set()
 
-    async def ready(self, within: float) -> None:
+    async def ready(self, timeout_seconds: float) -> None:
         """Wait until we are connected and not paused; raises TimedOut, ConnectionClosed."""
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(timeout_seconds):
                 await self._ready.wait()
-                if self.ending is not None:
-                    raise ConnectionClosed(self.ending.code, self.ending.reason)
+                if self.close_reason is not None:
+                    raise ConnectionClosed(self.close_reason.code, self.close_reason.reason)
         except TimeoutError:
-            raise TimedOut(f"still away or paused after {within:g} s") from None
+            raise TimedOut(f"still away or paused after {timeout_seconds:g} s") from None
 
-    # Asking beforehand
+    # Checks
 
-    def hears_itself(self, kind: str, about: Addressees = (), context: str | None = None) -> bool:
+    def is_echoed(self, kind: str, about: Addressees = (), context: str | None = None) -> bool:
         """Whether an envelope of ours comes back to us."""
         if self._echo == "unanswered":
             return kind != "mcp/request" or bool(about or context)
         return self._echo
 
     def may(
-        self, kind: str, payload: Payload | None = None, to: Addressees = (), asked: Operation | None = None
+        self,
+        kind: str,
+        payload: Payload | None = None,
+        to: Addressees = (),
+        request_operation: Operation | None = None,
     ) -> bool:
         """Whether the rights of the latest welcome allow it."""
         body = {} if payload is None else payload
-        names = self.names(addressees(to))
+        names = self._names_of(addressees(to))
         if self._legacy is None:
-            return self.rights.allow(kind, body, names, asked)
-        return self.rights.allow(kind, body, names, asked, claim_of(kind, body, asked))
+            return self.rights.allow(kind, body, names, request_operation)
+        return self.rights.allow(
+            kind, body, names, request_operation, claim_of(kind, body, request_operation)
+        )
 
     def check_not_paused(self, kind: str) -> None:
         pause = self.pause
@@ -167,9 +197,9 @@ class EnvelopeSender:
         left = None if pause.until is None else max(0.0, pause.until - asyncio.get_running_loop().time())
         raise Paused(pause.by, pause.reason, left)
 
-    # Speaking
+    # Sending
 
-    def say(
+    def send(
         self,
         kind: str,
         payload: Payload | None = None,
@@ -177,20 +207,23 @@ class EnvelopeSender:
         to: Addressees = (),
         about: Addressees = (),
         context: str | None = None,
-        owed: bool = False,
-        asked: Operation | None = None,
+        check_rights: bool = True,
+        request_operation: Operation | None = None,
         encoded: Json = None,
     ) -> SentEnvelope:
-        """Send one envelope now. `encoded` stands on the wire instead of `payload`, which it must equal."""
-        line = self.line
+        """Send one envelope now. `encoded` is put on the wire instead of `payload`, which it must equal.
+
+        `request_operation` is what a response answers; only the older dialects need it.
+        """
+        socket = self.socket
         body = {} if payload is None else payload
         named, correlated = addressees(to), addressees(about)
         self._check(kind, body, named, correlated, context)
         if self.pause is not None:
             self.check_not_paused(kind)
-        if not owed and not self.may(kind, body, named, asked):
+        if check_rights and not self.may(kind, body, named, request_operation):
             raise NotAllowed(
-                f"your rights in this space do not allow {_shown(kind, body)}: ask for a grant"
+                f"your rights in this space do not allow {_describe(kind, body)}: ask for a grant"
                 + (" or propose it" if kind == "mcp/request" else ""),
                 missing=(kind,),
             )
@@ -205,14 +238,14 @@ class EnvelopeSender:
             about=correlated,
             context=context,
             payload=body if encoded is None else encoded,
-            claim=NO_CLAIM if self._legacy is None else claim_of(kind, body, asked),
+            claim=NO_CLAIM if self._legacy is None else claim_of(kind, body, request_operation),
             limits=self.limits.envelope,
         )
-        line.send(raw)
+        socket.send(raw)
         self.counts.sent += 1
         return SentEnvelope(id, ts, kind, named)
 
-    async def confirmed(
+    async def send_confirmed(
         self,
         kind: str,
         payload: Payload | None = None,
@@ -224,25 +257,25 @@ class EnvelopeSender:
     ) -> tuple[SentEnvelope, Envelope]:
         """Send, and wait until the gateway has accepted it; raises the Refused that it answers with."""
         self._check_echo(kind)
-        sent = self.say(kind, payload, to=to, about=about, context=context, encoded=encoded)
-        return sent, await self.echo(sent)
+        sent = self.send(kind, payload, to=to, about=about, context=context, encoded=encoded)
+        return sent, await self.wait_for_echo(sent)
 
-    async def echo(self, sent: SentEnvelope) -> Envelope:
-        """Our own envelope as everybody got it."""
+    async def wait_for_echo(self, sent: SentEnvelope) -> Envelope:
+        """Our own envelope as everybody got it; raises the Refused that came instead."""
         self._check_echo(sent.kind)
-        what = f"the gateway's word on {sent.kind}"
+        what = f"the gateway's answer to {sent.kind}"
         return await self._echoes.wait(sent.id, self.limits.confirm_seconds, what)
 
     def _check_echo(self, kind: str) -> None:
-        if not self.hears_itself(kind):
+        if not self.is_echoed(kind):
             what = f"no {kind} can" if self._echo else "nothing can"
             raise UsageError(f"{what} be confirmed on a connection without echo: connect(..., echo=True)")
 
-    def hear_echo(self, envelope: Envelope) -> None:
+    def resolve_echo(self, envelope: Envelope) -> None:
         self._echoes.resolve(envelope.id, envelope)
 
-    def hear_refusal(self, id: str, refusal: Refused) -> bool:
-        """Whether somebody was waiting for the echo that will not come."""
+    def fail_echo(self, id: str, refusal: Refused) -> bool:
+        """Fail a wait for an echo that will not come; whether somebody was waiting."""
         return self._echoes.fail(id, refusal)
 
     def _check(
@@ -267,6 +300,6 @@ class EnvelopeSender:
             raise UsageError(f"cannot be sent: {fault}") from None
 
 
-def _shown(kind: str, payload: Payload) -> str:
+def _describe(kind: str, payload: Payload) -> str:
     method = payload.get("method")
     return f"{kind} {method}" if isinstance(method, str) else kind

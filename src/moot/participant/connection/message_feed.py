@@ -1,8 +1,8 @@
-"""Hearing what is said: bounded queues that tell honestly what they dropped, and handlers by kind.
+"""Reading what arrives: bounded queues that report what they dropped, and handlers by kind.
 
-A reader that is too slow loses the oldest items and finds a `Gap` where they were; memory never grows with
-what others say. Handlers that are coroutines have such a queue each and run one item after the other, so
-they keep the order of the space; plain functions are called at once.
+A reader that is too slow loses the oldest items and finds `MissedMessages` in their place, so memory never
+grows with what others send. A handler that is a coroutine function has such a queue of its own and runs for
+one item after the other, so it keeps the order of the space. Plain functions are called at once.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
 
-from moot.participant.calls.outcome import MissedMessages
 from moot.participant.connection.envelope_sender import SendCounts
 from moot.participant.limits import DEFAULT_LIMITS
 from moot.protocol.envelope import Envelope
@@ -27,18 +27,28 @@ T = TypeVar("T")
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None]
 
 
-class Feed(Generic[T]):
-    """A queue for one reader, of at most `size` items and `most` bytes; it ends when the connection has."""
+@dataclass(frozen=True, slots=True)
+class MissedMessages:
+    """Something is missing here: `missed` messages because the reader was slow, or any number while away."""
 
-    def __init__(self, size: int, counts: SendCounts, most: int = DEFAULT_LIMITS.feed_bytes) -> None:
+    why: Literal["slow", "reconnected"]
+    missed: int | None = None
+
+
+class Feed(Generic[T]):
+    """A bounded queue for one reader; it ends with the connection."""
+
+    def __init__(
+        self, max_messages: int, counts: SendCounts, max_bytes: int = DEFAULT_LIMITS.max_feed_bytes
+    ) -> None:
         self._items: deque[T | MissedMessages] = deque()
-        self._size = size
-        self._most = most
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self._bytes = 0
         self._counts = counts
         self._missed = 0
         self._ended = False
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def put(self, item: T | MissedMessages) -> None:
         if self._ended:
@@ -46,11 +56,13 @@ class Feed(Generic[T]):
         if item.__class__ is Envelope:
             self._bytes += len(item.raw)
         self._items.append(item)
-        while len(self._items) > self._size or (self._bytes > self._most and len(self._items) > 1):
+        while len(self._items) > self._max_messages or (
+            self._bytes > self._max_bytes and len(self._items) > 1
+        ):
             self._take()
             self._missed += 1
             self._counts.gaps += 1
-        self._news.set()
+        self._arrived.set()
 
     def _take(self) -> T | MissedMessages:
         item = self._items.popleft()
@@ -59,9 +71,9 @@ class Feed(Generic[T]):
         return item
 
     def end(self) -> None:
-        """Nothing more comes; what is there can still be read."""
+        """Take nothing more; what is there can still be read."""
         self._ended = True
-        self._news.set()
+        self._arrived.set()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -78,20 +90,20 @@ class Feed(Generic[T]):
                 return self._take()
             if self._ended:
                 raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
 
 
 class Feeds(Generic[T]):
-    """All the feeds of one kind of news."""
+    """All readers of one kind of item."""
 
     def __init__(self, counts: SendCounts) -> None:
         self._feeds: list[Feed[T]] = []
         self._counts = counts
         self._ended = False
 
-    def open(self, size: int) -> Feed[T]:
-        feed: Feed[T] = Feed(size, self._counts)
+    def open(self, max_messages: int) -> Feed[T]:
+        feed: Feed[T] = Feed(max_messages, self._counts)
         if self._ended:
             feed.end()
         else:
@@ -103,9 +115,9 @@ class Feeds(Generic[T]):
         if feed in self._feeds:
             self._feeds.remove(feed)
 
-    def read(self, size: int) -> Reader[T]:
+    def read(self, max_messages: int) -> Reader[T]:
         """A feed from now on, for as long as somebody holds it."""
-        return Reader(self, self.open(size))
+        return Reader(self, self.open(max_messages))
 
     def put(self, item: T | MissedMessages) -> None:
         for feed in self._feeds:
@@ -137,26 +149,65 @@ class Reader(Generic[T]):
         self._feeds.close(self._feed)
 
 
-Handler = Callable[[Envelope], Any]
+@dataclass(frozen=True, slots=True)
+class RunningHandler(Generic[T]):
+    """A handler that is ready to be called; `end` when no more calls will come."""
+
+    call: Callable[[T], None]
+    end: Callable[[], None]
 
 
-class Handlers:
-    """Functions by kind; `*` in a kind means what it means in a capability (D-11)."""
+class HandlerRunner:
+    """Starts handlers: plain functions run at once, coroutine functions in a task, one item at a time."""
 
-    def __init__(self, spawn: Spawn, counts: SendCounts, size: int) -> None:
-        self._spawn = spawn
-        self._counts = counts
-        self._size = size
+    def __init__(self, spawn: Spawn, counts: SendCounts, max_messages: int) -> None:
+        self.spawn = spawn
+        self.counts = counts
+        self._max_messages = max_messages
+        # A dict keeps the order; coroutine handlers only.
+        self._feeds: dict[Feed[Any], None] = {}
+
+    def start(self, handler: Callable[[T], Any]) -> RunningHandler[T]:
+        if is_async(handler):
+            feed: Feed[T] = Feed(self._max_messages, self.counts)
+            self._feeds[feed] = None
+
+            def end() -> None:
+                self._feeds.pop(feed, None)
+                feed.end()
+
+            self.spawn(_drain(feed, handler, self.counts))
+            return RunningHandler(feed.put, end)
+
+        def call(item: T) -> None:
+            try:
+                handler(item)
+            except Exception:
+                self.counts.failed_handlers += 1
+                log.exception("a handler failed")
+
+        return RunningHandler(call, _do_nothing)
+
+    def end(self) -> None:
+        """No handler is called any more; what waits for one can still be handled."""
+        for feed in self._feeds:
+            feed.end()
+        self._feeds.clear()
+
+
+class KindHandlers:
+    """Handlers of envelopes by kind; `*` in a kind means what it means in a capability (D-11)."""
+
+    def __init__(self, runner: HandlerRunner) -> None:
+        self._runner = runner
         self._patterns: list[tuple[Callable[[str], bool], bool, Callable[[Envelope], None]]] = []
         # By kind, in the order of registration; emptied when a handler is added.
         self._by_kind: dict[str, list[tuple[bool, Callable[[Envelope], None]]]] = {}
-        self._feeds: list[Feed[Envelope]] = []
 
-    def add(self, kind: str, handler: Handler, *, own: bool) -> None:
-        """`own`: also for what we said ourselves."""
+    def add(self, kind: str, handler: Callable[[Envelope], Any], *, own: bool) -> None:
+        """`own`: also call it for envelopes that we sent ourselves."""
         wanted = glob(kind)
-        call = called(handler, self._spawn, self._counts, self._size, self._feeds)
-        self._patterns.append((wanted.matches, own, call))
+        self._patterns.append((wanted.matches, own, self._runner.start(handler).call))
         self._by_kind.clear()
 
     def call(self, envelope: Envelope, *, own: bool) -> None:
@@ -173,29 +224,9 @@ class Handlers:
             if wants_own or not own:
                 handler(envelope)
 
-    def end(self) -> None:
-        for feed in self._feeds:
-            feed.end()
 
-
-def called(
-    handler: Callable[[T], Any], spawn: Spawn, counts: SendCounts, size: int, feeds: list[Feed[T]]
-) -> Callable[[T], None]:
-    """A function that calls this handler: plain ones now, coroutines one after the other in a task."""
-    if is_async(handler):
-        feed: Feed[T] = Feed(size, counts)
-        feeds.append(feed)
-        spawn(_drain(feed, handler, counts))
-        return feed.put
-
-    def call(item: T) -> None:
-        try:
-            handler(item)
-        except Exception:
-            counts.failed_handlers += 1
-            log.exception("a handler failed")
-
-    return call
+def _do_nothing() -> None:
+    pass
 
 
 async def _drain(feed: Feed[T], handler: Callable[[T], Awaitable[object]], counts: SendCounts) -> None:

@@ -1,6 +1,6 @@
 """What the payload of each kind has to look like (MEW 3, 4.3, 8.2), for what we send and what we are sent.
 
-`check_shape` raises `Misshapen`. Fields that nobody defined are left alone in every kind.
+`check_shape` raises `PayloadShapeError`. Fields that nobody defined are left alone in every kind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Check = Callable[[Payload], None]
 
 
 def check_shape(kind: str, payload: Payload, correlation_id: Sequence[str], context: str | None) -> None:
-    """Raises Misshapen. Kinds that are not in the tables have no shape that we know of (D-08)."""
+    """Raises PayloadShapeError. Kinds that are not in the tables have no shape that we know of (D-08)."""
     if not correlation_id and kind in CORRELATED:
         raise PayloadShapeError(f"{kind} must name what it answers in correlation_id")
     if not context and kind in _IN_CONTEXT:

@@ -1,9 +1,9 @@
-"""Waiting for one thing by its key, never without a bound."""
+"""Waits for one value by its key, never without a bound."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from moot.errors import TimedOut
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class PendingReplies(Generic[T]):
-    """Who waits for what. Cancelling a wait is safe and leaves nothing behind."""
+    """Waits by key. Cancelling a wait is safe and leaves nothing behind."""
 
     def __init__(self) -> None:
         self._futures: dict[str, asyncio.Future[T]] = {}
@@ -23,12 +23,12 @@ class PendingReplies(Generic[T]):
     def __len__(self) -> int:
         return len(self._futures)
 
-    async def wait(self, key: str, within: float, what: str) -> T:
+    async def wait(self, key: str, timeout_seconds: float, what: str) -> T:
         """What `resolve` brings for this key; raises TimedOut, or whatever `fail` was given."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._futures[key] = future
-        timer = loop.call_later(within, _expire, future, what, within)
+        timer = loop.call_later(timeout_seconds, _expire, future, what, timeout_seconds)
         try:
             return await future
         finally:
@@ -45,6 +45,7 @@ class PendingReplies(Generic[T]):
         return True
 
     def fail(self, key: str, fault: Exception) -> bool:
+        """Whether somebody was waiting for it."""
         future = self._futures.pop(key, None)
         if future is None or future.done():
             return False
@@ -55,10 +56,7 @@ class PendingReplies(Generic[T]):
         for key in list(self._futures):
             self.fail(key, fault())
 
-    def keys(self) -> Iterable[str]:
-        return tuple(self._futures)
 
-
-def _expire(future: asyncio.Future[T], what: str, within: float) -> None:
+def _expire(future: asyncio.Future[T], what: str, timeout_seconds: float) -> None:
     if not future.done():
-        future.set_exception(TimedOut(f"{what} did not come within {within:g} s"))
+        future.set_exception(TimedOut(f"{what} did not come within {timeout_seconds:g} s"))

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from moot.errors import InvalidPattern, TimedOut
-from moot.participant.connection.envelope_sender import SendCounts
-from moot.participant.connection.message_feed import Feed, Spawn, called
+from moot.participant.connection.message_feed import HandlerRunner, RunningHandler
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
@@ -37,7 +36,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PresenceEvent:
-    """A change: somebody joined, left, was invited; `refreshed`: all of that, while we were away."""
+    """A change: somebody joined, left or was invited; `refreshed`: any of that, while we were away."""
 
     event: Literal["join", "leave", "invited", "refreshed"]
     member: Member | None
@@ -47,21 +46,18 @@ class PresenceEvent:
 class Roster(Mapping[str, Member]):
     """The others by runtime id; logical names are found too. We ourselves are not in it."""
 
-    def __init__(self, dialect: DialectName, spawn: Spawn, counts: SendCounts, *, feed_items: int) -> None:
+    def __init__(self, dialect: DialectName, runner: HandlerRunner) -> None:
         self._members: dict[str, Member] = {}
         self._by_name: dict[str, str] = {}
         self._own: tuple[str, str] = ("", "")
         self._dialect = dialect
-        self._spawn = spawn
-        self._counts = counts
-        self._feed_items = feed_items
-        self._watchers: list[Callable[[PresenceEvent], None]] = []
-        self._feeds: list[Feed[PresenceEvent]] = []
+        self._runner = runner
+        self._handlers: list[RunningHandler[PresenceEvent]] = []
         self._changed = asyncio.Event()
-        # What was read once is not read again: welcomes repeat everybody's rights.
-        self._read: dict[str, Rights] = {}
+        # By capabilities: welcomes repeat everybody's rights.
+        self._parsed: dict[str, Rights] = {}
 
-    # Looking
+    # Looking up
 
     def __getitem__(self, id: str) -> Member:
         return self._members[self.id_of(id)]
@@ -84,38 +80,40 @@ class Roster(Mapping[str, Member]):
         """The runtime id of whoever has this name; the name itself if nobody has."""
         return name if name in self._members else self._by_name.get(name, name)
 
-    def names(self, ids: Sequence[str]) -> Sequence[str]:
+    def names_of(self, ids: Sequence[str]) -> Sequence[str]:
         """Logical names, which is what capabilities are written in."""
         if not ids or (not self._by_name and self._own[0] == self._own[1]):
             return ids
-        return [self._name(id) for id in ids]
+        return [self._name_of(id) for id in ids]
 
-    def _name(self, id: str) -> str:
+    def _name_of(self, id: str) -> str:
         member = self._members.get(id)
         if member is not None:
             return member.name
         return self._own[1] if id == self._own[0] else id
 
-    async def wait_for(self, name: str, *, within: float) -> Member:
-        """The member of this name, as soon as it is here; raises TimedOut."""
+    async def wait_for(self, name: str, *, timeout_seconds: float) -> Member:
+        """Wait for the member of this name to be here; raises TimedOut."""
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(timeout_seconds):
                 while name not in self:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise TimedOut(f"{name} did not come within {within:g} s") from None
+            raise TimedOut(f"{name} did not join within {timeout_seconds:g} s") from None
         return self[name]
 
     def on_change(self, handler: Callable[[PresenceEvent], Any]) -> Callable[[PresenceEvent], Any]:
-        """Call this, a function or a coroutine function, at every change; works as a decorator."""
-        self._watchers.append(called(handler, self._spawn, self._counts, self._feed_items, self._feeds))
+        """Call this function or coroutine function at every change; works as a decorator."""
+        self._handlers.append(self._runner.start(handler))
         return handler
 
-    # Being told
+    # Changes
 
-    def welcome(self, me: str, name: str, participants: Sequence[Mapping[str, Json]], *, again: bool) -> None:
-        """MEW 3.8.1: everybody else who is here. `again`: we were away, so anybody may have come or gone."""
+    def apply_welcome(
+        self, me: str, name: str, participants: Sequence[Mapping[str, Json]], *, again: bool
+    ) -> None:
+        """MEW 3.8.1: everybody else who is here. `again`: we were away, and members may have changed."""
         self._own = (me, name)
         before = self._members
         self._members = {}
@@ -124,10 +122,10 @@ class Roster(Mapping[str, Member]):
             self._add(shown)
         self._changed.set()
         if again and before.keys() != self._members.keys():
-            self._tell(PresenceEvent("refreshed", None))
+            self._notify(PresenceEvent("refreshed", None))
 
-    def presence(self, envelope: Envelope) -> PresenceEvent | None:
-        """One change as the gateway tells it; our own join and leave are no news."""
+    def apply_presence(self, envelope: Envelope) -> PresenceEvent | None:
+        """Apply one `system/presence`; None for our own join and leave, and for unknown events."""
         payload = envelope.payload
         shown: Mapping[str, Json] = payload["participant"]
         reason = payload.get("reason")
@@ -145,16 +143,16 @@ class Roster(Mapping[str, Member]):
             case "invited":
                 event = PresenceEvent("invited", self._member(shown), _text(reason))
             case _:
-                # D-23: a word that we do not know tells nothing that we could act on.
+                # D-23: an event that we do not know is nothing that we could act on.
                 return None
         self._changed.set()
-        self._tell(event)
+        self._notify(event)
         return event
 
     def rights_of(self, values: Sequence[Json]) -> Rights:
-        """Rights from a list as shown; what cannot be read gives none (D-53)."""
+        """Rights from a list of capabilities; one that cannot be read gives none (D-53)."""
         key = repr(values)
-        known = self._read.get(key)
+        known = self._parsed.get(key)
         if known is not None:
             return known
         capabilities: list[Capability] = []
@@ -163,14 +161,10 @@ class Roster(Mapping[str, Member]):
                 capabilities.append(read_capability(value, place=self._dialect))
             except InvalidPattern as fault:
                 log.warning("a capability cannot be read", extra={"why": fault.message})
-        if len(self._read) >= 256:
-            self._read.clear()
-        rights = self._read[key] = Rights(capabilities)
+        if len(self._parsed) >= 256:
+            self._parsed.clear()
+        rights = self._parsed[key] = Rights(capabilities)
         return rights
-
-    def end(self) -> None:
-        for feed in self._feeds:
-            feed.end()
 
     def _member(self, shown: Mapping[str, Json]) -> Member:
         return Member(
@@ -184,9 +178,9 @@ class Roster(Mapping[str, Member]):
             self._by_name[member.name] = member.id
         return member
 
-    def _tell(self, event: PresenceEvent) -> None:
-        for watcher in self._watchers:
-            watcher(event)
+    def _notify(self, event: PresenceEvent) -> None:
+        for handler in self._handlers:
+            handler.call(event)
 
 
 def _text(value: Json) -> str | None:

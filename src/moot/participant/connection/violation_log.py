@@ -1,4 +1,4 @@
-"""Who breaks the rules, and how often (MEW 4.3, MCPx 4.3). Counted and reported, never punished by itself."""
+"""Who breaks the protocol, and how often (MEW 4.3, MCPx 4.3). Counted and reported; nothing else happens."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
-# Whoever wrote bytes that name no sender.
-NOBODY = ""
+# The sender of bytes that name none.
+UNKNOWN_SENDER = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolViolation:
-    """One message that was dropped: who sent it, which rule it broke (`fault`), what was wrong in words."""
+    """One message that was dropped: who sent it, which rule it broke (`fault`), and what was wrong."""
 
     sender: str
     fault: str
@@ -25,20 +25,20 @@ class ProtocolViolation:
 
 
 class ViolationLog:
-    """Counts by sender. `on_report` is called with each misdeed; it must not raise.
+    """Counts violations by sender. `on_report` is called with each one; it must not raise.
 
     The checks themselves have no switch (MCPx 7): what fails them is dropped whatever anybody configures.
     """
 
-    def __init__(self, *, senders: int, kept: int) -> None:
+    def __init__(self, *, max_senders: int, max_violations: int) -> None:
         self.on_report: Callable[[ProtocolViolation], None] | None = None
-        self.recent: deque[ProtocolViolation] = deque(maxlen=kept)
+        self.recent: deque[ProtocolViolation] = deque(maxlen=max_violations)
         self.total = 0
         self._by_sender: OrderedDict[str, Counter[str]] = OrderedDict()
-        self._senders = senders
+        self._max_senders = max_senders
 
     def count(self, sender: str) -> int:
-        """How many messages of a sender were dropped: its score, 0 for a good one."""
+        """How many messages of a sender were dropped."""
         return sum(self._by_sender.get(sender, Counter()).values())
 
     def of(self, sender: str) -> Mapping[str, int]:
@@ -46,29 +46,29 @@ class ViolationLog:
         return dict(self._by_sender.get(sender, Counter()))
 
     def senders(self) -> list[str]:
-        """Everybody who has misbehaved, worst first."""
+        """Everybody who broke a rule, worst first."""
         return sorted(self._by_sender, key=self.count, reverse=True)
 
-    def report(self, misdeed: ProtocolViolation) -> None:
-        """A message was dropped."""
+    def report(self, violation: ProtocolViolation) -> None:
+        """Count a message that was dropped."""
         self.total += 1
-        self.recent.append(misdeed)
-        faults = self._by_sender.get(misdeed.sender)
+        self.recent.append(violation)
+        faults = self._by_sender.get(violation.sender)
         if faults is None:
-            if len(self._by_sender) >= self._senders:
-                # The one that has been good for longest.
+            if len(self._by_sender) >= self._max_senders:
+                # The one whose last violation is the oldest.
                 self._by_sender.popitem(last=False)
-            faults = self._by_sender[misdeed.sender] = Counter()
+            faults = self._by_sender[violation.sender] = Counter()
         else:
-            self._by_sender.move_to_end(misdeed.sender)
-        faults[misdeed.fault] += 1
+            self._by_sender.move_to_end(violation.sender)
+        faults[violation.fault] += 1
         log.debug(
             "dropped",
-            extra={"participant": misdeed.sender, "fault": misdeed.fault, "kind": misdeed.kind},
+            extra={"participant": violation.sender, "fault": violation.fault, "kind": violation.kind},
         )
         if self.on_report is not None:
             try:
-                self.on_report(misdeed)
+                self.on_report(violation)
             except Exception:
                 # A hook of somebody else, in the connection's own task.
-                log.exception("a report of misbehaviour was not taken")
+                log.exception("on_report failed")

@@ -1,117 +1,93 @@
-"""Talking (MEW 3.4): chat, that it was seen, and that it needs no attention any more.
+"""Chat (MEW 3.4): messages of others until we acknowledge them or they are cancelled, and who has seen which.
 
-A chat of somebody else waits in the queue until we acknowledge it or it is cancelled. Reasoning is not chat
-and never stands here (MEW 3.5).
+Reasoning is not chat (MEW 3.5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
-from moot.errors import UsageError
-from moot.participant.calls.outcome import SentEnvelope
-from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender
+from moot.participant.connection.envelope_sender import EnvelopeSender, SentEnvelope
 from moot.participant.limits import ParticipantLimits
 from moot.protocol.envelope import Envelope
-from moot.protocol.operation import Json
 
-Format = Literal["plain", "markdown"]
+ChatFormat = Literal["plain", "markdown"]
 
 
-def format_of(chat: Envelope) -> Format:
-    """How a chat is to be shown: as it stands, unless it says that it is Markdown (MEW 3.4)."""
+def format_of(chat: Envelope) -> ChatFormat:
+    """The format of a chat: plain text, unless it says that it is Markdown (MEW 3.4)."""
     return "markdown" if chat.payload.get("format") == "markdown" else "plain"
 
 
 class Chats:
-    """Chats of others that wait for our acknowledgement, and who has seen which."""
+    """Chats of others that we have not acknowledged yet, and who has acknowledged which."""
 
-    def __init__(self, limits: ParticipantLimits) -> None:
-        self._waiting: dict[str, Envelope] = {}
+    def __init__(self, sender: EnvelopeSender, limits: ParticipantLimits) -> None:
+        self._sender = sender
+        self._pending: dict[str, Envelope] = {}
         self._seen_by: dict[str, dict[str, str]] = {}
-        self._kept = limits.chats_kept
-        self._most = limits.chats_bytes
+        self._max_chats = limits.max_chats
+        self._max_bytes = limits.max_chat_bytes
         self._bytes = 0
 
-    def waiting(self) -> list[Envelope]:
-        """Oldest first; at most `chats_kept`, the oldest are forgotten."""
-        return list(self._waiting.values())
+    def pending(self) -> list[Envelope]:
+        """Chats that we have not acknowledged, oldest first; at most `max_chats`."""
+        return list(self._pending.values())
 
-    def acknowledged(self, chat: str) -> dict[str, str]:
-        """Who has confirmed a chat, ours or another's, and as what (received, read, …)."""
-        return dict(self._seen_by.get(chat, {}))
+    def acknowledgements(self, chat_id: str) -> dict[str, str]:
+        """Who has acknowledged a chat, ours or another's, and as what (received, read, …)."""
+        return dict(self._seen_by.get(chat_id, {}))
 
-    # What is heard
+    async def acknowledge(self, chat: Envelope | str, status: str = "received") -> SentEnvelope:
+        """Confirm that a chat was seen (MEW 3.4.1); `status` is received, read, or your own word."""
+        to = () if isinstance(chat, str) else (chat.sender,)
+        id = chat if isinstance(chat, str) else chat.id
+        return self._sender.send("chat/acknowledge", {"status": status}, to=to, about=id)
 
-    def chat(self, envelope: Envelope, *, me: str) -> None:
+    async def cancel(
+        self, chat: Envelope | SentEnvelope | str, reason: str = "handled_elsewhere"
+    ) -> SentEnvelope:
+        """Tell everybody that a chat needs no attention any more (MEW 3.4.2)."""
+        id = chat if isinstance(chat, str) else chat.id
+        sent, _ = await self._sender.send_confirmed("chat/cancel", {"reason": reason}, about=id)
+        return sent
+
+    # What arrives
+
+    def handle(self, envelope: Envelope) -> None:
+        """A chat, chat/acknowledge or chat/cancel."""
+        match envelope.kind:
+            case "chat":
+                self._add(envelope)
+            case "chat/acknowledge":
+                self._note_acknowledgement(envelope)
+            case "chat/cancel":
+                for id in envelope.correlation_id:
+                    self._remove(id)
+
+    def _add(self, envelope: Envelope) -> None:
+        me = self._sender.me
         if envelope.sender == me or (envelope.to and me not in envelope.to):
             return
-        self._waiting[envelope.id] = envelope
+        self._pending[envelope.id] = envelope
         self._bytes += len(envelope.raw)
-        while len(self._waiting) > self._kept or (self._bytes > self._most and len(self._waiting) > 1):
-            self._done(next(iter(self._waiting)))
+        while len(self._pending) > self._max_chats or (
+            self._bytes > self._max_bytes and len(self._pending) > 1
+        ):
+            self._remove(next(iter(self._pending)))
 
-    def _done(self, id: str) -> None:
-        chat = self._waiting.pop(id, None)
+    def _remove(self, id: str) -> None:
+        chat = self._pending.pop(id, None)
         if chat is not None:
             self._bytes -= len(chat.raw)
 
-    def acknowledge(self, envelope: Envelope, *, me: str) -> None:
+    def _note_acknowledgement(self, envelope: Envelope) -> None:
         status = envelope.payload.get("status")
         for id in envelope.correlation_id:
-            if envelope.sender == me:
-                self._done(id)
-            if id not in self._seen_by and len(self._seen_by) >= self._kept:
+            if envelope.sender == self._sender.me:
+                self._remove(id)
+            if id not in self._seen_by and len(self._seen_by) >= self._max_chats:
                 del self._seen_by[next(iter(self._seen_by))]
             by_member = self._seen_by.setdefault(id, {})
-            if len(by_member) < self._kept:
+            if len(by_member) < self._max_chats:
                 by_member[envelope.sender] = status if isinstance(status, str) else "received"
-
-    def cancel(self, envelope: Envelope) -> None:
-        for id in envelope.correlation_id:
-            self._done(id)
-
-
-class Chatting:
-    """What a member can say in words."""
-
-    _voice: EnvelopeSender
-
-    async def chat(
-        self,
-        text: str,
-        *,
-        to: Addressees = (),
-        format: Format | None = None,
-        about: Addressees = (),
-        context: str | None = None,
-    ) -> SentEnvelope:
-        """Say something to everybody, or to some (all hear it, D-01); `about` makes it a reply.
-
-        Comes back once it was delivered; raises Refused when the gateway does not deliver it.
-        """
-        if format not in (None, "plain", "markdown"):
-            raise UsageError(f"a chat is plain or markdown, not {format!r}")
-        payload: dict[str, Json] = {"text": text}
-        if format is not None:
-            payload["format"] = format
-        sent, _ = await self._voice.confirmed("chat", payload, to=to, about=about, context=context)
-        return sent
-
-    async def acknowledge(self, chat: Envelope | str, status: str = "received") -> SentEnvelope:
-        """MEW 3.4.1: confirm that a chat was seen; `status` is received, read, or your own word."""
-        id, to = _named(chat)
-        return self._voice.say("chat/acknowledge", {"status": status}, to=to, about=id)
-
-    async def cancel_chat(
-        self, chat: Envelope | SentEnvelope | str, reason: str = "handled_elsewhere"
-    ) -> SentEnvelope:
-        """MEW 3.4.2: tell everybody that a chat needs no attention any more."""
-        id = chat if isinstance(chat, str) else chat.id
-        sent, _ = await self._voice.confirmed("chat/cancel", {"reason": reason}, about=id)
-        return sent
-
-
-def _named(chat: Envelope | str) -> tuple[str, Sequence[str]]:
-    return (chat, ()) if isinstance(chat, str) else (chat.id, (chat.sender,))

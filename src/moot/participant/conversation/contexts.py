@@ -1,4 +1,4 @@
-"""Sub-contexts (MEW 3, 3.5.6) and the reasoning of everybody, filed by its sequence.
+"""Contexts (MEW 3, 3.5.6) and the reasoning sequences of everybody.
 
 A context is a path: `a/b/c` lies within `a/b` and `a`. The id of a `reasoning/start` names a sequence;
 whatever carries it in its context belongs to that sequence and no other.
@@ -17,7 +17,7 @@ from moot.protocol.envelope import Envelope
 
 
 def levels(context: str) -> tuple[str, ...]:
-    """The steps of a path, outermost first."""
+    """The levels of a context, outermost first."""
     return tuple(step for step in context.split("/") if step)
 
 
@@ -30,8 +30,8 @@ def is_within(context: str | None, prefix: str) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class Sequence:
-    """One reasoning sequence: who thinks about what, and what they have said so far."""
+class ReasoningSequence:
+    """One reasoning sequence: who reasons about what, and its messages so far."""
 
     id: str
     owner: str
@@ -46,42 +46,43 @@ class Sequence:
     cancelled_by: str | None = None
     reason: str | None = None
 
-    def keep(self, envelope: Envelope, most: int) -> None:
-        """File one more; the oldest make room for it, by number and by bytes."""
+    def add(self, envelope: Envelope, max_bytes: int) -> None:
+        """Add one; the oldest are dropped when there are too many, or too many bytes."""
         if len(self.items) == self.items.maxlen:
             self.size -= len(self.items[0].raw)
         self.items.append(envelope)
         self.size += len(envelope.raw)
-        while self.size > most and len(self.items) > 1:
+        while self.size > max_bytes and len(self.items) > 1:
             self.size -= len(self.items.popleft().raw)
 
     def thoughts(self) -> list[str]:
+        """The texts of its thoughts, oldest first."""
         return [item.payload["message"] for item in self.items if item.kind == "reasoning/thought"]
 
 
 class Contexts:
     """The sequences that were started since we joined; those that are over are forgotten first."""
 
-    def __init__(self, limits: ParticipantLimits, inspector: InboundValidator) -> None:
-        self._sequences: dict[str, Sequence] = {}
+    def __init__(self, limits: ParticipantLimits, validator: InboundValidator) -> None:
+        self._sequences: dict[str, ReasoningSequence] = {}
         self._limits = limits
-        self._inspector = inspector
-        # Told of every cancellation: our own sequences stop.
-        self.on_cancel: list[Callable[[Sequence], None]] = []
+        self._validator = validator
+        # Called at every cancellation: our own sequences stop.
+        self.on_cancel: list[Callable[[ReasoningSequence], None]] = []
 
-    def __iter__(self) -> Iterator[Sequence]:
+    def __iter__(self) -> Iterator[ReasoningSequence]:
         return iter(list(self._sequences.values()))
 
     def __len__(self) -> int:
         return len(self._sequences)
 
-    def get(self, id: str) -> Sequence | None:
+    def get(self, id: str) -> ReasoningSequence | None:
         return self._sequences.get(id)
 
-    def active(self) -> list[Sequence]:
+    def active(self) -> list[ReasoningSequence]:
         return [each for each in self._sequences.values() if each.state == "active"]
 
-    def sequence_of(self, context: str | None) -> Sequence | None:
+    def sequence_of(self, context: str | None) -> ReasoningSequence | None:
         """The innermost sequence that a context names (D-31: the start's id, or a path with it)."""
         if context is None:
             return None
@@ -91,10 +92,10 @@ class Contexts:
                 return found
         return None
 
-    # What is heard
+    # What arrives
 
-    def hear(self, envelope: Envelope) -> None:
-        """Anything with a context, and every start."""
+    def handle(self, envelope: Envelope) -> None:
+        """Anything with a context, and every reasoning/start."""
         kind = envelope.kind
         if kind == "reasoning/start":
             self._start(envelope)
@@ -107,35 +108,35 @@ class Contexts:
             return
         if kind in ("reasoning/thought", "reasoning/conclusion"):
             if envelope.sender != sequence.owner:
-                self._inspector.report(envelope, "not_owner", "thoughts of somebody else's sequence")
+                self._validator.report(envelope, "not_owner", "thoughts of somebody else's sequence")
                 return
             if sequence.state != "active":
-                return  # MEW 3.5.5: after its end nothing more is filed
-        sequence.keep(envelope, self._limits.bytes_per_context)
+                return  # MEW 3.5.5: nothing is added after its end
+        sequence.add(envelope, self._limits.max_bytes_per_context)
         if kind == "reasoning/conclusion":
             sequence.state = "concluded"
             sequence.conclusion = envelope.payload["message"]
 
     def _start(self, envelope: Envelope) -> None:
-        if len(self._sequences) >= self._limits.contexts_kept:
+        if len(self._sequences) >= self._limits.max_contexts:
             over = (id for id, each in self._sequences.items() if each.state != "active")
             del self._sequences[next(over, None) or next(iter(self._sequences))]
         path = f"{envelope.context}/{envelope.id}" if envelope.context else envelope.id
-        self._sequences[envelope.id] = Sequence(
+        self._sequences[envelope.id] = ReasoningSequence(
             envelope.id,
             envelope.sender,
             path,
             envelope.payload["message"],
             tuple(envelope.correlation_id),
-            items=deque(maxlen=self._limits.items_per_context),
+            items=deque(maxlen=self._limits.max_messages_per_context),
         )
 
-    def _cancel(self, sequence: Sequence, envelope: Envelope) -> None:
+    def _cancel(self, sequence: ReasoningSequence, envelope: Envelope) -> None:
         if sequence.state != "active":
             return
         reason = envelope.payload.get("reason")
         sequence.state = "cancelled"
         sequence.cancelled_by = envelope.sender
         sequence.reason = reason if isinstance(reason, str) else None
-        for tell in tuple(self.on_cancel):
-            tell(sequence)
+        for handler in tuple(self.on_cancel):
+            handler(sequence)

@@ -1,12 +1,12 @@
-"""Thinking aloud (MEW 3.5): a sequence of ours as a block.
+"""Our own reasoning sequences (MEW 3.5), as blocks.
 
     async with space.reasoning("Which file?", about=request_id) as r:
         await r.thought("The newest one, probably.")
         await r.conclude("report.txt")
 
-Thoughts leave at once. When somebody cancels the sequence the block is stopped and raises ReasoningCancelled
-(D-31); with `stop=False` only `r.cancelled` is set. A block that ends by itself concludes, one that fails or
-is cancelled says `reasoning/cancel`.
+Thoughts are sent at once. When somebody cancels the sequence the block is stopped and raises
+ReasoningCancelled (D-31); with `stop=False` only `r.cancelled` is set. A block that ends normally sends
+`reasoning/conclusion`, one that fails or is cancelled sends `reasoning/cancel`.
 """
 
 from __future__ import annotations
@@ -16,26 +16,36 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, Unpack
 
 from moot.errors import MootError, ReasoningCancelled, UsageError
-from moot.participant.calls.outcome import Outcome, SentEnvelope
-from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender
-from moot.participant.conversation.contexts import Contexts, Sequence
-from moot.participant.conversation.stream import StreamHandle
+from moot.participant.calls.call_options import PerformOptions
+from moot.participant.calls.outcome import Outcome
+from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, SentEnvelope
+from moot.participant.conversation.contexts import Contexts, ReasoningSequence
 from moot.participant.conversation.stream_client import StreamClient
+from moot.participant.conversation.stream_handle import StreamHandle, close_quietly
 from moot.participant.decisions.proposal_client import ProposalClient
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
 
+class ReasoningParts(NamedTuple):
+    """The parts of a member that a reasoning sequence uses."""
+
+    sender: EnvelopeSender
+    contexts: Contexts
+    streams: StreamClient
+    proposal_client: ProposalClient
+
+
 class Reasoning:
-    """One sequence of ours. Everything said through it carries its context (MEW 3)."""
+    """One sequence of ours. Everything sent through it carries its context (MEW 3)."""
 
     def __init__(
         self,
-        parts: Thinking,
+        parts: ReasoningParts,
         message: str,
         *,
         about: Addressees = (),
@@ -64,20 +74,20 @@ class Reasoning:
 
     @property
     def context(self) -> str:
-        """What the members of this sequence carry; only there once the block has begun."""
+        """The context of its messages; only there once the block has begun."""
         if not self.id:
             raise UsageError("a sequence has a context once its block has begun: async with …")
         return f"{self._above}/{self.id}" if self._above else self.id
 
     async def __aenter__(self) -> Self:
         parts = self._parts
-        sent, _ = await parts.voice.confirmed(
+        sent, _ = await parts.sender.send_confirmed(
             "reasoning/start", {"message": self._message}, about=self._about, context=self._above
         )
         self.id = sent.id
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
-        parts.contexts.on_cancel.append(self._told)
+        parts.contexts.on_cancel.append(self._handle_cancel)
         if self._wants_stream:
             self.stream = await parts.streams.open(
                 (),
@@ -91,13 +101,12 @@ class Reasoning:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._parts.contexts.on_cancel.remove(self._told)
+        self._parts.contexts.on_cancel.remove(self._handle_cancel)
         with suppress(MootError):
-            # It may be that nothing can be said any more; the block's own fault is the one that counts.
-            self._say_end(kind)
+            # Perhaps nothing can be sent any more; the block's own exception is the one that counts.
+            self._send_end(kind)
         if self.stream is not None:
-            with suppress(MootError):
-                self.stream.say_close("complete" if kind is None else "cancelled")
+            close_quietly(self.stream, "complete" if kind is None else "cancelled")
         if self._stopped and self._task is not None:
             self._stopped = False
             # As asyncio.timeout does it: only our own cancellation is turned into an error.
@@ -105,7 +114,7 @@ class Reasoning:
                 raise ReasoningCancelled(self._by, self._reason) from None
         return False
 
-    def _say_end(self, kind: type[BaseException] | None) -> None:
+    def _send_end(self, kind: type[BaseException] | None) -> None:
         if self._ended:
             return
         if kind is None:
@@ -115,11 +124,11 @@ class Reasoning:
             self._end("reasoning/cancel", {"reason": reason})
 
     def _end(self, kind: str, payload: Mapping[str, Json], about: Addressees = ()) -> SentEnvelope:
-        sent = self._parts.voice.say(kind, payload, context=self.context, about=about)
+        sent = self._parts.sender.send(kind, payload, context=self.context, about=about)
         self._ended = True
         return sent
 
-    def _told(self, sequence: Sequence) -> None:
+    def _handle_cancel(self, sequence: ReasoningSequence) -> None:
         if sequence.id != self.id or self._ended:
             return
         self._ended = True
@@ -137,62 +146,43 @@ class Reasoning:
             raise UsageError("this sequence has ended: start another one")
 
     async def thought(self, message: str, **more: Json) -> SentEnvelope:
-        """One step, sent at once; raises ReasoningCancelled after a cancellation (MEW 3.5.5)."""
+        """Send one thought; raises ReasoningCancelled after a cancellation (MEW 3.5.5)."""
         self._check_active()
-        return self._parts.voice.say("reasoning/thought", {"message": message, **more}, context=self.context)
+        return self._parts.sender.send(
+            "reasoning/thought", {"message": message, **more}, context=self.context
+        )
 
     async def conclude(self, message: str, **more: Json) -> SentEnvelope:
-        """MEW 3.5.4: the end of the sequence."""
+        """End the sequence with a conclusion (MEW 3.5.4)."""
         self._check_active()
         return self._end("reasoning/conclusion", {"message": message, **more})
 
     async def cancel(self, reason: str = "superseded", *, about: Addressees = ()) -> SentEnvelope:
-        """MEW 3.5.5: the end without a conclusion; `about` may name what had set it off."""
+        """End the sequence without a conclusion (MEW 3.5.5); `about` may name the cause."""
         self._check_active()
         return self._end("reasoning/cancel", {"reason": reason}, about)
 
     async def chat(self, text: str, *, to: Addressees = (), about: Addressees = ()) -> SentEnvelope:
-        """Talk within the sequence (MEW 3.5.1)."""
-        return self._parts.voice.say("chat", {"text": text}, to=to, about=about, context=self.context)
+        """Chat within the sequence (MEW 3.5.1)."""
+        return self._parts.sender.send("chat", {"text": text}, to=to, about=about, context=self.context)
 
     async def send(
         self, kind: str, payload: Mapping[str, Json], *, to: Addressees = (), about: Addressees = ()
     ) -> SentEnvelope:
-        """Anything else that belongs to the sequence."""
-        return self._parts.voice.say(kind, payload, to=to, about=about, context=self.context)
+        """Send anything else that belongs to the sequence."""
+        return self._parts.sender.send(kind, payload, to=to, about=about, context=self.context)
 
     async def perform(
-        self, to: Addressees, method: str, params: Mapping[str, Json] | None = None, **options: Any
+        self,
+        to: Addressees,
+        method: str,
+        params: Mapping[str, Json] | None = None,
+        **options: Unpack[PerformOptions],
     ) -> Outcome:
-        """Ask or propose as a part of the sequence; `options` are those of `space.perform`."""
-        return await self._parts.desk.perform(to, method, params, context=self.context, **options)
+        """Request or propose as a part of the sequence; options as in `space.perform`."""
+        options["context"] = self.context
+        return await self._parts.proposal_client.perform(to, method, params, **options)
 
     def sub(self, message: str, **options: Any) -> Reasoning:
         """A sequence within this one."""
         return Reasoning(self._parts, message, under=self, **options)
-
-
-class Thinking:
-    """What sequences need of a member."""
-
-    def __init__(
-        self, voice: EnvelopeSender, contexts: Contexts, streams: StreamClient, desk: ProposalClient
-    ) -> None:
-        self.voice = voice
-        self.contexts = contexts
-        self.streams = streams
-        self.desk = desk
-
-    async def cancel(
-        self, context: str, reason: str = "superseded", *, about: Addressees = ()
-    ) -> SentEnvelope:
-        """D-31: end anybody's sequence; the one who thinks stops."""
-        if not context:
-            raise UsageError("reasoning/cancel must name the sequence: the id of its reasoning/start")
-        sequence = self.contexts.sequence_of(context)
-        to = () if sequence is None else (sequence.owner,)
-        path = context if sequence is None else sequence.path
-        sent, _ = await self.voice.confirmed(
-            "reasoning/cancel", {"reason": reason}, to=to, about=about, context=path
-        )
-        return sent

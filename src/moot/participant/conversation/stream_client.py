@@ -1,8 +1,8 @@
-"""Streams (MEW 3.10): who owns which, writing to them, reading from them.
+"""Streams (MEW 3.10): opening, reading, and who owns which.
 
 The gateway opens them and tells everybody who owns and may write; frames travel beside the envelopes. Frames
-that nobody reads yet are kept within `stream_unread_bytes`, so that a reader that is told of a stream and
-then opens it misses nothing; beyond that the oldest go, and the reader finds a Gap.
+that nobody has read yet are kept up to `max_stream_unread_bytes`, so a reader that learns of a stream and
+then reads it misses nothing. Beyond that the oldest are dropped, and the reader finds `MissedMessages`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
-from moot.errors import (
-    MootError,
-    OutboxFull,
-    ParticipantPaused,
-    RateLimited,
-    Refused,
-    StreamNotFound,
-    TimedOut,
-    UsageError,
-)
-from moot.participant.calls.outcome import MissedMessages
+from moot.errors import ParticipantPaused, RateLimited, Refused, StreamNotFound, TimedOut
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, addressees
-from moot.participant.connection.message_feed import Feed, Spawn, called
+from moot.participant.connection.message_feed import HandlerRunner, MissedMessages, RunningHandler
 from moot.participant.connection.pending_replies import PendingReplies
-from moot.participant.conversation.stream import Chunk, StreamHandle, StreamInfo, UnreadChunks, stream_info
+from moot.participant.conversation.stream import Chunk, StreamInfo, UnreadChunks, stream_info
+from moot.participant.conversation.stream_handle import (
+    StreamHandle,
+    StreamOpening,
+    close_quietly,
+    refuse_next_write,
+)
 from moot.protocol.envelope import Envelope
-from moot.protocol.frames import Frame, write_frame
+from moot.protocol.frames import Frame
 from moot.protocol.operation import Json, Payload
 from moot.protocol.payloads import GATEWAY, STREAM_GATEWAY
 
@@ -37,11 +32,11 @@ log = logging.getLogger(__name__)
 
 
 class StreamClient:
-    """The open streams of the space, and what was not read of them yet."""
+    """The open streams of the space. Iterate over it for all of them."""
 
-    def __init__(self, voice: EnvelopeSender, spawn: Spawn) -> None:
-        self.voice = voice
-        self._spawn = spawn
+    def __init__(self, sender: EnvelopeSender, runner: HandlerRunner) -> None:
+        self._sender = sender
+        self._runner = runner
         self._active: dict[str, StreamInfo] = {}
         self._readers: dict[str, UnreadChunks] = {}
         self._unread = 0
@@ -49,33 +44,33 @@ class StreamClient:
         # Requests of ours that nobody waits for any more.
         self._unwanted: set[str] = set()
         self._handles: dict[str, StreamHandle] = {}
-        # By the id of our stream/request, or of our stream/grant-write and so on.
+        # By the id of our stream/request, and of our stream/grant-write and so on.
         self._opening: PendingReplies[StreamInfo] = PendingReplies()
-        self._managing: PendingReplies[tuple[str, ...]] = PendingReplies()
-        self._watchers: list[Callable[[StreamInfo], None]] = []
-        self._feeds: list[Feed[StreamInfo]] = []
+        self._writer_changes: PendingReplies[tuple[str, ...]] = PendingReplies()
+        self._handlers: list[RunningHandler[StreamInfo]] = []
 
-    # Looking
+    # Looking up
 
     @property
     def active(self) -> Mapping[str, StreamInfo]:
+        """The open streams by id."""
         return self._active
 
     def __iter__(self) -> Iterator[StreamInfo]:
         return iter(list(self._active.values()))
 
     def owned(self) -> list[StreamInfo]:
-        return [info for info in self._active.values() if info.owner == self.voice.me]
+        """The open streams that are ours."""
+        return [info for info in self._active.values() if info.owner == self._sender.me]
 
     def on_open(self, handler: Callable[[StreamInfo], Any]) -> Callable[[StreamInfo], Any]:
         """Call this for every stream that is opened from now on; works as a decorator."""
-        size = self.voice.limits.feed_items
-        self._watchers.append(called(handler, self._spawn, self.voice.counts, size, self._feeds))
+        self._handlers.append(self._runner.start(handler))
         return handler
 
-    # Opening and writing
+    # Opening
 
-    async def open(
+    def open(
         self,
         target: Addressees = (),
         *,
@@ -87,10 +82,15 @@ class StreamClient:
         expected_size_bytes: int | None = None,
         about: Addressees = (),
         **custom: Json,
-    ) -> StreamHandle:
-        """Ask the gateway for a stream; only `target` gets its frames, everybody if there is none."""
+    ) -> StreamOpening:
+        """Open a stream (MEW 3.10.1): `async with space.streams.open("bob") as stream: …`.
+
+        Only `target` gets its frames, or everybody if there is none. Await it instead to get the handle.
+        """
         if content_type is None and (format is not None or custom):
-            log.warning("a stream of one's own format should say its content_type", extra={"format": format})
+            log.warning(
+                "a stream with a format of its own should have a content_type", extra={"format": format}
+            )
         known: dict[str, Json] = {
             "direction": direction,
             "target": list(addressees(target)) or None,
@@ -101,70 +101,43 @@ class StreamClient:
             "expected_size_bytes": expected_size_bytes,
         }
         payload = custom | {name: value for name, value in known.items() if value is not None}
-        sent = self.voice.say("stream/request", payload, to=STREAM_GATEWAY, about=about)
+        return StreamOpening(self._open(payload, about))
+
+    async def _open(self, payload: Payload, about: Addressees) -> StreamHandle:
+        sent = self._sender.send("stream/request", payload, to=STREAM_GATEWAY, about=about)
         what = "the gateway's stream/open"
         try:
-            info = await self._opening.wait(sent.id, self.voice.limits.confirm_seconds, what)
+            info = await self._opening.wait(sent.id, self._sender.limits.confirm_seconds, what)
         except (asyncio.CancelledError, TimedOut):
-            # Should it open after all, nobody would ever close it.
+            # If it opens after all, it is closed at once.
             self._unwanted.add(sent.id)
             raise
         return self.writer(info.id)
 
     def writer(self, stream_id: str) -> StreamHandle:
-        """A handle for a stream that we own or were let write to."""
+        """The handle of a stream that we own or may write to; raises StreamNotFound."""
         info = self._active.get(stream_id)
         if info is None:
             raise StreamNotFound(f"stream {stream_id!r} is not open here", stream_id=stream_id)
         handle = self._handles.get(stream_id)
         if handle is None:
-            handle = self._handles[stream_id] = StreamHandle(self, info)
+            handle = self._handles[stream_id] = StreamHandle(info, self._sender, self._writer_changes)
         return handle
-
-    async def write(self, info: StreamInfo, data: str | bytes) -> None:
-        voice = self.voice
-        if info.closed is not None:
-            raise StreamNotFound(f"stream {info.id} is closed: {info.closed}", stream_id=info.id)
-        if voice.me not in info.writers:
-            raise UsageError(f"{voice.me} may not write to {info.id}: its owner is {info.owner}")
-        if voice.pause is not None:
-            voice.check_not_paused("stream frame")
-        binary = not isinstance(data, str)
-        frame = write_frame(info.id, data.encode() if isinstance(data, str) else data, binary=binary)
-        line = voice.line
-        if line.is_full:
-            await line.wait_drained(voice.limits.write_seconds)
-            line = voice.line
-        try:
-            line.send(frame.raw, binary=binary)
-        except OutboxFull:
-            await line.wait_drained(voice.limits.write_seconds)
-            voice.line.send(frame.raw, binary=binary)
-
-    async def manage(
-        self, kind: str, info: StreamInfo, field: str, member: str, reason: str | None
-    ) -> tuple[str, ...]:
-        payload: dict[str, Json] = {"stream_id": info.id, field: member}
-        if reason is not None:
-            payload["reason"] = reason
-        sent = self.voice.say(kind, payload, to=STREAM_GATEWAY)
-        what = f"the gateway's answer to {kind}"
-        return await self._managing.wait(sent.id, self.voice.limits.confirm_seconds, what)
 
     # Reading
 
     async def read(self, stream_id: str) -> AsyncIterator[Chunk | MissedMessages]:
-        """The frames of a stream until it is closed, from the first that is still kept. One reader each."""
+        """The frames of a stream until it is closed, from the first that is still kept; for one reader."""
         reader = self._readers.get(stream_id)
         if reader is None:
             if stream_id not in self._active:
                 raise StreamNotFound(f"stream {stream_id!r} is not open here", stream_id=stream_id)
-            reader = self._reader(stream_id)
+            reader = self._add_reader(stream_id)
         try:
             while True:
                 if reader.missed:
                     missed, reader.missed = reader.missed, 0
-                    self.voice.counts.gaps += 1
+                    self._sender.counts.gaps += 1
                     yield MissedMessages("slow", missed)
                 elif reader.chunks:
                     chunk = reader.chunks.popleft()
@@ -174,14 +147,14 @@ class StreamClient:
                 elif reader.ended:
                     return
                 else:
-                    reader.news.clear()
-                    await reader.news.wait()
+                    reader.changed.clear()
+                    await reader.changed.wait()
         finally:
             if self._readers.get(stream_id) is reader and reader.ended:
                 self._forget(stream_id)
 
-    def _reader(self, stream_id: str) -> UnreadChunks:
-        reader = self._readers[stream_id] = UnreadChunks(self.voice.limits.stream_unread_bytes)
+    def _add_reader(self, stream_id: str) -> UnreadChunks:
+        reader = self._readers[stream_id] = UnreadChunks(self._sender.limits.max_stream_unread_bytes)
         return reader
 
     def _forget(self, stream_id: str) -> None:
@@ -189,24 +162,24 @@ class StreamClient:
         if reader is not None:
             self._unread -= reader.size
 
-    def frame(self, frame: Frame) -> None:
-        """A frame has come. One of a stream that is not open is nobody's."""
+    def handle_frame(self, frame: Frame) -> None:
+        """A frame of an open stream; others are ignored."""
         info = self._active.get(frame.stream_id)
         if info is None:
             return
-        reader = self._readers.get(frame.stream_id) or self._reader(frame.stream_id)
+        reader = self._readers.get(frame.stream_id) or self._add_reader(frame.stream_id)
         self._unread += reader.put(Chunk(frame.data, frame.binary))
-        if self._unread > self.voice.limits.streams_unread_bytes:
-            # All together hold too much: the fullest gives way.
-            fullest = max(self._readers.values(), key=lambda each: each.size)
-            while self._unread > self.voice.limits.streams_unread_bytes and fullest.chunks:
-                before = fullest.size
-                fullest.drop()
-                self._unread -= before - fullest.size
+        if self._unread > self._sender.limits.max_streams_unread_bytes:
+            # All streams together hold too much: drop chunks of the largest.
+            largest = max(self._readers.values(), key=lambda each: each.size)
+            while self._unread > self._sender.limits.max_streams_unread_bytes and largest.chunks:
+                before = largest.size
+                largest.drop()
+                self._unread -= before - largest.size
 
-    # What is heard
+    # What arrives
 
-    def welcome(self, entries: list[Payload]) -> None:
+    def apply_welcome(self, entries: list[Payload]) -> None:
         """MEW 3.8.1: the streams that are open now; those we knew and that are not among them have ended."""
         listed = {entry["stream_id"]: entry for entry in entries}
         for id in [id for id in self._active if id not in listed]:
@@ -219,13 +192,13 @@ class StreamClient:
                 fresh = stream_info(entry)
                 info.owner, info.writers, info.target = fresh.owner, fresh.writers, fresh.target
 
-    def requested(self, envelope: Envelope) -> None:
-        """Somebody's `stream/request`: what it says of the stream is not repeated when that opens."""
-        if len(self._requested) >= self.voice.limits.contexts_kept:
+    def handle_request(self, envelope: Envelope) -> None:
+        """Somebody's `stream/request`: its fields are not repeated when the stream opens."""
+        if len(self._requested) >= self._sender.limits.max_contexts:
             del self._requested[next(iter(self._requested))]
         self._requested[envelope.id] = envelope.payload
 
-    def opened(self, envelope: Envelope) -> None:
+    def handle_open(self, envelope: Envelope) -> None:
         """`stream/open`: to everybody, and in answer to a request."""
         request_id = envelope.correlation_id[0] if envelope.correlation_id else ""
         info = stream_info({**self._requested.pop(request_id, {}), **envelope.payload})
@@ -235,12 +208,11 @@ class StreamClient:
         self._opening.resolve(info.request_id, info)
         if request_id in self._unwanted:
             self._unwanted.discard(request_id)
-            with suppress(MootError):
-                self.writer(info.id).say_close("cancelled")
-        for watcher in self._watchers:
-            watcher(info)
+            close_quietly(self.writer(info.id), "cancelled")
+        for handler in self._handlers:
+            handler.call(info)
 
-    def changed(self, envelope: Envelope) -> None:
+    def handle_change(self, envelope: Envelope) -> None:
         """write-granted, write-revoked, ownership-transferred."""
         payload = envelope.payload
         info = self._active.get(payload["stream_id"])
@@ -251,10 +223,10 @@ class StreamClient:
         writers = payload.get("authorized_writers")
         info.writers = tuple(writers) if isinstance(writers, list) else (info.owner,)
         for id in envelope.correlation_id:
-            self._managing.resolve(id, info.writers)
+            self._writer_changes.resolve(id, info.writers)
 
-    def closed(self, envelope: Envelope) -> str | None:
-        """A stream ends; returns what is wrong if its sender has no business with it (D-37)."""
+    def handle_close(self, envelope: Envelope) -> str | None:
+        """A stream ends; returns what is wrong if its sender may not close it (D-37)."""
         reason = envelope.payload.get("reason")
         named = envelope.payload.get("stream_id")
         about = envelope.correlation_id
@@ -276,28 +248,31 @@ class StreamClient:
             if not reader.chunks and not reader.missed:
                 self._forget(id)
 
-    def refused(self, id: str, refusal: Refused) -> bool:
+    def handle_refusal(self, id: str, refusal: Refused) -> bool:
         self._unwanted.discard(id)
-        return self._opening.fail(id, refusal) or self._managing.fail(id, refusal)
+        return self._opening.fail(id, refusal) or self._writer_changes.fail(id, refusal)
 
-    def frame_refused(self, refusal: Refused) -> bool:
+    def handle_frame_refusal(self, refusal: Refused) -> bool:
         """A refusal without a correlation is about a frame (D-36); the next write raises it."""
         if isinstance(refusal, RateLimited | ParticipantPaused):
             for each in self._handles.values():
-                each.fault = refusal
+                refuse_next_write(each, refusal)
             return bool(self._handles)
         handle = self._handles.get(str(refusal.details.get("stream_id")))
         if handle is not None:
-            handle.fault = refusal
+            refuse_next_write(handle, refusal)
         return handle is not None
 
-    def lost(self, fault: Callable[[], Exception]) -> None:
+    def fail_all(self, fault: Callable[[], Exception]) -> None:
         self._unwanted.clear()
         self._opening.fail_all(fault)
-        self._managing.fail_all(fault)
+        self._writer_changes.fail_all(fault)
 
     def end(self) -> None:
         for id in list(self._active):
             self._close(id, "the connection ended")
-        for feed in self._feeds:
-            feed.end()
+
+    def close_owned(self) -> None:
+        """Close our streams, if anything can still be sent."""
+        for info in self.owned():
+            close_quietly(self.writer(info.id), "owner_left")

@@ -1,7 +1,7 @@
-"""What a member keeps in mind (MEW 3.9.4 to 3.9.8): a transcript with a budget, and prompts made of it.
+"""The transcript of an agent (MEW 3.9.4 to 3.9.8): messages within a token budget, and prompts made of them.
 
-For agents, and optional: a member without one answers controls as somebody who remembers nothing. Tokens are
-estimated unless `count` knows better. Entries can be protected from forgetting and compaction, not clearing.
+It is optional: a member without one answers controls as if it had no messages. Tokens are estimated, unless
+`count` is given. Entries can be protected from forgetting and compaction, but not from clearing.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from moot.protocol.operation import Json
 
 Direction = Literal["oldest", "newest"]
 
-# MEW 3.5.6: nobody drops these because of where they were said.
+# MEW 3.5.6: these are never dropped because of their context.
 NEVER_FILTERED: Final = frozenset({"mcp/request", "mcp/proposal"})
 # Four bytes a token is what the common tokenisers come to on English and JSON.
 _BYTES_PER_TOKEN: Final = 4
 
 
-def estimated_tokens(envelope: Envelope) -> int:
+def estimate_tokens(envelope: Envelope) -> int:
     return max(1, len(envelope.raw) // _BYTES_PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptEntry:
-    """One envelope in mind. `foreign`: it belongs to somebody else's sequence of thoughts."""
+    """One envelope. `foreign`: it belongs to a reasoning sequence of somebody else."""
 
     envelope: Envelope
     tokens: int
@@ -39,7 +39,7 @@ class TranscriptEntry:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What a compaction brought."""
+    """What a compaction freed, and its summary."""
 
     tokens: int
     messages: int
@@ -50,10 +50,10 @@ Summarise = Callable[[list[Envelope]], Awaitable[str]]
 
 
 class Transcript:
-    """Envelopes in the order in which they came, within `max_tokens` and `max_messages`.
+    """Envelopes in the order of arrival, within `max_tokens` and `max_messages`.
 
-    `compact_at` is the share of the budget at which a member compacts by itself (MEW 3.9.5), `tell_at` that
-    at which it says once that it comes near (MEW 3.9.4). `summarise` turns what goes into a few words.
+    `compact_at` is the share of the budget at which a member compacts by itself (MEW 3.9.5), `report_at` that
+    at which it reports once that it is nearly full (MEW 3.9.4). `summarise` summarises what is dropped.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class Transcript:
         max_tokens: int = 100_000,
         max_messages: int = 10_000,
         compact_at: float = 0.95,
-        tell_at: float = 0.9,
-        count: Callable[[Envelope], int] = estimated_tokens,
+        report_at: float = 0.9,
+        count: Callable[[Envelope], int] = estimate_tokens,
         summarise: Summarise | None = None,
     ) -> None:
-        if not 0 < tell_at <= compact_at <= 1:
-            raise UsageError("0 < tell_at <= compact_at <= 1")
+        if not 0 < report_at <= compact_at <= 1:
+            raise UsageError("0 < report_at <= compact_at <= 1")
         self.max_tokens = max_tokens
         self.max_messages = max_messages
         self.compact_at = compact_at
-        self.tell_at = tell_at
+        self.report_at = report_at
         self.summarise = summarise
         self.tokens = 0
         self.compactions = 0
-        # What earlier compactions left, and notes of the member's own.
+        # The summaries of earlier compactions, and notes of the member's own.
         self.summary = ""
         self.notes: dict[str, Json] = {}
         self._count = count
@@ -86,13 +86,15 @@ class Transcript:
 
     @property
     def headroom(self) -> int:
+        """Tokens that are left."""
         return max(0, self.max_tokens - self.tokens)
 
     def is_beyond(self, share: float) -> bool:
+        """Whether this share of the budget is used."""
         return self.tokens >= share * self.max_tokens or len(self) >= share * self.max_messages
 
-    def remember(self, envelope: Envelope, *, foreign: bool = False, protected: bool = False) -> None:
-        """Keep an envelope; beyond the budget the oldest that is not protected goes at once."""
+    def add(self, envelope: Envelope, *, foreign: bool = False, protected: bool = False) -> None:
+        """Add an envelope; beyond the budget the oldest that is not protected is dropped at once."""
         entry = TranscriptEntry(envelope, self._count(envelope), foreign, protected)
         self._entries.append(entry)
         self.tokens += entry.tokens
@@ -101,13 +103,13 @@ class Transcript:
                 break
 
     def protect(self, id: str) -> None:
-        """Keep an entry through forgetting and compaction; clearing takes it all the same."""
+        """Keep an entry through forgetting and compaction, but not clearing."""
         for index, entry in enumerate(self._entries):
             if entry.envelope.id == id:
                 self._entries[index] = TranscriptEntry(entry.envelope, entry.tokens, entry.foreign, True)
 
     def forget(self, direction: Direction, entries: int | None = None) -> int:
-        """MEW 3.9.5: drop so many of one end, half of all if no number is given; returns how many went."""
+        """Drop entries at one end, half of all if no number is given; returns how many (MEW 3.9.5)."""
         loose = [entry for entry in self._entries if not entry.protected]
         most = (len(loose) + 1) // 2 if entries is None else entries
         gone = loose[:most] if direction == "oldest" else loose[max(0, len(loose) - most) :]
@@ -115,7 +117,7 @@ class Transcript:
         return len(gone)
 
     async def compact(self, target_tokens: int | None = None) -> CompactionResult | None:
-        """MEW 3.9.6: make room, oldest first, down to the target or half the budget; None: nothing to do."""
+        """Drop the oldest down to the target or half the budget (MEW 3.9.6); None if nothing was dropped."""
         target = self.max_tokens // 2 if target_tokens is None else target_tokens
         gone: list[TranscriptEntry] = []
         left = self.tokens
@@ -139,7 +141,7 @@ class Transcript:
         return CompactionResult(freed, len(still), text)
 
     def clear(self) -> None:
-        """MEW 3.9.8: everything goes, protected or not, summaries and notes too."""
+        """Drop everything, protected or not, summaries and notes too (MEW 3.9.8)."""
         self._entries.clear()
         self.notes.clear()
         self.summary = ""
@@ -149,11 +151,11 @@ class Transcript:
         return list(self._entries)
 
     def prompt(self, me: str, *, foreign_contexts: bool = False, within: str | None = None) -> list[Envelope]:
-        """What goes into a model's prompt, oldest first.
+        """The envelopes for a model's prompt, oldest first.
 
-        Thoughts of others stay out unless `foreign_contexts` (MEW 3.5.6); `within` keeps one context alone.
-        Requests, proposals and whatever is addressed to us are never left out for where they were said, and
-        welcomes for others never come in (MEW 3.8.1).
+        Reasoning of others is left out unless `foreign_contexts` (MEW 3.5.6); `within` keeps one context.
+        Requests, proposals and whatever is addressed to us are never left out for their context, and welcomes
+        of others are never included (MEW 3.8.1).
         """
         kept: list[Envelope] = []
         for entry in self._entries:

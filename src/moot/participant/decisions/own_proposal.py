@@ -1,11 +1,11 @@
-"""A proposal of ours, followed to its end whoever waits for it or not (MEW 3.2, 3.3; D-28).
+"""A proposal of ours, followed to its end whether anybody waits for it or not (MEW 3.2, 3.3; D-28).
 
     a rejection     fail fast: withdraw, then it counts as rejected; `wait_for_others`: go on
     its time is up  withdraw with reason timeout
     fulfilment      wait for the answer to the request that fulfils it
 
-Withdrawing can come too late: then the gateway says so, and the fulfilment is waited for. So nobody is told
-"rejected" or "timed out" of something that is being done.
+Withdrawing can come too late: then the gateway says so, and we wait for the fulfilment. So nothing is
+reported as rejected or timed out while it is being done.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from moot.errors import (
 )
 from moot.participant.calls.outcome import Outcome, Rejection
 from moot.participant.connection.envelope_sender import EnvelopeSender
+from moot.participant.connection.message_feed import Spawn
 from moot.participant.decisions.proposal_list import SeenProposal
 
 log = logging.getLogger(__name__)
@@ -38,12 +39,12 @@ Withdraw = Callable[[SeenProposal, str], Awaitable[None]]
 
 
 class Proposal:
-    """A proposal of ours. `on_change` is called with it whenever something happens to it."""
+    """A proposal of ours. `on_change` is called with it at every change."""
 
     def __init__(
         self,
         seen: SeenProposal,
-        voice: EnvelopeSender,
+        sender: EnvelopeSender,
         withdraw: Withdraw,
         *,
         deadline: float,
@@ -52,14 +53,14 @@ class Proposal:
         self.seen = seen
         self.wait_for_others = wait_for_others
         self.on_change: Callable[[Proposal], None] | None = None
-        self._voice = voice
+        self._sender = sender
         self._withdraw = withdraw
         self._deadline = deadline
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
         self._outcome: Outcome | None = None
         self._fault: Exception | None = None
-        seen.watchers.append(self._news)
+        seen.watchers.append(self._handle_change)
 
     @property
     def id(self) -> str:
@@ -67,12 +68,12 @@ class Proposal:
 
     @property
     def rejections(self) -> tuple[Rejection, ...]:
-        """Everybody's no so far, each with its reason (MEW 3.3.2)."""
+        """The rejections so far, each with its reason (MEW 3.3.2)."""
         return tuple(self.seen.rejections)
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Who voted for it so far, where the space asks for several (D-28)."""
+        """Who voted for it so far, where the space requires several votes."""
         return tuple(self.seen.votes)
 
     @property
@@ -99,59 +100,61 @@ class Proposal:
             case _:
                 return "failed"
 
-    async def outcome(self, timeout: float | None = None) -> Outcome:
-        """What came of it; raises Rejected, Withdrawn, Expired, TimedOut, McpError, ConnectionLost, …
+    async def outcome(self, timeout_seconds: float | None = None) -> Outcome:
+        """Wait for the result; raises Rejected, Withdrawn, Expired, TimedOut, McpError, ConnectionLost, …
 
-        May be awaited by several, and again. `timeout` bounds this wait alone and leaves the proposal open.
+        It can be awaited several times. `timeout_seconds` bounds this wait alone: the proposal stays open.
         """
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout_seconds):
                 await self._over.wait()
         except TimeoutError:
-            raise TimedOut(f"no decision on the proposal within {timeout:g} s; it is still open") from None
+            raise TimedOut(
+                f"no decision on the proposal within {timeout_seconds:g} s; it is still open"
+            ) from None
         if self._fault is not None:
             raise self._fault
         assert self._outcome is not None  # noqa: S101  # one of the two is there when it is over
         return self._outcome
 
     async def withdraw(self, reason: str = "no_longer_needed") -> None:
-        """MEW 3.3.1: take it back; raises ProposalSettled when that comes too late, NotAllowed, …"""
+        """Withdraw it (MEW 3.3.1); raises ProposalSettled if it is too late, NotAllowed, …"""
         await self._withdraw(self.seen, reason)
 
-    # Its own task
+    # Following it
 
-    def _news(self) -> None:
+    def _handle_change(self) -> None:
         self._changed.set()
         if self.seen.uncertain and self.seen.status == "fulfilled":
             # The answer may have passed while we were away: it gets a request's time, not a proposal's.
-            seconds = self._voice.limits.request_seconds
+            seconds = self._sender.limits.request_seconds
             self._deadline = min(self._deadline, asyncio.get_running_loop().time() + seconds)
         if self.on_change is not None:
             self.on_change(self)
 
-    async def follow(self) -> None:
-        """Its own task: until it is over."""
+    async def _follow(self) -> None:
+        """Wait until it is over; runs as a task of its own."""
         try:
-            self._outcome = await self._end()
+            self._outcome = await self._wait_for_end()
         except MootError as fault:
             self._fault = fault
         except asyncio.CancelledError:
-            self.lose()
+            self._abandon()
             raise
         finally:
-            self.seen.watchers.remove(self._news)
+            self.seen.watchers.remove(self._handle_change)
             self._over.set()
             if self.on_change is not None:
                 self.on_change(self)
 
-    def lose(self) -> None:
+    def _abandon(self) -> None:
         """Nobody follows it any more: we have left."""
-        ending = self._voice.ending
-        code, reason = (ending.code, ending.reason) if ending is not None else (1000, "left the space")
+        ended = self._sender.close_reason
+        code, reason = (ended.code, ended.reason) if ended is not None else (1000, "left the space")
         self._fault = ConnectionClosed(code, reason)
         self._over.set()
 
-    async def _end(self) -> Outcome:
+    async def _wait_for_end(self) -> Outcome:
         loop = asyncio.get_running_loop()
         while True:
             seen = self.seen
@@ -160,11 +163,13 @@ class Proposal:
                 return outcome
             if seen.rejections and not self.wait_for_others and seen.status == "pending":
                 first = seen.rejections[0]
-                await self._give_up("no_longer_needed", Rejected(first.by, first.reason, self.rejections))
+                await self._withdraw_and_raise(
+                    "no_longer_needed", Rejected(first.by, first.reason, self.rejections)
+                )
                 continue
             left = self._deadline - loop.time()
             if left <= 0:
-                await self._run_out()
+                await self._handle_timeout()
                 continue
             self._changed.clear()
             try:
@@ -186,30 +191,44 @@ class Proposal:
             raise Expired("nobody decided on the proposal while it was valid")
         return None
 
-    async def _give_up(self, reason: str, fault: Exception) -> None:
-        """Withdraw and raise; come back if somebody has fulfilled it meanwhile."""
+    async def _withdraw_and_raise(self, reason: str, fault: Exception) -> None:
+        """Withdraw it and raise; return if somebody has fulfilled it meanwhile."""
         try:
             await self._withdraw(self.seen, reason)
         except ProposalSettled as settled:
             if settled.details.get("state") == "fulfilled" and self.seen.status == "pending":
-                # Done while we were away; what came of it was said to others.
+                # Done while we were away; only others got its result.
                 raise ConnectionLost("fulfilled while we were away: its result was missed") from None
             if self.seen.status == "pending":
                 raise fault from None
             return
-        except MootError as unsaid:
+        except MootError as unsent:
             # No right to withdraw, paused, or away: it stays open for others, but not for us.
-            log.debug("not withdrawn", extra={"proposal": self.id, "why": type(unsaid).__name__})
+            log.debug("not withdrawn", extra={"proposal": self.id, "why": type(unsent).__name__})
         raise fault
 
-    async def _run_out(self) -> None:
-        seconds = self._voice.limits.request_seconds
+    async def _handle_timeout(self) -> None:
+        seconds = self._sender.limits.request_seconds
         if self.seen.status == "pending":
             fault = TimedOut("nobody fulfilled the proposal in time; it is withdrawn")
-            await self._give_up("timeout", fault)
+            await self._withdraw_and_raise("timeout", fault)
             # Fulfilled at the last moment: its answer has a request's time.
             self._deadline = asyncio.get_running_loop().time() + seconds
             return
         if self.seen.uncertain:
             raise ConnectionLost("fulfilled, but its result was missed while we were away")
         raise TimedOut(f"{self.seen.fulfilled_by} fulfilled the proposal, but no answer came in time")
+
+
+def follow_proposal(proposal: Proposal, spawn: Spawn, done: Callable[[], None]) -> None:
+    """Follow a proposal in a task of its own; `done` is called when it is over."""
+
+    async def follow() -> None:
+        try:
+            await proposal._follow()
+        finally:
+            done()
+
+    if spawn(follow()) is None:
+        proposal._abandon()
+        done()

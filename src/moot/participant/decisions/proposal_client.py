@@ -1,12 +1,11 @@
-"""Proposing, deciding, and choosing between asking and proposing (MEW 3.2, 3.3; D-28)."""
+"""Proposals and decisions, and the choice between request and proposal (MEW 3.2, 3.3; D-28)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import msgspec
 import orjson
@@ -18,112 +17,80 @@ from moot.errors import (
     TimedOut,
     UsageError,
 )
-from moot.participant.calls.outcome import Outcome, SentEnvelope
-from moot.participant.calls.request_client import LogHandler, ProgressHandler, RequestClient
-from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, addressees
+from moot.participant.calls.call_options import ApproveOptions, CallOptions, PerformOptions, ProposeOptions
+from moot.participant.calls.outcome import Outcome
+from moot.participant.calls.request_client import RequestClient
+from moot.participant.connection.envelope_sender import (
+    Addressees,
+    EnvelopeSender,
+    SentEnvelope,
+    addressees,
+)
 from moot.participant.connection.message_feed import Spawn
-from moot.participant.decisions.own_proposal import Proposal
+from moot.participant.decisions.own_proposal import Proposal, follow_proposal
 from moot.participant.decisions.proposal_list import ProposalList, SeenProposal
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
-Way = Literal["auto", "never", "always"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    """What is to be done, whichever way."""
-
-    to: tuple[str, ...]
-    method: str
-    params: dict[str, Json] | None
-
-    def payload(self) -> dict[str, Json]:
-        body: dict[str, Json] = {"method": self.method}
-        if self.params is not None:
-            body["params"] = self.params
-        return body
-
 
 class ProposalClient:
-    """Proposing, deciding, and choosing between asking and proposing."""
+    """Makes proposals, decides on those of others, and chooses between request and proposal."""
 
     def __init__(
-        self, voice: EnvelopeSender, requests: RequestClient, proposals: ProposalList, spawn: Spawn
+        self, sender: EnvelopeSender, requests: RequestClient, proposals: ProposalList, spawn: Spawn
     ) -> None:
-        self.voice = voice
+        self._sender = sender
         self._requests = requests
         self._proposals = proposals
         self._spawn = spawn
         self._own: dict[str, Proposal] = {}
 
     def own(self) -> list[Proposal]:
-        """Our proposals that are not over."""
+        """Our own proposals that are not over."""
         return list(self._own.values())
 
     def may_request(self, to: Addressees, method: str, params: Mapping[str, Json] | None = None) -> bool:
-        return self._may("mcp/request", to, method, params)
+        return self._sender.may("mcp/request", {"jsonrpc": "2.0", "id": 0, **_payload(method, params)}, to)
 
     def may_propose(self, to: Addressees, method: str, params: Mapping[str, Json] | None = None) -> bool:
-        return self._may("mcp/proposal", to, method, params)
-
-    def _may(self, kind: str, to: Addressees, method: str, params: Mapping[str, Json] | None) -> bool:
-        body: dict[str, Json] = {"method": method}
-        if params is not None:
-            body["params"] = dict(params)
-        if kind == "mcp/request":
-            body |= {"jsonrpc": "2.0", "id": 0}
-        return self.voice.may(kind, body, to)
+        return self._sender.may("mcp/proposal", _payload(method, params), to)
 
     async def perform(
         self,
         to: Addressees,
         method: str,
         params: Mapping[str, Json] | None = None,
-        *,
-        timeout: float | None = None,
-        progress: ProgressHandler | None = None,
-        log: LogHandler | None = None,
-        wait_for_others: bool = False,
-        propose: Way = "auto",
-        context: str | None = None,
+        **options: Unpack[PerformOptions],
     ) -> Outcome:
-        """Ask if our rights allow this very request, propose if not; raises NotAllowed if neither is so.
+        """Request it if our rights allow exactly this request, else propose it; NotAllowed if neither is so.
 
-        `timeout` is for all of it. Cancelling calls the request off or withdraws the proposal.
+        Cancelling cancels the request or withdraws the proposal.
         """
-        if propose != "always" and self.may_request(to, method, params):
+        mode = options.get("propose", "auto")
+        shared = _call_options(options)
+        if mode != "always" and self.may_request(to, method, params):
             try:
-                answer = await self._requests.ask(
-                    to, method, params, timeout=timeout, progress=progress, log=log, context=context
-                )
-                return Outcome(answer.result, "direct", self.voice.me, answer.host, answer.request_id)
+                answer = await self._requests.request(to, method, params, **shared)
+                return Outcome(answer.result, "direct", self._sender.me, answer.host, answer.request_id)
             except CapabilityViolation:
-                # The right went away a moment ago; the welcome that tells us so is on its way.
-                if propose == "never" or not self.may_propose(to, method, params):
+                # The right was just revoked; the welcome that says so is on its way.
+                if mode == "never" or not self.may_propose(to, method, params):
                     raise
-        if propose == "never" or not self.may_propose(to, method, params):
-            missing = ("mcp/request",) if propose == "never" else ("mcp/request", "mcp/proposal")
+        if mode == "never" or not self.may_propose(to, method, params):
+            missing = ("mcp/request",) if mode == "never" else ("mcp/request", "mcp/proposal")
             raise NotAllowed(
                 f"your rights allow neither to request {method} nor to propose it: ask for a grant of"
                 f" {' or '.join(missing)}",
                 missing=missing,
             )
         proposal = await self.propose(
-            to,
-            method,
-            params,
-            timeout=timeout,
-            wait_for_others=wait_for_others,
-            context=context,
-            progress=progress,
-            log=log,
+            to, method, params, wait_for_others=options.get("wait_for_others", False), **shared
         )
         try:
             return await proposal.outcome()
         except asyncio.CancelledError:
-            self.take_back(proposal)
+            self.withdraw_quietly(proposal)
             raise
 
     async def propose(
@@ -131,66 +98,66 @@ class ProposalClient:
         to: Addressees,
         method: str,
         params: Mapping[str, Json] | None = None,
-        *,
-        timeout: float | None = None,
-        wait_for_others: bool = False,
-        context: str | None = None,
-        about: Addressees = (),
-        progress: ProgressHandler | None = None,
-        log: LogHandler | None = None,
+        **options: Unpack[ProposeOptions],
     ) -> Proposal:
-        """Propose an operation; comes back once everybody has been shown it, raises Refused if nobody was.
+        """Propose an operation; returns once everybody has got it, raises Refused if nobody did.
 
-        `to` names the host of the tool, not who is to decide. After `timeout` seconds it is withdrawn.
+        `to` names the host of the tool, not who is to decide. After its timeout it is withdrawn.
         """
-        seconds = self.voice.limits.proposal_seconds if timeout is None else timeout
-        body, heard = self._requests.overheard(params, progress, log)
-        ask = _Ask(addressees(to), method, body)
+        given = options.get("timeout_seconds")
+        seconds = self._sender.limits.proposal_seconds if given is None else given
+        body, listener = self._requests.prepare_proposal(params, options.get("progress"), options.get("log"))
         deadline = asyncio.get_running_loop().time() + seconds
-        sent = self.voice.say("mcp/proposal", ask.payload(), to=ask.to, about=about, context=context)
+        sent = self._sender.send(
+            "mcp/proposal",
+            _payload(method, body),
+            to=to,
+            about=options.get("about", ()),
+            context=options.get("context"),
+        )
         try:
-            echo = await self.voice.echo(sent)
+            echo = await self._sender.wait_for_echo(sent)
         except (asyncio.CancelledError, TimedOut):
-            # It may be before everybody's eyes by now, and nobody would follow it.
-            self._take_back(sent.id)
+            # Others may see it by now, and nobody would follow it.
+            self._send_withdrawal(sent.id)
             raise
-        seen = self._proposals.get(echo.id) or self._proposals.proposal(echo, own=True)
+        seen = self._proposals.get(echo.id) or self._proposals.add(echo, own=True)
         proposal = Proposal(
-            seen, self.voice, self.withdraw, deadline=deadline, wait_for_others=wait_for_others
+            seen,
+            self._sender,
+            self._withdraw,
+            deadline=deadline,
+            wait_for_others=options.get("wait_for_others", False),
         )
         self._own[seen.id] = proposal
-        stop = None if heard is None else self._requests.overhear(seen, heard)
+        stop = None if listener is None else self._requests.follow_fulfilment(seen, listener)
 
-        async def follow() -> None:
-            try:
-                await proposal.follow()
-            finally:
-                self._own.pop(seen.id, None)
-                if stop is not None:
-                    stop()
+        def done() -> None:
+            self._own.pop(seen.id, None)
+            if stop is not None:
+                stop()
 
-        if self._spawn(follow()) is None:
-            proposal.lose()
+        follow_proposal(proposal, self._spawn, done)
         return proposal
 
-    def take_back(self, proposal: Proposal) -> None:
-        """Best effort, without waiting: whoever waited has been cancelled."""
+    def withdraw_quietly(self, proposal: Proposal) -> None:
+        """Withdraw it if that is still possible, without waiting for it."""
         if proposal.seen.status == "pending":
-            self._take_back(proposal.id)
+            self._send_withdrawal(proposal.id)
 
-    def _take_back(self, id: str) -> None:
+    def _send_withdrawal(self, id: str) -> None:
         try:
-            self.voice.say("mcp/withdraw", {"reason": "no_longer_needed"}, about=id)
+            self._sender.send("mcp/withdraw", {"reason": "no_longer_needed"}, about=id)
         except MootError as fault:
             log.debug("not withdrawn", extra={"proposal": id, "why": type(fault).__name__})
 
-    async def withdraw(self, seen: SeenProposal, reason: str) -> None:
-        await self.voice.confirmed("mcp/withdraw", {"reason": reason}, about=seen.id)
+    async def _withdraw(self, seen: SeenProposal, reason: str) -> None:
+        await self._sender.send_confirmed("mcp/withdraw", {"reason": reason}, about=seen.id)
 
-    # Deciding on those of others
+    # Decisions on those of others
 
     def find(self, which: SeenProposal | Proposal | str) -> SeenProposal:
-        """The proposal meant; raises UsageError for an id that was never seen here."""
+        """The proposal with this id; raises UsageError if it was never seen here."""
         if isinstance(which, SeenProposal):
             return which
         if isinstance(which, Proposal):
@@ -200,64 +167,51 @@ class ProposalClient:
             raise UsageError(f"no proposal {which!r} was seen since we joined, or it is too long ago")
         return seen
 
-    async def fulfil(
-        self,
-        which: SeenProposal | str,
-        *,
-        to: Addressees = (),
-        timeout: float | None = None,
-        progress: ProgressHandler | None = None,
-        log: LogHandler | None = None,
-        context: str | None = None,
-    ) -> Outcome:
+    async def approve(self, which: SeenProposal | str, **options: Unpack[ApproveOptions]) -> Outcome:
         """MEW 3.2.1: make the proposed request, exactly as it was proposed, and wait for its answer.
 
-        `to` is only needed for a proposal that names no host; `context` says why it is done. Raises
-        ProposalSettled, Expired, ApprovalRequired, NotAllowed, and what a request raises. The proposal is
-        spent as soon as the gateway has taken the request, even if the tool then fails (D-28).
+        Raises ProposalSettled, Expired, ApprovalRequired, NotAllowed, and what a request raises. The proposal
+        is used up as soon as the gateway has accepted the request, even if the tool then fails (D-28).
         """
         seen = self.find(which)
         self._check_open(seen)
-        host = seen.to or addressees(to)
+        host = seen.to or addressees(options.get("to", ()))
         if not host:
             raise UsageError("the proposal names no host: say which member shall do it with to=")
-        answer = await self._requests.ask(
+        answer = await self._requests.request(
             host,
             seen.method,
             seen.params if "params" in seen.envelope.payload else None,
-            timeout=timeout,
-            progress=progress,
-            log=log,
             about=seen.id,
-            context=context,
             encode=_as_proposed(seen.envelope.raw),
             add_token=False,
+            **_call_options(options),
         )
         return Outcome(
-            answer.result, "fulfilled", self.voice.me, answer.host, answer.request_id, proposal_id=seen.id
+            answer.result, "fulfilled", self._sender.me, answer.host, answer.request_id, proposal_id=seen.id
         )
 
     async def reject(
         self, which: SeenProposal | str, reason: str = "disagree", *, explanation: str | None = None
     ) -> SentEnvelope:
-        """MEW 3.3.2: say no, with a code of REJECT_REASONS or your own; an explanation follows as chat.
+        """MEW 3.3.2: reject it, with a code of REJECT_REASONS or your own; an explanation follows as chat.
 
-        Raises ProposalSettled or Expired where there is nothing left to say no to, as far as is known here.
+        Raises ProposalSettled or Expired if it is already over, as far as is known here.
         """
-        id, to = self._named(which)
-        sent, _ = await self.voice.confirmed("mcp/reject", {"reason": reason}, about=id, to=to)
+        id, to = self._open_id(which)
+        sent, _ = await self._sender.send_confirmed("mcp/reject", {"reason": reason}, about=id, to=to)
         if explanation:
-            self.voice.say("chat", {"text": explanation, "format": "plain"}, about=sent.id, to=to)
+            self._sender.send("chat", {"text": explanation, "format": "plain"}, about=sent.id, to=to)
         return sent
 
     async def vote(self, which: SeenProposal | str) -> SentEnvelope:
-        """D-28: one vote for it, where the space asks for several; somebody still has to approve it."""
-        id, _ = self._named(which)
-        sent, _ = await self.voice.confirmed("moot/approve", {}, about=id)
+        """D-28: one vote for it, where the space requires several; somebody still has to approve it."""
+        id, _ = self._open_id(which)
+        sent, _ = await self._sender.send_confirmed("moot/approve", {}, about=id)
         return sent
 
-    def _named(self, which: SeenProposal | str) -> tuple[str, Sequence[str]]:
-        """The id of a proposal that is open as far as we know, and who has to hear of it."""
+    def _open_id(self, which: SeenProposal | str) -> tuple[str, Sequence[str]]:
+        """The id of a proposal that is open as far as we know, and who proposed it."""
         seen = self._proposals.get(which) if isinstance(which, str) else which
         if seen is None:
             return str(which), ()
@@ -265,8 +219,22 @@ class ProposalClient:
         return seen.id, (seen.proposer,)
 
     def _check_open(self, seen: SeenProposal) -> None:
-        self._proposals.get(seen.id)  # lets time act on it
+        self._proposals.get(seen.id)  # may expire it
         seen.check_open()
+
+
+def _payload(method: str, params: Mapping[str, Json] | None) -> dict[str, Json]:
+    return {"method": method} if params is None else {"method": method, "params": dict(params)}
+
+
+def _call_options(options: CallOptions) -> CallOptions:
+    """Those that every operation has, without the ones that only some have."""
+    return CallOptions(
+        timeout_seconds=options.get("timeout_seconds"),
+        progress=options.get("progress"),
+        log=options.get("log"),
+        context=options.get("context"),
+    )
 
 
 class _BodySource(msgspec.Struct):
@@ -278,12 +246,12 @@ class _Envelope(msgspec.Struct):
     payload: _BodySource
 
 
-_bodies = msgspec.json.Decoder(_Envelope)
+_body_decoder = msgspec.json.Decoder(_Envelope)
 
 
 def _as_proposed(raw: bytes) -> Callable[[dict[str, Any]], Json]:
     """Method and params in the proposer's own bytes: no digit of a number may change on the way (D-28)."""
-    body = _bodies.decode(raw).payload
+    body = _body_decoder.decode(raw).payload
 
     def encode(payload: dict[str, Json]) -> Json:
         same: dict[str, Json] = {**payload, "method": orjson.Fragment(bytes(body.method))}

@@ -4,8 +4,8 @@
        ├────── mcp/withdraw by its proposer ─> withdrawn
        └────── time ─────────────────────────> expired
 
-A rejection changes nothing of that: it is listed, and its proposer decides whether to go on waiting. The
-ledger holds our own proposals and those of others alike; `proposing` waits for what becomes of the former.
+A rejection changes none of these: it is listed, and the proposer decides whether to go on waiting. The list
+holds our own proposals and those of others alike; `own_proposal` waits for the outcome of our own.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from datetime import datetime
 from typing import Any, Literal
 
 from moot.errors import BadAnswer, Expired, FulfilmentCancelled, McpError, MemberLeft, ProposalSettled
-from moot.participant.calls.outcome import MissedMessages, Rejection
-from moot.participant.connection.envelope_sender import SendCounts
-from moot.participant.connection.inbound_check import InboundValidator
-from moot.participant.connection.message_feed import Feed, Feeds, Reader, Spawn, called
+from moot.participant.calls.outcome import Rejection, add_explanation
+from moot.participant.connection.message_feed import (
+    Feeds,
+    HandlerRunner,
+    MissedMessages,
+    Reader,
+    RunningHandler,
+)
 from moot.participant.connection.roster import Roster
 from moot.participant.limits import ParticipantLimits
 from moot.protocol.envelope import Envelope, rfc3339
@@ -34,7 +38,7 @@ Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
 
 @dataclass(slots=True, eq=False)
 class SeenProposal:
-    """One proposal and what became of it so far."""
+    """One proposal and its state as far as it is known here."""
 
     envelope: Envelope
     expires: float  # seconds since 1970
@@ -42,16 +46,16 @@ class SeenProposal:
     rejections: list[Rejection] = field(default_factory=list)
     # Who voted for it, where the space asks for several (D-28).
     votes: list[str] = field(default_factory=list)
-    # Who withdrew or fulfilled it, with which envelope, and why it was withdrawn.
+    # Who fulfilled it, with which request to whom; and why it was withdrawn.
     fulfilled_by: str | None = None
     request_id: str | None = None
     asked: tuple[str, ...] = ()
     reason: str | None = None
-    # What came of the fulfilment.
+    # The result of the fulfilment.
     result: dict[str, Json] | None = None
     host: str | None = None
     fault: Exception | None = None
-    # Since a reconnect: something about it may have been said that we did not hear.
+    # Since a reconnect: we may have missed something about it.
     uncertain: bool = False
     watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _fingerprint: str = field(default="", repr=False)
@@ -84,22 +88,22 @@ class SeenProposal:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more can come of it: a result is there, or none ever will be."""
+        """Whether there is a result, or there never will be one."""
         return self.status in ("withdrawn", "expired") or self.result is not None or self.fault is not None
 
     def check_open(self) -> None:
-        """Raises ProposalSettled or Expired, saying what became of it and by whom."""
+        """Raises ProposalSettled or Expired if it cannot be decided any more."""
         match self.status:
             case "pending":
                 return
             case "fulfilled":
-                words = f"the proposal was already fulfilled by {self.fulfilled_by or 'somebody'}"
+                message = f"the proposal was already fulfilled by {self.fulfilled_by or 'somebody'}"
             case "withdrawn":
                 why = f" ({self.reason})" if self.reason else ""
-                words = f"the proposal was already withdrawn by {self.proposer}{why}"
+                message = f"the proposal was already withdrawn by {self.proposer}{why}"
             case "expired":
                 raise Expired("the proposal has expired: it has to be proposed again")
-        raise ProposalSettled(words, state=self.status)
+        raise ProposalSettled(message, state=self.status)
 
     def fingerprint(self) -> str:
         if not self._fingerprint:
@@ -119,38 +123,27 @@ class SeenProposal:
             "expiresAt": rfc3339(self.expires),
         }
 
-    def tell(self) -> None:
+    def notify_watchers(self) -> None:
         for watcher in tuple(self.watchers):
             watcher()
 
 
 class ProposalList:
-    """The ledger of one member. Bounded: what is over goes first, then the oldest."""
+    """The proposals that one member knows. Bounded: what is over goes first, then the oldest."""
 
-    def __init__(
-        self,
-        limits: ParticipantLimits,
-        roster: Roster,
-        inspector: InboundValidator,
-        spawn: Spawn,
-        counts: SendCounts,
-    ) -> None:
+    def __init__(self, limits: ParticipantLimits, roster: Roster, runner: HandlerRunner) -> None:
         self._limits = limits
         self._roster = roster
-        self._inspector = inspector
-        self._spawn = spawn
-        self._counts = counts
+        self._runner = runner
         self._seen: dict[str, SeenProposal] = {}
         self._bytes = 0
         # By the id of the request that fulfils one, and by the id of a rejection that may still be explained.
         self._fulfilments: dict[str, SeenProposal] = {}
         self._rejections: dict[str, Rejection] = {}
-        self._arriving: Feeds[SeenProposal] = Feeds(counts)
-        self._handlers: list[Callable[[SeenProposal], None]] = []
-        self._handler_feeds: list[Feed[SeenProposal]] = []
-        inspector.on_bad_answer.append(self._bad_answer)
+        self._incoming: Feeds[SeenProposal] = Feeds(runner.counts)
+        self._handlers: list[RunningHandler[SeenProposal]] = []
 
-    # Looking
+    # Looking up
 
     def __iter__(self) -> Iterator[SeenProposal]:
         return iter(list(self._seen.values()))
@@ -167,15 +160,13 @@ class ProposalList:
         self._expire()
         return [seen for seen in self._seen.values() if seen.status == "pending"]
 
-    def arriving(self, *, size: int | None = None) -> Reader[SeenProposal]:
-        """Every proposal from now on; a Gap tells of those that were missed."""
-        return self._arriving.read(size or self._limits.feed_items)
+    def incoming(self, *, max_messages: int | None = None) -> Reader[SeenProposal]:
+        """Every proposal of others from now on; `MissedMessages` in place of those that were missed."""
+        return self._incoming.read(max_messages or self._limits.max_feed_messages)
 
     def on_proposal(self, handler: Callable[[SeenProposal], Any]) -> Callable[[SeenProposal], Any]:
         """Call this function or coroutine function for each proposal of others; works as a decorator."""
-        self._handlers.append(
-            called(handler, self._spawn, self._counts, self._limits.feed_items, self._handler_feeds)
-        )
+        self._handlers.append(self._runner.start(handler))
         return handler
 
     def is_faithful(self, request: Envelope) -> bool:
@@ -186,28 +177,28 @@ class ProposalList:
                 return False
         return True
 
-    # What is heard. Everything here has passed inspection.
+    # What arrives. All of it has passed the checks.
 
-    def proposal(self, envelope: Envelope, *, own: bool) -> SeenProposal:
+    def add(self, envelope: Envelope, *, own: bool) -> SeenProposal:
         self._bytes += len(envelope.raw)
         self._make_room()
         seen = SeenProposal(envelope, time.time() + self._limits.proposal_seconds)
         self._seen[envelope.id] = seen
         if not own:
-            self._arriving.put(seen)
+            self._incoming.put(seen)
             for handler in self._handlers:
-                handler(seen)
+                handler.call(seen)
         return seen
 
-    def recalled(self, envelope: Envelope) -> None:
-        """One from before we joined: known from now on, but no news. Its time began when it was made."""
-        seen = self.proposal(envelope, own=True)
+    def add_past(self, envelope: Envelope) -> None:
+        """One from before we joined; no handler sees it. Its time began when it was made."""
+        seen = self.add(envelope, own=True)
         with suppress(ValueError):
             made = datetime.fromisoformat(envelope.ts).timestamp()
             seen.expires = min(seen.expires, made + self._limits.proposal_seconds)
 
-    def request(self, envelope: Envelope) -> None:
-        """A request that refers to a proposal fulfils it: the gateway lets only the first one through."""
+    def handle_request(self, envelope: Envelope) -> None:
+        """A request that refers to a proposal fulfils it: the gateway delivers only the first one."""
         for id in envelope.correlation_id:
             seen = self._seen.get(id)
             if seen is None or seen.status != "pending":
@@ -217,9 +208,9 @@ class ProposalList:
             seen.request_id = envelope.id
             seen.asked = tuple(envelope.to)
             self._fulfilments[envelope.id] = seen
-            seen.tell()
+            seen.notify_watchers()
 
-    def response(self, envelope: Envelope) -> None:
+    def handle_response(self, envelope: Envelope) -> None:
         for id in envelope.correlation_id:
             seen = self._fulfilments.get(id)
             if seen is None or seen.is_over or (seen.asked and envelope.sender not in seen.asked):
@@ -231,111 +222,109 @@ class ProposalList:
             else:
                 seen.fault = McpError(error["code"], error["message"], error.get("data"))
             del self._fulfilments[id]
-            seen.tell()
+            seen.notify_watchers()
 
-    def cancelled(self, envelope: Envelope) -> None:
+    def handle_cancellation(self, envelope: Envelope) -> None:
         """`notifications/cancelled` by whoever fulfilled a proposal: no answer will come."""
         for id in envelope.correlation_id:
             seen = self._fulfilments.get(id)
             if seen is not None and seen.fulfilled_by == envelope.sender:
-                self._failed(id, seen, FulfilmentCancelled(envelope.sender))
+                self._fail(id, seen, FulfilmentCancelled(envelope.sender))
 
-    def withdraw(self, envelope: Envelope) -> None:
+    def handle_withdrawal(self, envelope: Envelope) -> None:
         reason = envelope.payload.get("reason")
         for id in envelope.correlation_id:
             seen = self._seen.get(id)
             if seen is not None and seen.status == "pending":
                 seen.status = "withdrawn"
                 seen.reason = reason if isinstance(reason, str) else "other"
-                seen.tell()
+                seen.notify_watchers()
 
-    def reject(self, envelope: Envelope) -> None:
+    def handle_rejection(self, envelope: Envelope) -> None:
         reason = envelope.payload.get("reason")
         rejection = Rejection(
             envelope.id, envelope.sender, reason if isinstance(reason, str) and reason else "other"
         )
         for id in envelope.correlation_id:
             seen = self._seen.get(id)
-            if seen is not None and len(seen.rejections) < self._limits.items_per_context:
+            if seen is not None and len(seen.rejections) < self._limits.max_messages_per_context:
                 seen.rejections.append(rejection)
-                if len(self._rejections) >= self._limits.proposals_kept:
+                if len(self._rejections) >= self._limits.max_proposals:
                     del self._rejections[next(iter(self._rejections))]
                 self._rejections[envelope.id] = rejection
-                seen.tell()
+                seen.notify_watchers()
 
-    def vote(self, envelope: Envelope) -> None:
+    def handle_vote(self, envelope: Envelope) -> None:
         """`moot/approve`: one vote for it."""
         for id in envelope.correlation_id:
             seen = self._seen.get(id)
             if seen is not None and envelope.sender not in seen.votes:
                 seen.votes.append(envelope.sender)
-                seen.tell()
+                seen.notify_watchers()
 
-    def chat(self, envelope: Envelope) -> None:
-        """MEW 3.3.3: a chat that refers to a rejection explains it; only the rejecter's own words count."""
+    def handle_chat(self, envelope: Envelope) -> None:
+        """MEW 3.3.3: a chat that refers to a rejection explains it, if its sender is the rejecter."""
         for id in envelope.correlation_id:
             rejection = self._rejections.get(id)
             if rejection is not None and rejection.by == envelope.sender:
-                rejection.explain(envelope.payload["text"])
+                add_explanation(rejection, envelope.payload["text"])
 
-    def left(self, member: str) -> None:
-        """A host is gone: fulfilments that it alone was asked for fail, unless it is back soon."""
+    def handle_member_left(self, member: str) -> None:
+        """Fulfilments that only this member was asked for fail, unless it is back soon."""
         waiting = [id for id, seen in self._fulfilments.items() if seen.asked == (member,)]
         if waiting:
-            grace = self._limits.host_grace_seconds
-            asyncio.get_running_loop().call_later(grace, self._stayed_away, member, waiting)
+            grace = self._limits.host_return_seconds
+            asyncio.get_running_loop().call_later(grace, self._fail_if_away, member, waiting)
 
-    def _stayed_away(self, member: str, waiting: list[str]) -> None:
+    def _fail_if_away(self, member: str, waiting: list[str]) -> None:
         for id in waiting:
             seen = self._fulfilments.get(id)
             if seen is not None and member not in self._roster:
-                self._failed(id, seen, MemberLeft(member))
+                self._fail(id, seen, MemberLeft(member))
 
-    def _bad_answer(self, envelope: Envelope, fault: str) -> None:
+    def handle_bad_answer(self, envelope: Envelope, fault: str) -> None:
         for id in envelope.correlation_id:
             seen = self._fulfilments.get(id)
             if seen is not None and envelope.sender in seen.asked:
-                self._failed(id, seen, BadAnswer(envelope.sender, fault))
+                self._fail(id, seen, BadAnswer(envelope.sender, fault))
 
-    def _failed(self, id: str, seen: SeenProposal, fault: Exception) -> None:
+    def _fail(self, id: str, seen: SeenProposal, fault: Exception) -> None:
         del self._fulfilments[id]
         seen.fault = fault
-        seen.tell()
+        seen.notify_watchers()
 
-    def gap(self) -> None:
-        """We were away: whatever is not over may have gone on without us."""
+    def mark_uncertain(self) -> None:
+        """We were away: whatever is not over may have changed without us."""
         for seen in self._seen.values():
             if not seen.is_over:
                 seen.uncertain = True
-                seen.tell()
-        self._arriving.put(MissedMessages("reconnected"))
+                seen.notify_watchers()
+        self._incoming.put(MissedMessages("reconnected"))
 
-    def nothing_missed(self) -> None:
-        """What was said while we were away has been heard after all."""
+    def clear_uncertain(self) -> None:
+        """Everything that we missed while we were away is known after all."""
         for seen in self._seen.values():
             if seen.uncertain:
                 seen.uncertain = False
-                seen.tell()
+                seen.notify_watchers()
 
     def end(self) -> None:
-        self._arriving.end()
-        for feed in self._handler_feeds:
-            feed.end()
+        self._incoming.end()
 
     def _expire(self) -> None:
         now = time.time()
         for seen in self._seen.values():
             if seen.status == "pending" and now >= seen.expires:
                 seen.status = "expired"
-                seen.tell()
+                seen.notify_watchers()
 
     def _make_room(self) -> None:
         limits = self._limits
-        if len(self._seen) < limits.proposals_kept and self._bytes <= limits.proposals_bytes:
+        if len(self._seen) < limits.max_proposals and self._bytes <= limits.max_proposal_bytes:
             return
         self._expire()
         while self._seen and (
-            len(self._seen) >= limits.proposals_kept or self._bytes > limits.proposals_bytes
+            len(self._seen) >= limits.max_proposals or self._bytes > limits.max_proposal_bytes
         ):
             # Whoever is waiting for one keeps it: those are our own, and the gateway bounds them.
             over = (id for id, seen in self._seen.items() if seen.is_over and not seen.watchers)

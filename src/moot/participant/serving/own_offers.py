@@ -1,7 +1,7 @@
 """What a member offers as an MCP server (MEW 8.2, MCPx 2.1): tools, resources, prompts, and lists of them.
 
-A member that offers nothing answers with empty lists. The order of lists is that of registration, so the same
-member always shows the same list. Registering or removing tells the space (`…/list_changed`), where it may.
+A member that offers nothing answers with empty lists. Lists are in the order of registration. Registering
+or removing something sends `…/list_changed`, if our rights allow it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
+from moot import __version__
 from moot.errors import McpError, UsageError
+from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.serving.request_server import METHOD_NOT_FOUND, IncomingRequest, RequestServer
 from moot.participant.serving.tools import INVALID_PARAMS, Tool, ToolError
 from moot.protocol.operation import Json
@@ -50,25 +52,24 @@ class OwnPrompt:
 
 
 class OwnOffers:
-    """Everything a member offers; `answer` goes behind a Host."""
+    """Everything a member offers. `answer` and `can_run` are the handlers of a `RequestServer`."""
 
-    def __init__(self, host: RequestServer, name: Callable[[], str], version: str) -> None:
+    def __init__(self, server: RequestServer, sender: EnvelopeSender) -> None:
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, OwnResource] = {}
         self.templates: dict[str, OwnResource] = {}
         self.prompts: dict[str, OwnPrompt] = {}
         # By resource, who wants to know when it changes.
         self.subscribers: dict[str, set[str]] = {}
-        # Lists that have changed and nobody was told of yet.
-        self._to_tell: dict[str, None] = {}
-        self._host = host
-        self._name = name
-        self._version = version
+        # Lists whose change was not announced yet.
+        self._changed: dict[str, None] = {}
+        self._server = server
+        self._sender = sender
         self._methods: dict[str, Method] = {
             "initialize": self._initialize,
             "server/discover": self._discover,
-            "ping": _nothing,
-            "logging/setLevel": _nothing,
+            "ping": _empty_result,
+            "logging/setLevel": _empty_result,
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
             "resources/list": self._list_resources,
@@ -82,7 +83,7 @@ class OwnOffers:
         }
 
     async def answer(self, request: IncomingRequest) -> dict[str, Json] | None:
-        """The result of a request; raises McpError. Asked as everybody, a member with nothing is silent."""
+        """The result of a request; raises McpError. None for a broadcast if nothing is offered."""
         method = self._methods.get(request.method)
         if method is None:
             if request.is_broadcast:
@@ -106,47 +107,49 @@ class OwnOffers:
     def add_tool(self, tool: Tool) -> None:
         """Offer a tool; the same name again replaces it."""
         self.tools[tool.name] = tool
-        self._tell("tools")
+        self._announce("tools")
 
     def remove_tool(self, name: str) -> None:
+        """Offer a tool no longer; raises UsageError if there is none of that name."""
         if self.tools.pop(name, None) is None:
             raise UsageError(f"no tool {name!r} is offered here")
-        self._tell("tools")
+        self._announce("tools")
 
     def add_resource(self, resource: OwnResource) -> None:
+        """Offer a resource or a template; the same URI again replaces it."""
         if resource.matches is None:
             self.resources[resource.definition["uri"]] = resource
         else:
             self.templates[resource.definition["uriTemplate"]] = resource
-        self._tell("resources")
+        self._announce("resources")
 
     def add_prompt(self, prompt: OwnPrompt) -> None:
+        """Offer a prompt; the same name again replaces it."""
         self.prompts[prompt.definition["name"]] = prompt
-        self._tell("prompts")
+        self._announce("prompts")
 
-    def resource_updated(self, uri: str) -> bool:
-        """Tell those who subscribed; whether anybody was told."""
+    def notify_updated(self, uri: str) -> bool:
+        """Tell those who subscribed to a resource that it changed; whether that was sent to anybody."""
         to = sorted(self.subscribers.get(uri, ()))
         if not to:
             return False
-        method = "notifications/resources/updated"
-        return self._host.notify(method, {"uri": uri}, to=to, about=(), owed=False)
+        return self._server.notify("notifications/resources/updated", {"uri": uri}, to=to)
 
-    def _tell(self, what: str) -> None:
-        """Once for all that is registered in one go."""
-        if not self._to_tell:
-            asyncio.get_running_loop().call_soon(self._tell_now)
-        self._to_tell[what] = None
+    def _announce(self, what: str) -> None:
+        """Announce a change, once for all that is registered in one go."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._announce_now)
+        self._changed[what] = None
 
-    def _tell_now(self) -> None:
-        changed, self._to_tell = self._to_tell, {}
+    def _announce_now(self) -> None:
+        changed, self._changed = self._changed, {}
         for what in changed:
-            self._host.notify(f"notifications/{what}/list_changed", None, to=(), about=(), owed=False)
+            self._server.notify(f"notifications/{what}/list_changed", None)
 
     # Methods
 
     async def _initialize(self, request: IncomingRequest) -> dict[str, Json]:
-        """A polite answer: nothing here depends on a handshake, but older clients start with one."""
+        """Nothing here depends on a handshake, but older clients start with one."""
         asked = request.params.get("protocolVersion")
         version = asked if asked in VERSIONS else VERSIONS[0]
         return {"protocolVersion": version, "capabilities": self._capabilities(), "serverInfo": self._info()}
@@ -166,7 +169,7 @@ class OwnOffers:
         }
 
     def _info(self) -> dict[str, Json]:
-        return {"name": self._name(), "version": self._version}
+        return {"name": self._sender.me, "version": __version__}
 
     async def _list_tools(self, _: IncomingRequest) -> dict[str, Json]:
         return {"tools": [dict(tool.definition) for tool in self.tools.values()]}
@@ -184,11 +187,11 @@ class OwnOffers:
         except McpError:
             raise
         except ToolError as fault:
-            return _failed(str(fault))
+            return _error_result(str(fault))
         except Exception:
-            # A request's task. The words are for the operator: they may hold paths or worse.
+            # A request's task. The details are for the operator only: they may hold paths or secrets.
             log.exception("a tool failed")
-            return _failed(f"{name} failed; the log of its host says why")
+            return _error_result(f"{name} failed; the log of its host says why")
 
     async def _list_resources(self, _: IncomingRequest) -> dict[str, Json]:
         return {"resources": [dict(each.definition) for each in self.resources.values()]}
@@ -228,7 +231,7 @@ class OwnOffers:
             self.subscribers.get(uri, set()).discard(request.sender)
         return {}
 
-    def left(self, member: str) -> None:
+    def handle_member_left(self, member: str) -> None:
         for subscribed in self.subscribers.values():
             subscribed.discard(member)
 
@@ -251,7 +254,7 @@ class OwnOffers:
         return {"messages": made if isinstance(made, list) else [_user_message(str(made))]}
 
 
-async def _nothing(_: IncomingRequest) -> dict[str, Json]:
+async def _empty_result(_: IncomingRequest) -> dict[str, Json]:
     return {}
 
 
@@ -259,20 +262,25 @@ async def _no_completion(_: IncomingRequest) -> dict[str, Json]:
     return {"completion": {"values": []}}
 
 
-def resource_of(
-    function: Callable[..., Any],
-    uri: str,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    mime_type: str | None = None,
-) -> OwnResource:
+class ResourceOptions(TypedDict, total=False):
+    """Options of `space.resource`; name and description come from the function if they are not given."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    mime_type: str | None
+
+
+def resource_of(function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> OwnResource:
     """A resource that this function reads; `{parts}` of the URI make it a template and become arguments."""
-    about = description if description is not None else inspect.getdoc(function)
-    called = name or getattr(function, "__name__", uri)
-    more = {"name": called, "title": title, "description": about, "mimeType": mime_type}
-    shown = {key: value for key, value in more.items() if value is not None}
+    description = options.get("description")
+    fields = {
+        "name": options.get("name") or getattr(function, "__name__", uri),
+        "title": options.get("title"),
+        "description": description if description is not None else inspect.getdoc(function),
+        "mimeType": options.get("mime_type"),
+    }
+    shown = {key: value for key, value in fields.items() if value is not None}
     parts = _TEMPLATE_PART.findall(uri)
     if not parts:
         return OwnResource({"uri": uri} | shown, function)
@@ -286,7 +294,9 @@ def resource_of(
     return OwnResource({"uriTemplate": uri} | shown, function, re.compile(pattern))
 
 
-def prompt_of(function: Callable[..., Any], *, name: str | None, description: str | None) -> OwnPrompt:
+def prompt_of(
+    function: Callable[..., Any], *, name: str | None = None, description: str | None = None
+) -> OwnPrompt:
     """A prompt that this function writes: a string, or a list of MCP messages."""
     about = description if description is not None else inspect.getdoc(function)
     arguments = [
@@ -314,5 +324,5 @@ def _user_message(text: str) -> dict[str, Json]:
     return {"role": "user", "content": {"type": "text", "text": text}}
 
 
-def _failed(text: str) -> dict[str, Json]:
+def _error_result(text: str) -> dict[str, Json]:
     return {"content": [{"type": "text", "text": text}], "isError": True}

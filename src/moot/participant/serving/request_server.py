@@ -1,11 +1,11 @@
-"""Answering others (MEW 3.1, 8.2): requests become tasks, a bounded number at once, results become responses.
+"""Serving requests of others (MEW 3.1, 8.2): each runs as a task, a bounded number at once.
 
-    asked by name (`to` names us)      every method
-    asked as everybody (no `to`)       list methods and server/discover only: one call, one execution (D-81)
-    proposed                           nothing runs; only a request does (MEW 7.1)
+    `to` names us       every method
+    no `to`             list methods and server/discover only: one call, one execution (D-81)
+    a proposal          nothing runs; only a request does (MEW 7.1)
 
-An answer is owed and needs no right of its own (D-15); to a broadcast nobody owes one. An answer that is
-ready while we are paused or away waits for that to end. A caller that cancels gets none.
+An answer needs no right of its own (D-15), except to a broadcast. An answer that is ready while we are paused
+or away waits for that to end. A caller that cancels gets none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTERNAL_ERROR: Final = -32603
 # JSON-RPC's range for servers; MCP gives it no meaning of its own.
 BUSY: Final = -32000
 
-# D-81: what may be asked of everybody at once.
+# D-81: methods that may be requested of everybody at once.
 BROADCAST_METHODS: Final = frozenset(
     {"tools/list", "resources/list", "resources/templates/list", "prompts/list", "server/discover"}
 )
@@ -42,10 +42,10 @@ BROADCAST_METHODS: Final = frozenset(
 
 @dataclass(slots=True, eq=False)
 class IncomingRequest:
-    """One request of somebody else. `params` is the caller's, field by field; do not change it."""
+    """One request of somebody else. `params` is as the caller sent it; do not change it."""
 
     envelope: Envelope
-    _host: RequestServer = field(repr=False)
+    _server: RequestServer = field(repr=False)
     is_cancelled: bool = False
     cancel_reason: str | None = None
     _cancelled: asyncio.Event | None = field(default=None, repr=False)
@@ -53,7 +53,7 @@ class IncomingRequest:
 
     @property
     def cancelled(self) -> asyncio.Event:
-        """Set when the caller has called it off, for whoever waits for that."""
+        """An event that is set when the caller cancels the request."""
         if self._cancelled is None:
             self._cancelled = asyncio.Event()
             if self.is_cancelled:
@@ -91,7 +91,7 @@ class IncomingRequest:
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None, **more: Json
     ) -> bool:
-        """Tell the caller how far it is; False if it did not ask to be told, or cannot be."""
+        """Report progress to the caller; False if it did not ask for it, or it could not be sent."""
         token = self.meta.get("progressToken")
         if token is None:
             return False
@@ -103,16 +103,18 @@ class IncomingRequest:
         return await self.notify(PROGRESS, params | more)
 
     async def log(self, level: str, data: Json, logger: str | None = None) -> bool:
-        """Tell the caller something in passing (`notifications/message`)."""
+        """Send the caller a log message (`notifications/message`); False if it could not be sent."""
         params: dict[str, Json] = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
         return await self.notify(LOG_MESSAGE, params)
 
     async def notify(self, method: str, params: Mapping[str, Json]) -> bool:
-        """A notification to the caller about this request; False if it could not be sent."""
-        owed = not self.is_broadcast and not self.is_cancelled
-        return self._host.notify(method, params, to=self.sender, about=self.envelope.id, owed=owed)
+        """Send the caller a notification about this request; False if it could not be sent."""
+        check_rights = self.is_broadcast or self.is_cancelled
+        return self._server.notify(
+            method, params, to=self.sender, about=self.envelope.id, check_rights=check_rights
+        )
 
 
 RequestHandler = Callable[[IncomingRequest], Awaitable[dict[str, Json] | None]]
@@ -121,17 +123,16 @@ CanRun = Callable[[str, Mapping[str, Json]], bool]
 
 
 class RequestServer:
-    """Runs the requests that concern us. `handler` answers them; None leaves them all alone."""
+    """Runs the requests that are for us. Without a handler they are not answered."""
 
     def __init__(
-        self, voice: EnvelopeSender, inspector: InboundValidator, proposals: ProposalList, spawn: Spawn
+        self, sender: EnvelopeSender, validator: InboundValidator, proposals: ProposalList, spawn: Spawn
     ) -> None:
-        self.handler: RequestHandler | None = None
-        self.notifications: NotificationHandler | None = None
-        # Whether a proposal that names us could ever run here; None: no opinion (MEW 3.3.2).
-        self.can_run: CanRun | None = None
-        self._voice = voice
-        self._inspector = inspector
+        self._handler: RequestHandler | None = None
+        self._notification_handler: NotificationHandler | None = None
+        self._can_run: CanRun | None = None
+        self._sender = sender
+        self._validator = validator
         self._proposals = proposals
         self._spawn = spawn
         self._running: dict[str, IncomingRequest] = {}
@@ -141,57 +142,74 @@ class RequestServer:
     def running(self) -> int:
         return len(self._running)
 
-    # What is heard
+    def use_handler(
+        self,
+        handler: RequestHandler,
+        *,
+        notifications: NotificationHandler | None = None,
+        can_run: CanRun | None = None,
+    ) -> None:
+        """Answer every request for us with this handler, in place of the tools offered here; for bridges.
 
-    def request(self, envelope: Envelope) -> None:
-        """A request for somebody; only what concerns us becomes a task."""
-        handler = self.handler
+        The handler's result is sent as it is; McpError becomes an error with its code, message and data; None
+        gives no answer. It is called for requests that name us, and for list methods that name nobody.
+        `can_run` says whether a proposal for us could ever run; one that could not is rejected at once.
+        """
+        self._handler = handler
+        self._notification_handler = notifications
+        self._can_run = can_run
+
+    # What arrives
+
+    def handle_request(self, envelope: Envelope) -> None:
+        """A request for somebody; only what is for us becomes a task."""
+        handler = self._handler
         if handler is None:
             return
         if envelope.to:
-            if self._voice.me not in envelope.to:
+            if self._sender.me not in envelope.to:
                 return
-        elif envelope.payload["method"] not in BROADCAST_METHODS or envelope.sender == self._voice.me:
+        elif envelope.payload["method"] not in BROADCAST_METHODS or envelope.sender == self._sender.me:
             return
         request = IncomingRequest(envelope, self)
-        if len(self._running) < self._voice.limits.handlers:
+        if len(self._running) < self._sender.limits.max_running_requests:
             self._start(request, handler)
-        elif len(self._queue) < self._voice.limits.queued_requests:
+        elif len(self._queue) < self._sender.limits.max_queued_requests:
             self._queue.append(request)
         elif not request.is_broadcast:
             self._refuse(request, BUSY, "busy: too many requests at once, come back later")
 
-    def notification(self, envelope: Envelope) -> None:
-        """Cancelling is ours to act on; anything else goes to whoever hosts."""
+    def handle_notification(self, envelope: Envelope) -> None:
+        """A cancellation stops a request; anything else goes to the notification handler."""
         if envelope.payload["method"] == CANCELLED:
             self._cancel(envelope)
             return
-        handler = self.notifications
-        if handler is None or (envelope.to and self._voice.me not in envelope.to):
+        handler = self._notification_handler
+        if handler is None or (envelope.to and self._sender.me not in envelope.to):
             return
-        if envelope.sender == self._voice.me:
+        if envelope.sender == self._sender.me:
             return
         request = IncomingRequest(envelope, self)
-        if len(self._running) < self._voice.limits.handlers:
+        if len(self._running) < self._sender.limits.max_running_requests:
             self._running[envelope.id] = request
             request._task = self._spawn(self._run_notification(request, handler))
 
-    def proposal(self, envelope: Envelope) -> None:
-        """MEW 3.3.2: say at once that we could never do what is proposed to us."""
-        if self.can_run is None or list(envelope.to) != [self._voice.me]:
+    def handle_proposal(self, envelope: Envelope) -> None:
+        """MEW 3.3.2: reject at once what could never run here."""
+        if self._can_run is None or list(envelope.to) != [self._sender.me]:
             return
         payload = envelope.payload
-        if not self.can_run(payload["method"], payload.get("params", {})):
+        if not self._can_run(payload["method"], payload.get("params", {})):
             body = {"reason": "incapable"}
-            if self._voice.may("mcp/reject", body, envelope.sender):
-                self._say("mcp/reject", body, to=envelope.sender, about=envelope.id)
+            if self._sender.may("mcp/reject", body, envelope.sender):
+                self._try_send("mcp/reject", body, to=envelope.sender, about=envelope.id)
 
     def _cancel(self, envelope: Envelope) -> None:
         params = envelope.payload.get("params", {})
         for request in [*self._running.values(), *self._queue]:
             if request.envelope.id in envelope.correlation_id:
                 if request.sender != envelope.sender:
-                    self._inspector.report(envelope, "not_requester", "only its sender cancels a request")
+                    self._validator.report(envelope, "not_requester", "only its sender cancels a request")
                     continue
             elif (
                 envelope.correlation_id
@@ -228,14 +246,14 @@ class RequestServer:
                 body = {"error": _error(fault.code, fault.message, fault.data)}
             except Exception:
                 # A request's task: the caller gets no detail.
-                self._voice.counts.failed_handlers += 1
+                self._sender.counts.failed_handlers += 1
                 log.exception("a request could not be answered")
                 body = {"error": _error(INTERNAL_ERROR, "internal error")}
             if body is not None and not request.is_cancelled:
                 await self._answer(request, body)
         except asyncio.CancelledError:
             if not request.is_cancelled:
-                raise  # not the caller's doing: we are leaving
+                raise  # not cancelled by the caller: we are leaving
         finally:
             self._done(request)
 
@@ -243,18 +261,18 @@ class RequestServer:
         try:
             await handler(request)
         except Exception:
-            self._voice.counts.failed_handlers += 1
+            self._sender.counts.failed_handlers += 1
             log.exception("a notification could not be handled")
         finally:
             self._done(request)
 
     def _done(self, request: IncomingRequest) -> None:
         self._running.pop(request.envelope.id, None)
-        if self._queue and self.handler is not None and self._voice.ending is None:
-            self._start(self._queue.popleft(), self.handler)
+        if self._queue and self._handler is not None and self._sender.close_reason is None:
+            self._start(self._queue.popleft(), self._handler)
 
     def interrupt(self, message: str) -> None:
-        """MEW 3.9.9: end whatever runs; its callers are told."""
+        """MEW 3.9.9: stop whatever runs; its callers get an error."""
         for request in [*self._running.values(), *self._queue]:
             self._stop(request)
             if request.rpc_id is not None and not request.is_broadcast:
@@ -263,35 +281,37 @@ class RequestServer:
     # Answering
 
     async def _answer(self, request: IncomingRequest, body: dict[str, Json]) -> None:
-        voice = self._voice
+        sender = self._sender
         try:
-            if not voice.is_joined or voice.pause is not None:
-                await voice.ready(voice.limits.held_answer_seconds)
+            if not sender.is_joined or sender.pause is not None:
+                await sender.ready(sender.limits.held_answer_seconds)
             self._respond(request, body)
         except UsageError as fault:
-            # Too large, or no JSON: the caller must not wait for it.
+            # Too large, or not JSON: the caller must not wait for it.
             log.warning(
                 "an answer cannot be sent", extra={"envelope": request.envelope.id, "why": str(fault)}
             )
             self._refuse(request, INTERNAL_ERROR, f"the answer cannot be sent: {fault}")
         except MootError as fault:
-            log.info("an answer was not given", extra={"envelope": request.envelope.id, "why": str(fault)})
+            log.info("an answer was not sent", extra={"envelope": request.envelope.id, "why": str(fault)})
 
     def _respond(self, request: IncomingRequest, body: dict[str, Json]) -> None:
-        envelope, voice = request.envelope, self._voice
+        envelope, sender = request.envelope, self._sender
         payload: dict[str, Json] = {"jsonrpc": "2.0", "id": request.rpc_id, **body}
-        to = self._addressees(envelope)
-        asked = None
-        if request.is_broadcast or voice.dialect != "mew":
-            # MEW's own kind does not repeat what was asked, and what is owed needs no right.
-            asked = operation_of(envelope.payload)
-            if request.is_broadcast and not voice.may("mcp/response", payload, to, asked):
+        to = self._recipients(envelope)
+        operation = None
+        if request.is_broadcast or sender.dialect != "mew":
+            # MEW's kind does not repeat the method, and an answer to a named request needs no right.
+            operation = operation_of(envelope.payload)
+            if request.is_broadcast and not sender.may("mcp/response", payload, to, operation):
                 return
-        voice.say("mcp/response", payload, to=to, about=envelope.id, owed=True, asked=asked)
+        sender.send(
+            "mcp/response", payload, to=to, about=envelope.id, check_rights=False, request_operation=operation
+        )
 
-    def _addressees(self, envelope: Envelope) -> tuple[str, ...]:
+    def _recipients(self, envelope: Envelope) -> tuple[str, ...]:
         """D-30: whoever asked; in the older dialects the proposer behind it too."""
-        if self._voice.dialect == "mew":
+        if self._sender.dialect == "mew":
             return (envelope.sender,)
         seen = (self._proposals.get(id) for id in envelope.correlation_id)
         proposers = [found.proposer for found in seen if found is not None]
@@ -304,25 +324,37 @@ class RequestServer:
             log.debug("not answered", extra={"envelope": request.envelope.id, "why": type(fault).__name__})
 
     def notify(
-        self, method: str, params: Mapping[str, Json] | None, *, to: Addressees, about: Addressees, owed: bool
+        self,
+        method: str,
+        params: Mapping[str, Json] | None,
+        *,
+        to: Addressees = (),
+        about: Addressees = (),
+        check_rights: bool = True,
     ) -> bool:
-        """A notification; whether it was sent. No right, a pause or no connection: skipped and counted."""
+        """Send a notification; False if we have no right, are paused or not connected, which is counted."""
         if not method.startswith(NOTIFICATION_PREFIX):
             raise UsageError(f"a notification is called {NOTIFICATION_PREFIX}…: {method!r}")
         payload: dict[str, Json] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             payload["params"] = dict(params)
-        return self._say("mcp/request", payload, to=to, about=about, owed=owed)
+        return self._try_send("mcp/request", payload, to=to, about=about, check_rights=check_rights)
 
-    def _say(
-        self, kind: str, payload: dict[str, Json], *, to: Addressees, about: Addressees, owed: bool = False
+    def _try_send(
+        self,
+        kind: str,
+        payload: dict[str, Json],
+        *,
+        to: Addressees,
+        about: Addressees,
+        check_rights: bool = True,
     ) -> bool:
         try:
-            self._voice.say(kind, payload, to=to, about=about, owed=owed)
+            self._sender.send(kind, payload, to=to, about=about, check_rights=check_rights)
         except UsageError:
             raise
         except MootError as fault:
-            self._voice.counts.skipped_notifications += 1
+            self._sender.counts.skipped_notifications += 1
             log.debug("skipped", extra={"kind": kind, "why": type(fault).__name__})
             return False
         return True

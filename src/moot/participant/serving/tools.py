@@ -1,9 +1,9 @@
 """Functions as tools: name, description and schemas from the function itself, arguments checked beforehand.
 
 The schema comes from the annotations (everything `msgspec` knows: numbers, strings, lists, dictionaries,
-dataclasses, `Literal`, `Enum`, unions, `Annotated[int, "words"]`), descriptions from the docstring and its
-`Args:` section. What a caller sends is held against it: unknown, missing or wrong arguments never reach the
-function, and the caller is told which (MEW 4.3, tool schemas may differ from what was advertised).
+dataclasses, `Literal`, `Enum`, unions, `Annotated[int, "text"]`), descriptions from the docstring and its
+`Args:` section. Arguments are checked against it: unknown, missing or wrong ones never reach the function,
+and the caller is told which (MEW 4.3, tool schemas may differ from what was advertised).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, TypedDict, Unpack, get_args, get_origin
 
 import msgspec
 
@@ -32,16 +32,31 @@ _ARGUMENT_LINE = re.compile(r"\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
 
 
 class ToolError(Exception):
-    """Raise it in a tool to fail with words for the caller, and nothing in the log."""
+    """Raise it in a tool to fail with a message for the caller; nothing is logged."""
 
 
 class RawResult(dict[str, Any]):
     """Return it from a tool to answer with exactly these fields (`content`, `isError`, `resultType`, …)."""
 
 
+class ToolOptions(TypedDict, total=False):
+    """Options of `space.tool` and `tool_of`; what is not given comes from the function itself."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    # MCP's annotations, such as `{"readOnlyHint": True}`.
+    annotations: Mapping[str, Json] | None
+    # With it the function gets all arguments as one dictionary, which are not checked against it.
+    input_schema: Mapping[str, Json] | None
+    output_schema: Mapping[str, Json] | None
+    # Run a plain function in a thread.
+    thread: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: what is shown of it, and what is called with a checked set of arguments."""
+    """One tool: its MCP definition, and the function that runs it with checked arguments."""
 
     definition: Mapping[str, Json]
     run: Callable[[Mapping[str, Json], IncomingRequest], Awaitable[dict[str, Json]]]
@@ -54,37 +69,32 @@ class Tool:
 
 def tool_of(
     function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    annotations: Mapping[str, Json] | None = None,
-    input_schema: Mapping[str, Json] | None = None,
-    output_schema: Mapping[str, Json] | None = None,
-    thread: bool = False,
+    **options: Unpack[ToolOptions],
 ) -> Tool:
     """A tool that calls this function; raises UsageError for a function that cannot be one.
 
-    Plain functions run on the loop and must be quick, or in a thread with `thread=True`. A parameter
-    annotated `IncomingRequest` is given the request itself and is not part of the schema. With
-    `input_schema` the function gets all arguments as one dictionary, held against nothing but that it is one.
+    Plain functions run on the event loop and must be quick, or in a thread with `thread=True`. A parameter
+    annotated `IncomingRequest` gets the request itself and is not part of the schema.
     """
-    called: str = name or str(getattr(function, "__name__", ""))
-    if _TOOL_NAME.fullmatch(called) is None:
-        raise UsageError(f"a tool is named with 1 to 128 of A-Z a-z 0-9 _ . -: {called!r}; give name=")
-    summary, words = _documentation(inspect.getdoc(function) or "")
-    definition: dict[str, Json] = {"name": called}
+    name = options.get("name") or str(getattr(function, "__name__", ""))
+    if _TOOL_NAME.fullmatch(name) is None:
+        raise UsageError(f"a tool is named with 1 to 128 of A-Z a-z 0-9 _ . -: {name!r}; give name=")
+    summary, parameter_texts = _documentation(inspect.getdoc(function) or "")
+    definition: dict[str, Json] = {"name": name}
+    title, description = options.get("title"), options.get("description")
+    input_schema, annotations = options.get("input_schema"), options.get("annotations")
+    thread = options.get("thread", False)
     if title is not None:
         definition["title"] = title
     if description is not None or summary:
         definition["description"] = description if description is not None else summary
     reader = (
-        _WholeArguments(function, input_schema)
+        _RawArguments(function, input_schema)
         if input_schema is not None
-        else _Named(function, called, words)
+        else _TypedArguments(function, name, parameter_texts)
     )
     definition["inputSchema"] = reader.schema
-    shape = _Answers(function, output_schema)
+    shape = _ResultShape(function, options.get("output_schema"))
     if shape.schema is not None:
         definition["outputSchema"] = shape.schema
     if annotations is not None:
@@ -99,15 +109,15 @@ def tool_of(
             value = await asyncio.to_thread(function, **given)
         else:
             value = function(**given)
-        return shape.answer(value)
+        return shape.to_result(value)
 
     return Tool(definition, run)
 
 
-class _Named:
+class _TypedArguments:
     """Arguments by the names and types of a function's parameters."""
 
-    def __init__(self, function: Callable[..., Any], name: str, words: Mapping[str, str]) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, texts: Mapping[str, str]) -> None:
         self._requests: list[str] = []
         fields: list[Any] = []
         hints = _hints(function)
@@ -118,11 +128,11 @@ class _Named:
                 continue
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise UsageError(f"tool {name}: parameter {parameter.name} cannot be given by name")
-            told = _annotated(hint, words.get(parameter.name))
+            annotated = _annotate(hint, texts.get(parameter.name))
             if parameter.default is parameter.empty:
-                fields.append((parameter.name, told))
+                fields.append((parameter.name, annotated))
             else:
-                fields.append((parameter.name, told, _default(name, parameter)))
+                fields.append((parameter.name, annotated, _default(name, parameter)))
         try:
             # Keyword only: a required parameter may follow one with a default.
             self._type = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
@@ -143,7 +153,7 @@ class _Named:
         return given
 
 
-class _WholeArguments:
+class _RawArguments:
     """All arguments as one dictionary, for schemas that come from elsewhere."""
 
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Json]) -> None:
@@ -162,7 +172,7 @@ class _WholeArguments:
         return given
 
 
-class _Answers:
+class _ResultShape:
     """What a function returns, as a tool's result: text, and structured content where its type says so."""
 
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Json] | None) -> None:
@@ -189,7 +199,7 @@ class _Answers:
             if definitions is not None:
                 self.schema["$defs"] = definitions
 
-    def answer(self, value: Any) -> dict[str, Json]:
+    def to_result(self, value: Any) -> dict[str, Json]:
         if isinstance(value, RawResult):
             return value
         if value is None:
@@ -222,7 +232,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         if names is None:
             raise UsageError(f"the annotations of {function!r} cannot be read: {fault}") from None
         try:
-            scope = {"Request": IncomingRequest, **names.globals, **names.nonlocals}
+            scope = {"IncomingRequest": IncomingRequest, **names.globals, **names.nonlocals}
             return typing.get_type_hints(
                 target, globalns=function.__globals__, localns=scope, include_extras=True
             )
@@ -230,18 +240,18 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
             raise UsageError(f"the annotations of {function.__name__} cannot be read: {still}") from None
 
 
-def _annotated(hint: Any, words: str | None) -> Any:
-    """`Annotated[int, "words"]` as msgspec wants it, and words of the docstring where there are no others."""
+def _annotate(hint: Any, text: str | None) -> Any:
+    """`Annotated[int, "text"]` as msgspec wants it, or with the docstring's text if it has none."""
     if get_origin(hint) is typing.Annotated:
         inner, *notes = get_args(hint)
         texts = [note for note in notes if isinstance(note, str)]
         kept = [note for note in notes if not isinstance(note, str)]
         if texts:
             kept.append(msgspec.Meta(description=texts[0]))
-        elif words and not any(isinstance(note, msgspec.Meta) and note.description for note in kept):
-            kept.append(msgspec.Meta(description=words))
+        elif text and not any(isinstance(note, msgspec.Meta) and note.description for note in kept):
+            kept.append(msgspec.Meta(description=text))
         return typing.Annotated[(inner, *kept)] if kept else inner
-    return typing.Annotated[hint, msgspec.Meta(description=words)] if words else hint
+    return typing.Annotated[hint, msgspec.Meta(description=text)] if text else hint
 
 
 def _default(tool: str, parameter: inspect.Parameter) -> Any:
@@ -270,10 +280,10 @@ def _documentation(text: str) -> tuple[str, dict[str, str]]:
     lines = text.splitlines()
     sections = [index for index, line in enumerate(lines) if line.strip() in _SECTIONS]
     summary = "\n".join(lines[: sections[0]] if sections else lines).strip()
-    words: dict[str, str] = {}
+    texts: dict[str, str] = {}
     start = next((index for index in sections if lines[index].strip() in _ARGUMENT_SECTIONS), None)
     if start is None:
-        return summary, words
+        return summary, texts
     current = ""
     indent: int | None = None
     for line in lines[start + 1 :]:
@@ -286,10 +296,10 @@ def _documentation(text: str) -> tuple[str, dict[str, str]]:
         found = _ARGUMENT_LINE.fullmatch(line)
         if found is not None and depth == indent:
             current = found[1]
-            words[current] = found[2].strip()
+            texts[current] = found[2].strip()
         elif current:
-            words[current] = f"{words[current]} {line.strip()}".strip()
-    return summary, words
+            texts[current] = f"{texts[current]} {line.strip()}".strip()
+    return summary, texts
 
 
 _ARGUMENT_SECTIONS: Final = ("Args:", "Arguments:", "Parameters:")

@@ -29,10 +29,10 @@ async def _tools(seat: ClientContext, chosen: argparse.Namespace) -> OperationRe
     space = seat.space
     if chosen.member is not None:
         seat.check_here(chosen.member)
-        found = {chosen.member: await space.list_all(chosen.member, "tools", timeout=seat.timeout)}
+        found = {chosen.member: await space.list_all(chosen.member, "tools", timeout_seconds=seat.timeout)}
     else:
         within = _LIST_SECONDS if seat.timeout is None else seat.timeout
-        answers = await space.ask_all("tools/list", within=within)
+        answers = await space.request_all("tools/list", timeout_seconds=within)
         found = {
             member: [tool for tool in result.get("tools", []) if isinstance(tool, dict)]
             for member, result in sorted(answers.items())
@@ -80,7 +80,7 @@ async def _call(seat: ClientContext, chosen: argparse.Namespace) -> OperationRes
         chosen.member,
         "tools/call",
         {"name": chosen.tool, "arguments": tool_arguments(chosen.arguments)},
-        timeout=seat.timeout,
+        timeout_seconds=seat.timeout,
         wait_for_others=chosen.wait_for_others,
         propose="never" if chosen.direct else "always" if chosen.propose else "auto",
     )
@@ -150,7 +150,7 @@ async def _request(seat: ClientContext, chosen: argparse.Namespace) -> Operation
         chosen.member,
         chosen.method,
         params,
-        timeout=seat.timeout,
+        timeout_seconds=seat.timeout,
         propose="never" if chosen.direct else "auto",
     )
     return OperationResult(outcome.result, [json.dumps(outcome.result, indent=2, ensure_ascii=False)])

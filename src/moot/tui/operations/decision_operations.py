@@ -83,7 +83,7 @@ async def _approve(seat: ClientContext, chosen: argparse.Namespace) -> Operation
     seen = seat.proposal(chosen.proposal)
     try:
         to = (chosen.to,) if chosen.to else ()
-        outcome = await seat.space.approve(seen, to=to, timeout=seat.timeout)
+        outcome = await seat.space.approve(seen, to=to, timeout_seconds=seat.timeout)
     except ApprovalRequired as refusal:
         raise ApprovalRequired(
             f"{refusal.message}: `moot proposal vote {short(seen.id)}` adds your vote; others vote too"

@@ -77,7 +77,7 @@ async def _invite(seat: ClientContext, chosen: argparse.Namespace) -> OperationR
     handle = None if file is None else _new_secret(file)
     made = None
     try:
-        made = await seat.space.invite(chosen.name, wanted, email=chosen.email, reason=chosen.reason)
+        made = await seat.space.admin.invite(chosen.name, wanted, email=chosen.email, reason=chosen.reason)
         if made.token is None:
             if made.status == "already_exists":
                 raise MootError(
@@ -122,8 +122,8 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _grant(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     wanted = [capability(text) for text in chosen.capabilities]
-    given = await seat.space.grant(
-        chosen.member, wanted, reason=chosen.reason, ack_within=seat.timeout or 2.0
+    given = await seat.space.admin.grant(
+        chosen.member, wanted, reason=chosen.reason, ack_timeout_seconds=seat.timeout or 2.0
     )
     said = given.acknowledged or "not acknowledged, but in effect"
     undo = f"moot member revoke {chosen.member} --grant {given.id}"
@@ -144,7 +144,7 @@ async def _revoke(seat: ClientContext, chosen: argparse.Namespace) -> OperationR
     if bool(wanted) == (chosen.grant is not None):
         raise UsageError("name either --grant ID for one grant, or capabilities for every grant they cover")
     covered = _covered(seat, chosen.member, wanted)
-    done = await seat.space.revoke(
+    done = await seat.space.admin.revoke(
         chosen.member, grant_id=chosen.grant, capabilities=wanted or None, reason=chosen.reason
     )
     # The gateway reports what remains, not what it removed: that follows from what was held before.
@@ -178,7 +178,7 @@ def _member_and_reason(parser: argparse.ArgumentParser) -> None:
 
 
 async def _kick(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    sent = await seat.space.kick(chosen.member, chosen.reason)
+    sent = await seat.space.admin.kick(chosen.member, chosen.reason)
     return OperationResult({"id": sent.id}, [f"{chosen.member} was removed, and its token is revoked"])
 
 
@@ -190,7 +190,7 @@ def _pause_arguments(parser: argparse.ArgumentParser) -> None:
 async def _pause(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     if chosen.seconds is not None and not 0 < chosen.seconds < float("inf"):
         raise UsageError("--for must be a positive number of seconds")
-    sent = await seat.space.pause(chosen.member, reason=chosen.reason, timeout_seconds=chosen.seconds)
+    sent = await seat.space.admin.pause(chosen.member, reason=chosen.reason, timeout_seconds=chosen.seconds)
     until = "until resumed" if chosen.seconds is None else f"for {chosen.seconds:g} s"
     return OperationResult({"id": sent.id}, [f"{chosen.member} is paused {until}"])
 
@@ -200,7 +200,7 @@ def _member_only(parser: argparse.ArgumentParser) -> None:
 
 
 async def _resume(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    sent = await seat.space.resume(chosen.member)
+    sent = await seat.space.admin.resume(chosen.member)
     return OperationResult({"id": sent.id}, [f"{chosen.member} resumed"])
 
 
@@ -210,12 +210,14 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _status(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    told = await seat.space.request_status(chosen.member, chosen.fields or None, timeout=seat.timeout)
+    told = await seat.space.admin.request_status(
+        chosen.member, chosen.fields or None, timeout_seconds=seat.timeout
+    )
     return OperationResult(told, [f"{name}: {json.dumps(value)}" for name, value in told.items()])
 
 
 async def _shutdown(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    sent = await seat.space.shutdown(chosen.member, reason=chosen.reason)
+    sent = await seat.space.admin.shutdown(chosen.member, reason=chosen.reason)
     return OperationResult({"id": sent.id}, [f"{chosen.member} was asked to shut down ({short(sent.id)})"])
 
 
@@ -254,17 +256,17 @@ async def _control(seat: ClientContext, chosen: argparse.Namespace) -> Operation
     match chosen.action:
         case "forget":
             end: Direction = "newest" if chosen.newest else "oldest"
-            told = (await space.forget(member, end, chosen.entries, timeout=timeout)).payload
+            told = (await space.admin.forget(member, end, chosen.entries, timeout_seconds=timeout)).payload
         case "compact":
-            told = await space.compact(
-                member, reason=chosen.reason, target_tokens=chosen.target_tokens, timeout=timeout
+            told = await space.admin.compact(
+                member, reason=chosen.reason, target_tokens=chosen.target_tokens, timeout_seconds=timeout
             )
         case "clear":
-            told = (await space.clear(member, timeout=timeout)).payload
+            told = (await space.admin.clear(member, timeout_seconds=timeout)).payload
         case "restart":
-            told = (await space.restart(member, timeout=timeout)).payload
+            told = (await space.admin.restart(member, timeout_seconds=timeout)).payload
         case _:
-            sent = await space.shutdown(member, reason=chosen.reason)
+            sent = await space.admin.shutdown(member, reason=chosen.reason)
             return OperationResult({"id": sent.id}, [f"{member} was asked to shut down ({short(sent.id)})"])
     return OperationResult(dict(told), [f"{member}: {json.dumps(told, ensure_ascii=False)}"])
 

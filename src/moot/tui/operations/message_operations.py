@@ -61,7 +61,7 @@ def _acknowledge_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _acknowledge(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     chosen.chat = seat.chat(chosen.chat)
-    sent = await seat.space.acknowledge(chosen.chat, chosen.status)
+    sent = await seat.space.chats.acknowledge(chosen.chat, chosen.status)
     return OperationResult({"id": sent.id}, [f"acknowledged {short(chosen.chat)}"])
 
 
@@ -72,7 +72,7 @@ def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _cancel(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     chosen.chat = seat.chat(chosen.chat)
-    sent = await seat.space.cancel_chat(chosen.chat, chosen.reason)
+    sent = await seat.space.chats.cancel(chosen.chat, chosen.reason)
     return OperationResult({"id": sent.id}, [f"marked {short(chosen.chat)}: no reply needed"])
 
 

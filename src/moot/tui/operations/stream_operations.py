@@ -38,7 +38,7 @@ def _open_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _open(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
     words = " ".join(chosen.description) or None
-    handle = await seat.space.stream(chosen.to, description=words, content_type=chosen.content_type)
+    handle = await seat.space.streams.open(chosen.to, description=words, content_type=chosen.content_type)
     return OperationResult({"stream": handle.id}, [f"opened stream {handle.id}: /write - TEXT writes to it"])
 
 

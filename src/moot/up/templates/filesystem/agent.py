@@ -24,7 +24,7 @@ async def propose(space: JoinedSpace, path: str, text: str, why: str) -> None:
         try:
             outcome = await space.call("files", "write_file", {"path": path, "text": text})
         except Rejected as no:
-            words = await no.explanation(within=2.0)
+            words = await no.explanation(timeout_seconds=2.0)
             await thinking.conclude(f"{no.by} does not want {path} ({no.reason}); I leave it")
             await space.chat(f"All right, no {path}." + (f" You said: {words}" if words else ""))
         except (CallFailed, TimedOut) as fault:
@@ -47,7 +47,7 @@ async def remember(space: JoinedSpace, said: Envelope) -> None:
 async def main() -> None:
     where = (os.environ["MOOT_URL"], os.environ["MOOT_SPACE"], os.environ["MOOT_TOKEN"])
     async with connect(*where) as space:
-        await space.roster.wait_for("files", within=120)
+        await space.roster.wait_for("files", timeout_seconds=120)
         heard: asyncio.Queue[Envelope] = asyncio.Queue(100)
 
         @space.on("chat")
@@ -61,7 +61,7 @@ async def main() -> None:
         for path, text, why in IDEAS:
             await propose(space, path, text, why)
         await space.chat("Say something, and I will propose to note it down in notes.md.")
-        while space.ending is None:
+        while space.close_reason is None:
             await remember(space, await heard.get())
 
 

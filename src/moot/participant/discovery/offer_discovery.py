@@ -1,8 +1,8 @@
-"""Finding out what members offer: asked for where that is allowed, overheard otherwise.
+"""Discovery of kind members offer: by requests where we may, otherwise from answers to others.
 
-Everybody sees every message, so a member that may not ask for lists still learns from answers that others
-got. Only an answer to a list request that was seen counts, and only from a member that was asked (D-80); it
-tells of its sender alone. A list changes when its member says so, comes back or leaves.
+Everybody gets every message, so a member that may not request lists still learns from the answers that others
+get. Only an answer to a list request that we saw counts, only from a member that was asked (D-80), and only
+for its sender. A list changes when its member announces it, rejoins or leaves.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _ANNOUNCED: Final[Mapping[str, tuple[OfferKind, ...]]] = {
     "resources": ("resources", "resourceTemplates"),
     "prompts": ("prompts",),
 }
-# List requests of others whose answers are still waited for.
-_OVERHEARD: Final = 512
+# List requests of others whose answers are still to come.
+_MAX_OBSERVED: Final = 512
 # A client's first list waits for members this long: several clients never ask a second time.
-FIRST_SECONDS: Final = 2.0
+_FIRST_LIST_SECONDS: Final = 2.0
 # A member that announces many changes in a row is asked once.
 _SETTLE_SECONDS: Final = 0.05
 # One list of one member; a server that is still starting answers late and announces a change then.
 _LIST_SECONDS: Final = 20.0
 
 
-class _Asked(NamedTuple):
-    what: OfferKind
+class _ListRequest(NamedTuple):
+    kind: OfferKind
     more: bool
 
 
@@ -58,10 +58,10 @@ class OfferDiscovery:
         self._space = space
         self._offers = offers
         self._changed = changed
-        self._overheard: OrderedDict[str, _Asked] = OrderedDict()
-        self._asking: dict[tuple[str, OfferKind], asyncio.Task[None]] = {}
+        self._observed: OrderedDict[str, _ListRequest] = OrderedDict()
+        self._requesting: dict[tuple[str, OfferKind], asyncio.Task[None]] = {}
         self._again: set[tuple[str, OfferKind]] = set()
-        # Lists that their members said had changed: told on, even if nothing of it shows here.
+        # Lists that their members announced as changed: passed on, even if nothing changed here.
         self._announced: set[tuple[str, OfferKind]] = set()
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,11 +72,11 @@ class OfferDiscovery:
     async def __aenter__(self) -> OfferDiscovery:
         await self._group.__aenter__()
         space = self._space
-        space.on("mcp/request")(self._hear_request)
-        space.on("mcp/response")(self._hear_response)
-        space.roster.on_change(self._presence)
-        space.on_rejoined(self._everything)
-        self._everything()
+        space.on("mcp/request")(self._handle_request)
+        space.on("mcp/response")(self._handle_response)
+        space.roster.on_change(self._handle_presence)
+        space.on_reconnected(self._refresh_all)
+        self._refresh_all()
         return self
 
     async def __aexit__(self, *_fault: object) -> None:
@@ -84,8 +84,8 @@ class OfferDiscovery:
             task.cancel()
         await self._group.__aexit__(None, None, None)
 
-    async def settled(self) -> None:
-        """Until everybody who was asked first has answered, or had the time for it."""
+    async def wait_settled(self) -> None:
+        """Wait until every member has answered the first requests, or had enough time."""
         left = self._unsettled_until - asyncio.get_running_loop().time()
         if self._waiting and left > 0:
             try:
@@ -94,26 +94,26 @@ class OfferDiscovery:
             except TimeoutError:
                 pass
 
-    def refresh(self, member: str, whats: tuple[OfferKind, ...] = OFFER_KINDS) -> None:
-        """Ask a member for its lists, once more if it is being asked already."""
-        for what in whats:
-            key = (member, what)
-            if key in self._asking:
+    def refresh(self, member: str, kinds: tuple[OfferKind, ...] = OFFER_KINDS) -> None:
+        """Request the lists of a member, again if that is under way already."""
+        for kind in kinds:
+            key = (member, kind)
+            if key in self._requesting:
                 self._again.add(key)
-            elif self._space.may_request(member, METHODS[what]):
-                task = self._group.create_task(self._ask(member, what))
-                self._asking[key] = task
+            elif self._space.may_request(member, METHODS[kind]):
+                task = self._group.create_task(self._request(member, kind))
+                self._requesting[key] = task
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    def rights_changed(self) -> None:
-        """What was not allowed may be now."""
+    def refresh_missing(self) -> None:
+        """Request kind we could not request before."""
         for member in self._space.roster.values():
-            missing = tuple(what for what in OFFER_KINDS if not self._offers.offers_of(member.name, what))
+            missing = tuple(kind for kind in OFFER_KINDS if not self._offers.offers_of(member.name, kind))
             self.refresh(member.id, missing)
 
-    def _everything(self, *_: object) -> None:
-        """Joined, or back after having been away: anything may be different."""
+    def _refresh_all(self) -> None:
+        """We have joined, or are back: everything may be different."""
         roster = self._space.roster
         here = {member.name for member in roster.values()}
         changed: set[OfferKind] = set()
@@ -124,80 +124,80 @@ class OfferDiscovery:
             self._changed(changed)
         for id in sorted(roster):
             self.refresh(id)
-        self._waiting = set(self._asking)
+        self._waiting = set(self._requesting)
         self._settled.clear()
-        self._unsettled_until = asyncio.get_running_loop().time() + FIRST_SECONDS
+        self._unsettled_until = asyncio.get_running_loop().time() + _FIRST_LIST_SECONDS
 
-    async def _ask(self, member: str, what: OfferKind) -> None:
-        key = (member, what)
+    async def _request(self, member: str, kind: OfferKind) -> None:
+        key = (member, kind)
         try:
             while True:
                 self._again.discard(key)
-                await self._learn(member, what)
+                await self._request_once(member, kind)
                 if key not in self._again:
                     return
                 await asyncio.sleep(_SETTLE_SECONDS)
         finally:
-            self._asking.pop(key, None)
+            self._requesting.pop(key, None)
             self._waiting.discard(key)
             if not self._waiting:
                 self._settled.set()
 
-    async def _learn(self, member: str, what: OfferKind) -> None:
+    async def _request_once(self, member: str, kind: OfferKind) -> None:
         try:
             async with asyncio.timeout(_LIST_SECONDS):
-                items = await self._space.list_all(member, what)
+                items = await self._space.list_all(member, kind)
         except (MootError, TimeoutError) as fault:
-            # Most members host nothing and say so, or say nothing; neither is worth a line.
-            log.debug("no list", extra={"participant": member, "what": what, "why": type(fault).__name__})
+            # Most members offer nothing and say so, or do not answer; neither is worth a line.
+            log.debug("no list", extra={"participant": member, "kind": kind, "why": type(fault).__name__})
             return
         except Exception:
-            # A request's task: what one member sends must not end everybody's face.
-            log.exception("a list could not be learned", extra={"participant": member, "what": what})
+            # A request's task: kind one member sends must not end the discovery of others.
+            log.exception("a list could not be read", extra={"participant": member, "kind": kind})
             return
-        self._know(member, what, items, more=False)
+        self._update(member, kind, items, more=False)
 
-    def _know(self, member: str, what: OfferKind, items: list[Json], *, more: bool) -> None:
+    def _update(self, member: str, kind: OfferKind, items: list[Json], *, more: bool) -> None:
         known = self._space.roster.get(member)
         if known is None:
             return
-        changed = self._offers.learn(known.name, what, items, more=more)
-        if changed or (member, what) in self._announced:
-            self._announced.discard((member, what))
-            self._changed({what})
+        changed = self._offers.learn(known.name, kind, items, more=more)
+        if changed or (member, kind) in self._announced:
+            self._announced.discard((member, kind))
+            self._changed({kind})
 
-    # Overhearing
+    # Requests and answers of others
 
-    def _hear_request(self, envelope: Envelope) -> None:
+    def _handle_request(self, envelope: Envelope) -> None:
         method = envelope.payload.get("method")
         if not isinstance(method, str):
             return
         if method in LIST_CHANGED:
-            whats = _ANNOUNCED[LIST_CHANGED[method]]
-            if self._space.may_request(envelope.sender, METHODS[whats[0]]):
-                self._announced.add((envelope.sender, whats[0]))
-            self.refresh(envelope.sender, whats)
+            kinds = _ANNOUNCED[LIST_CHANGED[method]]
+            if self._space.may_request(envelope.sender, METHODS[kinds[0]]):
+                self._announced.add((envelope.sender, kinds[0]))
+            self.refresh(envelope.sender, kinds)
         elif method in LISTS and "id" in envelope.payload:
             params: Json = envelope.payload.get("params")
             more = isinstance(params, dict) and params.get("cursor") is not None
-            what = next(what for what, name in METHODS.items() if name == method)
-            self._overheard[envelope.id] = _Asked(what, more)
-            while len(self._overheard) > _OVERHEARD:
-                self._overheard.popitem(last=False)
+            kind = next(kind for kind, name in METHODS.items() if name == method)
+            self._observed[envelope.id] = _ListRequest(kind, more)
+            while len(self._observed) > _MAX_OBSERVED:
+                self._observed.popitem(last=False)
 
-    def _hear_response(self, envelope: Envelope) -> None:
+    def _handle_response(self, envelope: Envelope) -> None:
         result: Json = envelope.payload.get("result")
-        if not self._overheard or not isinstance(result, dict):
+        if not self._observed or not isinstance(result, dict):
             return
         for id in envelope.correlation_id:
-            asked = self._overheard.get(id)
+            asked = self._observed.get(id)
             if asked is None:
                 continue
-            items = result.get(LISTS[METHODS[asked.what]])
-            if isinstance(items, list) and (envelope.sender, asked.what) not in self._asking:
-                self._know(envelope.sender, asked.what, items, more=asked.more)
+            items = result.get(LISTS[METHODS[asked.kind]])
+            if isinstance(items, list) and (envelope.sender, asked.kind) not in self._requesting:
+                self._update(envelope.sender, asked.kind, items, more=asked.more)
 
-    def _presence(self, event: PresenceEvent) -> None:
+    def _handle_presence(self, event: PresenceEvent) -> None:
         if event.member is None:
             return
         if event.event == "join":

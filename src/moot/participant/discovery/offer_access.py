@@ -1,7 +1,7 @@
-"""What this member may do with what others offer: request it, only propose it, or neither.
+"""Whether we may request what others offer, only propose it, or neither.
 
-A right may depend on a call's arguments (`path` under `/docs`), which nobody knows before the call. A tool is
-shown when some call of it could be allowed; whether this very call is, is asked when it is made.
+A right may depend on the arguments of a call (`path` under `/docs`), which are not known before the call. A
+tool is shown if some call of it could be allowed; the call itself is checked when it is made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from moot.protocol.patterns import Capability, overlaps, read_capability
 
 Access = Literal["request", "propose", "none"]
 
-# What is done with a thing: the method, and the params that name it.
+# How an offer is used: the method, and the field of params that names it.
 _USES: Final[dict[OfferKind, tuple[str, str]]] = {
     "tools": ("tools/call", "name"),
     "resources": ("resources/read", "uri"),
@@ -27,43 +27,45 @@ _USES: Final[dict[OfferKind, tuple[str, str]]] = {
 
 
 class OfferAccess:
-    """Answers for one set of rights, remembered until the rights are others."""
+    """Our access to each offer, cached until our rights change."""
 
     def __init__(self, space: JoinedSpace) -> None:
         self._space = space
         self._rights: object = None
-        self._known: dict[tuple[str, OfferKind, str], Access] = {}
+        self._cached: dict[tuple[str, OfferKind, str], Access] = {}
 
     def of(self, offer: Offer) -> Access:
         rights = self._space.rights
         if rights is not self._rights:
             self._rights = rights
-            self._known.clear()
+            self._cached.clear()
         key = (offer.owner, offer.kind, offer.key)
-        known = self._known.get(key)
+        known = self._cached.get(key)
         if known is None:
-            known = self._known[key] = self._found(offer)
+            known = self._cached[key] = self._compute(offer)
         return known
 
-    def _found(self, offer: Offer) -> Access:
+    def _compute(self, offer: Offer) -> Access:
         method, field = _USES[offer.kind]
         params: dict[str, Json] = {field: offer.key}
         if offer.kind == "resourceTemplates":
-            # Which URI it will be is the client's choice, so only the literal start is certain.
+            # The client chooses the URI, so only its literal start is known.
             params = {field: offer.key.partition("{")[0] + "*"}
         elif self._space.may_request(offer.owner, method, params):
             return "request"
-        if self._could("mcp/request", offer.owner, method, params):
+        if self._is_possible("mcp/request", offer.owner, method, params):
             return "request"
-        return "propose" if self._could("mcp/proposal", offer.owner, method, params) else "none"
+        return "propose" if self._is_possible("mcp/proposal", offer.owner, method, params) else "none"
 
-    def _could(self, kind: str, owner: str, method: str, params: dict[str, Json]) -> bool:
-        wanted = _wanted(kind, owner, method, params)
-        return any(wanted is None or overlaps(right, wanted) for right in self._space.rights.capabilities)
+    def _is_possible(self, kind: str, owner: str, method: str, params: dict[str, Json]) -> bool:
+        every_call = _every_call(kind, owner, method, params)
+        return any(
+            every_call is None or overlaps(right, every_call) for right in self._space.rights.capabilities
+        )
 
 
-def _wanted(kind: str, owner: str, method: str, params: dict[str, Json]) -> Capability | None:
-    """Every call of this thing, as a capability; None if its name cannot stand in one."""
+def _every_call(kind: str, owner: str, method: str, params: dict[str, Json]) -> Capability | None:
+    """All calls of this offer, as a capability; None if its name cannot be part of one."""
     try:
         return read_capability({"kind": kind, "to": [owner], "payload": {"method": method, "params": params}})
     except InvalidPattern:

@@ -1,0 +1,58 @@
+"""The keyword arguments that `request`, `call`, `perform`, `propose` and `approve` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
+
+from moot.participant.calls.outcome import Progress
+from moot.participant.connection.envelope_sender import Addressees
+from moot.protocol.operation import Json
+
+ProgressHandler = Callable[[Progress], Any]
+LogHandler = Callable[[Mapping[str, Json]], Any]
+# Whether to propose what we may not request: if needed, never, or even if we may request it.
+ProposeMode = Literal["auto", "never", "always"]
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of every operation on another member."""
+
+    # How long to wait; without it `request_seconds` of the limits, for a proposal `proposal_seconds`.
+    timeout_seconds: float | None
+    # Called or awaited with each `Progress` that the host reports.
+    progress: ProgressHandler | None
+    # Called or awaited with the params of each log message of the host.
+    log: LogHandler | None
+    # The context that the envelope belongs to.
+    context: str | None
+
+
+class RequestOptions(CallOptions, total=False):
+    """Options of `request`."""
+
+    # Ids of the envelopes that this one refers to.
+    about: Addressees
+
+
+class PerformOptions(CallOptions, total=False):
+    """Options of `call` and `perform`."""
+
+    # Go on waiting after a rejection, as somebody else may still approve it.
+    wait_for_others: bool
+    # `auto` proposes what we may not request; `never` and `always` do what they say.
+    propose: ProposeMode
+
+
+class ProposeOptions(RequestOptions, total=False):
+    """Options of `propose`."""
+
+    # Go on waiting after a rejection, as somebody else may still approve it.
+    wait_for_others: bool
+
+
+class ApproveOptions(CallOptions, total=False):
+    """Options of `approve`."""
+
+    # Who shall do it; only needed for a proposal that names no host.
+    to: Addressees

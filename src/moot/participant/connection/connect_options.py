@@ -1,0 +1,81 @@
+"""Where to join, as whom and how: one value for every part that needs some of it."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+
+import orjson
+
+from moot.errors import UsageError
+from moot.net.websocket_client import websocket_url
+from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
+
+# D-02, what of our own comes back to us: everything, nothing, or what nobody answers: all but requests that
+# refer to nothing and belong to no context, whose answer or refusal says enough.
+Echo = bool | Literal["unanswered"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectOptions:
+    """The options of `connect`, checked. Raises UsageError for an unknown dialect or a wrong address."""
+
+    url: str
+    space: str = ""
+    token: str | None = field(default=None, repr=False)
+    dialect: DialectName = "mew"
+    participant: str | None = None
+    limits: ParticipantLimits = DEFAULT_LIMITS
+    reconnect: bool = True
+    passive: bool = False
+    echo: Echo = True
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.dialect not in DIALECTS:
+            raise UsageError(f"a space speaks {', '.join(DIALECTS)}; not {self.dialect!r}")
+        self.websocket_url()
+
+    def websocket_url(self) -> str:
+        """MEW connects with `?space=`, the older dialects with `?topic=`; frames are asked for there."""
+        query: dict[str, str] = {}
+        if self.dialect == "mew":
+            if self.space:
+                query["space"] = self.space
+        else:
+            query = {"topic": self.space, "dialect": self.dialect, "streams": "1"}
+        if self.echo is not True:
+            query["echo"] = self.echo or "0"
+        return websocket_url(self.url, "/ws", query)
+
+    def history_url(self, participant: str, since: float) -> str:
+        """Where the gateway lists what a participant was sent since then (seconds since 1970)."""
+        parts = urlsplit(self.url)
+        scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+        prefix = parts.path.rstrip("/").removesuffix("/ws")
+        query = {"since": repr(since), "dialect": self.dialect}
+        if self.space:
+            query["space"] = self.space
+        path = f"{prefix}/participants/{quote(participant, safe='')}/messages"
+        return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
+
+    def headers(self) -> dict[str, str]:
+        if self.token is None or self.participant is not None:
+            return {}
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def join_frame(self) -> bytes | None:
+        """D-20: only a join frame can ask for a runtime id (D-19)."""
+        if self.participant is None:
+            return None
+        join: dict[str, Json] = {"type": "join", "participantId": self.participant}
+        if self.space:
+            join["space"] = self.space
+        if self.token is not None:
+            join["token"] = self.token
+        return orjson.dumps(join)

@@ -1,0 +1,52 @@
+"""The gateway's message history, fetched over HTTP."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from moot.errors import MalformedEnvelope, MootError
+from moot.net.http_client import fetch
+from moot.participant.connection.connect_options import ConnectOptions
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import Envelope
+
+log = logging.getLogger(__name__)
+
+
+class _HistoryPage(msgspec.Struct):
+    messages: list[msgspec.Raw]
+
+
+_page_decoder = msgspec.json.Decoder(_HistoryPage)
+
+
+async def fetch_history(options: ConnectOptions, me: str, since: float) -> list[Envelope] | None:
+    """What we were sent since then (seconds since 1970), oldest first; None if the gateway has no history."""
+    if options.token is None:
+        return None
+    try:
+        status, body = await fetch(
+            options.history_url(me, since),
+            headers={"Authorization": f"Bearer {options.token}"},
+            timeout_seconds=options.limits.confirm_seconds,
+            max_bytes=options.limits.max_history_bytes,
+            tls=options.tls,
+        )
+        if status != 200:
+            log.debug("no history", extra={"status": status})
+            return None
+        messages = _page_decoder.decode(body).messages
+    except (MootError, msgspec.DecodeError) as fault:
+        log.debug("no history", extra={"why": str(fault)})
+        return None
+    decoded = [_decode(options, bytes(raw)) for raw in messages]
+    return [envelope for envelope in decoded if envelope is not None]
+
+
+def _decode(options: ConnectOptions, raw: bytes) -> Envelope | None:
+    try:
+        return DIALECTS[options.dialect].decode(raw)
+    except MalformedEnvelope:
+        return None

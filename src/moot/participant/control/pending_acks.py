@@ -1,0 +1,93 @@
+"""Answers to administration: waits for them, and what we owe for grants (MEW 3.6, 3.9)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from moot.errors import MootError
+from moot.participant.connection.envelope_sender import EnvelopeSender, SentEnvelope
+from moot.participant.connection.pending_replies import PendingReplies
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+
+log = logging.getLogger(__name__)
+
+# Kinds that have an answer of their own. Others are answered by a status or an acknowledgement.
+_ANSWER_KINDS: Final[Mapping[str, str]] = {
+    "participant/compact": "participant/compact-done",
+    "capability/grant": "capability/grant-ack",
+    "space/invite": "space/invite-ack",
+}
+_ANY: Final = "any"
+
+
+@dataclass(slots=True)
+class Revocation:
+    """Capabilities that were revoked. `remaining` are those that the same pattern still touches."""
+
+    id: str
+    recipient: str
+    remaining: list[Json] = field(default_factory=list)
+
+
+class PendingAcks:
+    """Waits for answers to our controls, grants and invitations; and grants that we have to acknowledge."""
+
+    def __init__(self) -> None:
+        self._replies: PendingReplies[Envelope] = PendingReplies()
+        self._revocations: dict[str, Revocation] = {}
+        # Rights that were given to us and that we have not acknowledged yet.
+        self._grants: list[Envelope] = []
+
+    async def wait(self, sent: SentEnvelope, timeout_seconds: float, who: str) -> Envelope:
+        key = f"{_ANSWER_KINDS.get(sent.kind, _ANY)} {sent.id}"
+        return await self._replies.wait(key, timeout_seconds, f"{who}'s answer to {sent.kind}")
+
+    def handle_answer(self, envelope: Envelope) -> None:
+        """A status, an acknowledgement, a compact-done, an invite-ack."""
+        kind = envelope.kind if envelope.kind in _ANSWER_KINDS.values() else _ANY
+        for id in envelope.correlation_id:
+            self._replies.resolve(f"{kind} {id}", envelope)
+
+    def add_grant(self, envelope: Envelope) -> None:
+        """MEW 3.6.1: it is acknowledged once the next welcome has told us the new rights."""
+        self._grants = [*self._grants[-63:], envelope]
+
+    def acknowledge_grants(self, sender: EnvelopeSender) -> None:
+        """Call this when the welcome with the new rights has arrived."""
+        grants, self._grants = self._grants, []
+        for grant in grants:
+            try:
+                sender.send(
+                    "capability/grant-ack",
+                    {"status": "accepted"},
+                    to=grant.sender,
+                    about=grant.id,
+                    check_rights=False,
+                )
+            except MootError as fault:
+                log.debug("a grant was not acknowledged", extra={"why": type(fault).__name__})
+
+    def fail(self, id: str, fault: Exception) -> bool:
+        """Fail a wait for an answer that will not come; whether somebody was waiting."""
+        return any(self._replies.fail(f"{kind} {id}", fault) for kind in (*_ANSWER_KINDS.values(), _ANY))
+
+    def fail_all(self, fault: Callable[[], Exception]) -> None:
+        self._replies.fail_all(fault)
+
+    def add_revocation(self, revocation: Revocation) -> None:
+        if len(self._revocations) >= 64:
+            del self._revocations[next(iter(self._revocations))]
+        self._revocations[revocation.id] = revocation
+
+    def note_remaining(self, id: str, details: Mapping[str, Json]) -> bool:
+        """D-18: what a revoked pattern still touches; whether this was about a revocation of ours."""
+        revocation = self._revocations.get(id)
+        remaining = details.get("remaining")
+        if revocation is None or not isinstance(remaining, list):
+            return False
+        revocation.remaining = remaining
+        return True

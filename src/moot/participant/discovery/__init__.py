@@ -1,0 +1,1 @@
+"""What other members offer: learned from their lists, and whether we may use it."""

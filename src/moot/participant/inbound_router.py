@@ -1,0 +1,209 @@
+"""The path of everything that arrives.
+
+An envelope is checked, indexed by its id, passed to the part that handles its kind (requests, proposals,
+roster, streams, …), then to handlers and readers. Nothing on this path waits; what has to wait runs as a task
+of the member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from moot.participant.control.control_handler import ControlHandler
+from moot.participant.member_parts import MemberParts
+from moot.participant.refusal_handler import RefusalHandler
+from moot.protocol.envelope import Envelope
+from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
+
+_CONTROLS: Final = ("pause", "resume", "shutdown")
+# A passive connection does not answer for the member.
+_ANSWERED_CONTROLS: Final = ("request-status", "forget", "compact", "clear", "restart")
+
+Route = Callable[[Envelope], None]
+
+
+class InboundRouter:
+    """Passes envelopes to the parts of a member."""
+
+    def __init__(self, parts: MemberParts, control_handler: ControlHandler) -> None:
+        self._parts = parts
+        self._refusals = RefusalHandler(
+            parts.sender, parts.requests, parts.acks, parts.streams, control_handler
+        )
+        self._decision_routes: Mapping[str, Route] = {
+            "mcp/request": parts.proposals.handle_request,
+            "mcp/response": parts.proposals.handle_response,
+            "mcp/withdraw": parts.proposals.handle_withdrawal,
+            "mcp/reject": parts.proposals.handle_rejection,
+            "moot/approve": parts.proposals.handle_vote,
+            "chat": parts.proposals.handle_chat,
+        }
+        self._routes = self._make_routes(control_handler)
+
+    def route(self, envelope: Envelope) -> None:
+        parts = self._parts
+        parts.sender.counts.received += 1
+        if not self._is_valid(envelope):
+            parts.sender.counts.dropped += 1
+            return
+        parts.correlations.add(envelope)
+        own = envelope.sender == parts.sender.me
+        if own:
+            parts.sender.resolve_echo(envelope)
+        route = self._routes.get(envelope.kind)
+        if route is not None:
+            route(envelope)
+        if envelope.context is not None or envelope.kind == "reasoning/start":
+            parts.contexts.handle(envelope)
+        parts.recorder.record(envelope)
+        parts.handlers.call(envelope, own=own)
+        parts.all_readers.put(envelope)
+        if not own:
+            parts.other_readers.put(envelope)
+
+    def replay(self, history: Iterable[Envelope]) -> list[Envelope]:
+        """Learn what was sent before we joined; nothing is handled or answered. Returns what was new."""
+        parts = self._parts
+        fresh: list[Envelope] = []
+        for envelope in history:
+            if parts.correlations.get(envelope.id) is not None or not self._is_valid(envelope):
+                continue
+            parts.correlations.add(envelope)
+            fresh.append(envelope)
+            if envelope.kind == "mcp/proposal":
+                parts.proposals.add_past(envelope)
+            self._replay_decision(envelope)
+            parts.chats.handle(envelope)
+            if envelope.context is not None or envelope.kind == "reasoning/start":
+                parts.contexts.handle(envelope)
+        return fresh
+
+    def replay_decisions(self, history: Iterable[Envelope], known: frozenset[str]) -> None:
+        """Learn what happened to proposals while we were away (D-28, D-40, D-41).
+
+        If the history reaches back to an envelope that we had got before, nothing can be missing. Otherwise
+        (a restarted gateway, a long absence) open proposals stay marked `uncertain`.
+        """
+        reaches_back = False
+        for envelope in history:
+            if envelope.id in known:
+                reaches_back = True
+            elif self._parts.correlations.get(envelope.id) is None and self._is_valid(envelope):
+                self._replay_decision(envelope)
+        if reaches_back:
+            self._parts.proposals.clear_uncertain()
+
+    def _replay_decision(self, envelope: Envelope) -> None:
+        route = self._decision_routes.get(envelope.kind)
+        if route is not None:
+            route(envelope)
+
+    def _is_valid(self, envelope: Envelope) -> bool:
+        violation = self._parts.validator.check(envelope)
+        if violation is None:
+            return True
+        if envelope.kind == "mcp/response" and violation.fault != "unasked_answer":
+            # Whoever waits for this answer would wait in vain for a better one.
+            self._parts.requests.handle_bad_answer(envelope, violation.message)
+            self._parts.proposals.handle_bad_answer(envelope, violation.message)
+        return False
+
+    # Where each kind goes
+
+    def _make_routes(self, control_handler: ControlHandler) -> Mapping[str, Route]:
+        parts = self._parts
+        proposals, streams = parts.proposals, parts.streams
+        handle_answer = parts.acks.handle_answer
+        routes: dict[str, Route] = {
+            "mcp/request": self._route_request,
+            "mcp/response": self._route_response,
+            "mcp/proposal": self._route_proposal,
+            "mcp/withdraw": proposals.handle_withdrawal,
+            "mcp/reject": proposals.handle_rejection,
+            "moot/approve": proposals.handle_vote,
+            "chat": self._route_chat,
+            "chat/acknowledge": self._route_acknowledgement,
+            "chat/cancel": parts.chats.handle,
+            "capability/grant": self._route_grant,
+            "capability/grant-ack": handle_answer,
+            "space/invite-ack": handle_answer,
+            "participant/status": handle_answer,
+            "participant/compact-done": handle_answer,
+            "stream/request": streams.handle_request,
+            "stream/open": streams.handle_open,
+            "stream/close": self._route_stream_close,
+            "stream/write-granted": streams.handle_change,
+            "stream/write-revoked": streams.handle_change,
+            "stream/ownership-transferred": streams.handle_change,
+            "system/welcome": self._route_welcome,
+            "system/presence": self._route_presence,
+            "system/error": self._refusals.handle,
+        }
+        controls = _CONTROLS if parts.options.passive else _CONTROLS + _ANSWERED_CONTROLS
+        return routes | {f"participant/{name}": control_handler.handle for name in controls}
+
+    def _route_request(self, envelope: Envelope) -> None:
+        parts = self._parts
+        if envelope.payload["method"].startswith(NOTIFICATION_PREFIX):
+            if envelope.payload["method"] == CANCELLED:
+                parts.proposals.handle_cancellation(envelope)
+            parts.requests.handle_notification(envelope)
+            parts.server.handle_notification(envelope)
+            return
+        if envelope.sender == parts.sender.me:
+            parts.requests.handle_echo(envelope)
+        if envelope.correlation_id:
+            parts.proposals.handle_request(envelope)
+        parts.server.handle_request(envelope)
+
+    def _route_response(self, envelope: Envelope) -> None:
+        self._parts.requests.handle_response(envelope)
+        self._parts.proposals.handle_response(envelope)
+
+    def _route_proposal(self, envelope: Envelope) -> None:
+        own = envelope.sender == self._parts.sender.me
+        self._parts.proposals.add(envelope, own=own)
+        if not own:
+            self._parts.server.handle_proposal(envelope)
+
+    def _route_chat(self, envelope: Envelope) -> None:
+        self._parts.chats.handle(envelope)
+        if envelope.correlation_id:
+            self._parts.proposals.handle_chat(envelope)
+
+    def _route_acknowledgement(self, envelope: Envelope) -> None:
+        self._parts.chats.handle(envelope)
+        self._parts.acks.handle_answer(envelope)
+
+    def _route_stream_close(self, envelope: Envelope) -> None:
+        fault = self._parts.streams.handle_close(envelope)
+        if fault is not None:
+            self._parts.validator.report(envelope, "not_owner", fault)
+
+    def _route_grant(self, envelope: Envelope) -> None:
+        parts = self._parts
+        us = (parts.sender.me, parts.roster.own_name)
+        if not parts.options.passive and envelope.payload["recipient"] in us:
+            parts.acks.add_grant(envelope)
+
+    def _route_welcome(self, envelope: Envelope) -> None:
+        payload, parts = envelope.payload, self._parts
+        you, sender = payload["you"], parts.sender
+        if you["id"] != sender.me or (envelope.to and sender.me not in envelope.to):
+            return  # MEW 3.8.1: for somebody else
+        again = sender.counts.received > 1
+        sender.rights = parts.roster.rights_of(you.get("capabilities", []))
+        parts.roster.apply_welcome(
+            you["id"], you.get("name", you["id"]), payload.get("participants", []), again=again
+        )
+        if "active_streams" in payload:
+            parts.streams.apply_welcome(payload["active_streams"])
+        parts.acks.acknowledge_grants(sender)
+
+    def _route_presence(self, envelope: Envelope) -> None:
+        parts = self._parts
+        event = parts.roster.apply_presence(envelope)
+        if event is not None and event.event == "leave" and event.member is not None:
+            for part in (parts.requests, parts.proposals, parts.offers):
+                part.handle_member_left(event.member.id)

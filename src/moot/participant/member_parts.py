@@ -1,0 +1,112 @@
+"""The parts of a member, made in the order in which they depend on each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moot.participant.calls.request_client import RequestClient
+from moot.participant.connection.connect_options import ConnectOptions
+from moot.participant.connection.correlation_index import CorrelationIndex
+from moot.participant.connection.envelope_sender import EnvelopeSender, SendCounts
+from moot.participant.connection.inbound_check import InboundValidator
+from moot.participant.connection.member_tasks import MemberTasks
+from moot.participant.connection.message_feed import Feeds, HandlerRunner, KindHandlers
+from moot.participant.connection.roster import Roster
+from moot.participant.connection.violation_log import ViolationLog
+from moot.participant.control.controls import Controls
+from moot.participant.control.open_work import OpenWork
+from moot.participant.control.pending_acks import PendingAcks
+from moot.participant.control.status_reporter import StatusReporter
+from moot.participant.control.transcript_recorder import TranscriptRecorder
+from moot.participant.conversation.chat import Chats
+from moot.participant.conversation.contexts import Contexts
+from moot.participant.conversation.stream_client import StreamClient
+from moot.participant.decisions.proposal_client import ProposalClient
+from moot.participant.decisions.proposal_list import ProposalList
+from moot.participant.serving.own_offers import OwnOffers
+from moot.participant.serving.request_server import RequestServer
+from moot.protocol.envelope import Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class MemberParts:
+    """Everything that a member is made of, but for its connection."""
+
+    options: ConnectOptions
+    controls: Controls
+    tasks: MemberTasks
+    runner: HandlerRunner
+    sender: EnvelopeSender
+    roster: Roster
+    violations: ViolationLog
+    correlations: CorrelationIndex
+    validator: InboundValidator
+    # Proposals and operations
+    proposals: ProposalList
+    requests: RequestClient
+    proposal_client: ProposalClient
+    # Serving
+    server: RequestServer
+    offers: OwnOffers
+    # Conversation
+    chats: Chats
+    contexts: Contexts
+    streams: StreamClient
+    # Control
+    acks: PendingAcks
+    reporter: StatusReporter
+    recorder: TranscriptRecorder
+    open_work: OpenWork
+    # Handlers by kind, and readers: of everything, and of everything but our own.
+    handlers: KindHandlers
+    all_readers: Feeds[Envelope]
+    other_readers: Feeds[Envelope]
+
+
+def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
+    limits = options.limits
+    counts = SendCounts()
+    tasks = MemberTasks()
+    runner = HandlerRunner(tasks.spawn, counts, limits.max_feed_messages)
+    roster = Roster(options.dialect, runner)
+    sender = EnvelopeSender(options, counts, roster.names_of)
+    violations = ViolationLog(max_senders=limits.max_violating_senders, max_violations=limits.max_violations)
+    correlations = CorrelationIndex(limits.max_known_envelopes)
+    proposals = ProposalList(limits, roster, runner)
+    validator = InboundValidator(correlations, violations, proposals.is_faithful)
+    requests = RequestClient(sender, roster, correlations, validator, runner)
+    proposal_client = ProposalClient(sender, requests, proposals, tasks.spawn)
+    server = RequestServer(sender, validator, proposals, tasks.spawn)
+    offers = OwnOffers(server, sender)
+    if not options.passive:
+        server.use_handler(offers.answer, can_run=offers.can_run)
+    contexts = Contexts(limits, validator)
+    streams = StreamClient(sender, runner)
+    acks = PendingAcks()
+    reporter = StatusReporter(sender, controls)
+    return MemberParts(
+        options=options,
+        controls=controls,
+        tasks=tasks,
+        runner=runner,
+        sender=sender,
+        roster=roster,
+        violations=violations,
+        correlations=correlations,
+        validator=validator,
+        proposals=proposals,
+        requests=requests,
+        proposal_client=proposal_client,
+        server=server,
+        offers=offers,
+        chats=Chats(sender, limits),
+        contexts=contexts,
+        streams=streams,
+        acks=acks,
+        reporter=reporter,
+        recorder=TranscriptRecorder(sender, contexts, controls, reporter, tasks.spawn),
+        open_work=OpenWork(sender, requests, server, streams, proposal_client, acks),
+        handlers=KindHandlers(runner),
+        all_readers=Feeds(counts),
+        other_readers=Feeds(counts),
+    )

@@ -1,0 +1,177 @@
+"""A member's time in a space: joining, reconnecting, leaving.
+
+What arrives goes to the router. What arrives right behind the first welcome is held back until the block of
+`connect` had its first step, and with it a chance to register handlers and tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from moot.errors import ConnectionClosed, ConnectionLost, MalformedEnvelope, MootError
+from moot.net.websocket_client import ClientSocket
+from moot.participant.connection.envelope_sender import CloseReason
+from moot.participant.connection.history import fetch_history
+from moot.participant.connection.link import Link
+from moot.participant.connection.message_feed import MissedMessages, RunningHandler
+from moot.participant.control.control_handler import ControlHandler
+from moot.participant.inbound_router import InboundRouter
+from moot.participant.member_parts import MemberParts
+from moot.protocol.envelope import Envelope
+from moot.protocol.frames import Frame
+
+log = logging.getLogger(__name__)
+
+# How many of the last envelopes before a loss are looked for in the history: one is enough to be sure.
+_KNOWN_ENVELOPES: Final = 64
+
+
+class Session:
+    """Joins with a connection of its own, and keeps the parts of a member informed about it."""
+
+    def __init__(self, parts: MemberParts) -> None:
+        self._parts = parts
+        self.link = Link(parts.options, self)
+        self._control_handler = ControlHandler(
+            parts.sender, parts.controls, parts.reporter, parts.open_work, self.link, parts.tasks.spawn
+        )
+        self.router = InboundRouter(parts, self._control_handler)
+        self.close_reason: CloseReason | None = None
+        self._closed = asyncio.Event()
+        # Resolved by the first welcome; fails with the reason why there will be none.
+        self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held: list[Envelope | Frame] | None = []
+        self._lost_at = 0.0
+        self._known_before_loss: frozenset[str] = frozenset()
+        self._reconnected_handlers: list[RunningHandler[None]] = []
+
+    # Joining and leaving
+
+    async def join(self) -> None:
+        """Connect and wait for the welcome; raises NotAdmitted or Unreachable."""
+        parts = self._parts
+        await parts.tasks.enter()
+        try:
+            parts.tasks.spawn(self._run_link())
+            await self._joined
+        except BaseException:
+            await parts.tasks.leave()
+            raise
+        parts.tasks.spawn(self._control_handler.run())
+        asyncio.get_running_loop().call_soon(self._release_held)
+
+    async def _run_link(self) -> None:
+        try:
+            await self.link.run()
+        except MootError as fault:
+            if not self._joined.done():
+                self._joined.set_exception(fault)
+
+    async def wait_closed(self) -> CloseReason:
+        await self._closed.wait()
+        if self.close_reason is None:
+            raise ConnectionClosed(1006, "ended without a reason")
+        return self.close_reason
+
+    async def close(self, reason: str) -> None:
+        """End what is under way, then close the connection; closing it twice does nothing."""
+        if self.close_reason is None:
+            self._parts.open_work.close()
+            self.link.leave(CloseReason(1000, reason))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._parts.options.limits.leave_seconds):
+                    await self._closed.wait()
+            self.handle_closed(CloseReason(1000, reason))
+
+    async def leave(self) -> None:
+        """Close the connection and wait for the last task."""
+        try:
+            await self.close("leaving")
+        finally:
+            self.handle_closed(CloseReason(1000, "left"))
+            await self._parts.tasks.leave()
+
+    def on_reconnected(self, handler: Callable[[None], Any]) -> None:
+        self._reconnected_handlers.append(self._parts.runner.start(handler))
+
+    # What the link calls
+
+    def handle_joined(self, socket: ClientSocket, welcome: Envelope) -> None:
+        parts = self._parts
+        again = bool(parts.sender.me)
+        # Each connection's first welcome says who we are; it may differ from last time (D-19).
+        parts.sender.attach(socket, welcome.payload["you"]["id"])
+        self.router.route(welcome)
+        if not again:
+            if not self._joined.done():
+                self._joined.set_result(None)
+            return
+        parts.sender.counts.reconnects += 1
+        log.info("rejoined", extra={"participant": parts.sender.me})
+        for readers in (parts.other_readers, parts.all_readers):
+            readers.put(MissedMessages("reconnected"))
+        parts.proposals.mark_uncertain()
+        if len(parts.proposals):
+            parts.tasks.spawn(self._restore_missed_decisions())
+        for handler in self._reconnected_handlers:
+            handler.call(None)
+
+    async def _restore_missed_decisions(self) -> None:
+        options, me = self._parts.options, self._parts.sender.me
+        since = self._lost_at - options.limits.history_margin_seconds
+        history = await fetch_history(options, me, since)
+        self.router.replay_decisions(history or [], self._known_before_loss)
+
+    def handle_envelope(self, envelope: Envelope) -> None:
+        if self._held is None:
+            self.router.route(envelope)
+        else:
+            self._held.append(envelope)
+
+    def handle_frame(self, frame: Frame) -> None:
+        if self._held is None:
+            self._parts.sender.counts.received += 1
+            self._parts.streams.handle_frame(frame)
+        else:
+            self._held.append(frame)
+
+    def _release_held(self) -> None:
+        held, self._held = self._held, None
+        for item in held or ():
+            if isinstance(item, Frame):
+                self.handle_frame(item)
+            else:
+                self.router.route(item)
+
+    def handle_malformed(self, fault: MalformedEnvelope) -> None:
+        counts = self._parts.sender.counts
+        counts.received += 1
+        counts.dropped += 1
+        self._parts.validator.report_malformed(fault.message, kind=fault.kind or "", id=fault.about or "")
+
+    def handle_lost(self, code: int, reason: str) -> None:
+        """The connection is gone, and it is being opened again; no answer will come."""
+        self._lost_at = time.time()
+        self._known_before_loss = self._parts.correlations.latest(_KNOWN_ENVELOPES)
+        how = f"{code} {reason}".rstrip()
+        message = f"the connection was lost ({how}): whether it was done is not known"
+        self._parts.open_work.fail_all(lambda: ConnectionLost(message))
+
+    def handle_closed(self, reason: CloseReason) -> None:
+        """The connection has ended for good: every wait fails, readers come to their end."""
+        if self.close_reason is not None:
+            return
+        ended = self.link.leaving or reason
+        parts = self._parts
+        self.close_reason = parts.sender.close_reason = ended
+        parts.open_work.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
+        for part in (parts.other_readers, parts.all_readers, parts.runner, parts.proposals, parts.streams):
+            part.end()
+        self._control_handler.end()
+        parts.tasks.cancel()
+        self._closed.set()
