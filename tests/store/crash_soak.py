@@ -17,7 +17,7 @@ from pathlib import Path
 
 from moot.store.journal import Journal, JournalSettings
 from moot.store.journal_reader import read_records, verify
-from tests.store.paper import folder_in, segments, x
+from tests.store.journals import folder_in, segments, value_record
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Small, so that segments begin all the time.
@@ -93,7 +93,7 @@ async def append_for_ever(folder: Path, round: int) -> None:
     while True:
         for _ in range(rng.choice([1, 1, 5, 100])):
             filling = "é" * rng.choice([0, 10, 300, 3_000])
-            number = journal.append(x([round, count, filling]))
+            number = journal.append(value_record([round, count, filling]))
             journal.when_durable(number, partial(report, number, count))
             count += 1
         await asyncio.sleep(0)

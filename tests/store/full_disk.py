@@ -14,7 +14,7 @@ from pathlib import Path
 
 from moot.store.journal import KEEP_RECORDS, Journal, JournalSettings
 from moot.store.journal_reader import read_records
-from tests.store.paper import durable, health_of, opened, segments, texts, x
+from tests.store.journals import health_changes, open_journal, segments, value_record, values_in, wait_durable
 from tests.waiting import HANG_SECONDS
 
 SETTINGS = JournalSettings(retry_seconds=0.001, segment_bytes=2_000_000)
@@ -43,19 +43,19 @@ class Retries(logging.Handler):
 
 async def recovers(folder: Path) -> None:
     """Full in the middle of a record; what was kept is written in order when there is room again."""
-    async with opened(folder, SETTINGS) as journal:
-        told, retries = health_of(journal), Retries()
-        await durable(journal, journal.append(x(0)))
+    async with open_journal(folder, SETTINGS) as journal:
+        told, retries = health_changes(journal), Retries()
+        await wait_durable(journal, journal.append(value_record(0)))
         allow(segments(folder)[0].stat().st_size + 534)
         for i in range(1, 51):
-            journal.append(x(i))
+            journal.append(value_record(i))
         assert await told.get() is False
         assert not journal.able
         assert journal.durable == 0 + 1
         assert segments(folder)[0].stat().st_size == resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         order: list[int] = []
         for i in range(51, 61):
-            journal.when_durable(journal.append(x(i)), lambda i=i: order.append(i))  # type: ignore[misc]
+            journal.when_durable(journal.append(value_record(i)), lambda i=i: order.append(i))  # type: ignore[misc]
         retries.failed.clear()
         await retries.failed.wait()
         assert not journal.able
@@ -63,46 +63,46 @@ async def recovers(folder: Path) -> None:
         assert await told.get() is True
         assert journal.able
         assert order == list(range(51, 61))
-        await durable(journal, journal.append(x(61)))
+        await wait_durable(journal, journal.append(value_record(61)))
         assert told.empty()
-    assert texts(folder) == list(range(62))
+    assert values_in(folder) == list(range(62))
 
 
 async def cannot_begin_a_segment(folder: Path) -> None:
     """No room for the first record of a new segment."""
-    async with opened(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
-        told, retries = health_of(journal), Retries()
-        await durable(journal, journal.append(x(0)))
+    async with open_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
+        told, retries = health_changes(journal), Retries()
+        await wait_durable(journal, journal.append(value_record(0)))
         allow(0)
-        journal.append(x(1))
+        journal.append(value_record(1))
         assert await told.get() is False
         await retries.failed.wait()
-        journal.append(x(2))
+        journal.append(value_record(2))
         allow(-1)
         assert await told.get() is True
-        await durable(journal, journal.next_number - 1)
-    assert texts(folder) == [0, 1, 2]
+        await wait_durable(journal, journal.next_number - 1)
+    assert values_in(folder) == [0, 1, 2]
 
 
 async def runs_out_of_memory_too(folder: Path) -> None:
     """Beyond the bound one record stands for those that found no room; vital ones find some."""
-    async with opened(folder, SETTINGS) as journal:
-        told = health_of(journal)
+    async with open_journal(folder, SETTINGS) as journal:
+        told = health_changes(journal)
         allow(0)
-        journal.append(x(0))
+        journal.append(value_record(0))
         assert await told.get() is False
         for i in range(1, KEEP_RECORDS):
-            assert journal.append(x(i)) == i + 1
-        lost = {journal.append(x("no room")) for _ in range(7)}
+            assert journal.append(value_record(i)) == i + 1
+        lost = {journal.append(value_record("no room")) for _ in range(7)}
         assert lost == {KEEP_RECORDS + 1}
-        assert journal.append(x("vital"), vital=True) == KEEP_RECORDS + 2
-        assert journal.append(x("no room")) == KEEP_RECORDS + 3
+        assert journal.append(value_record("vital"), vital=True) == KEEP_RECORDS + 2
+        assert journal.append(value_record("no room")) == KEEP_RECORDS + 3
         allow(-1)
         assert await told.get() is True
         # Able means that all of it is safe, not that something was written.
         assert journal.durable == KEEP_RECORDS + 3
-        await durable(journal, journal.append(x("again")))
-    found = texts(folder)
+        await wait_durable(journal, journal.append(value_record("again")))
+    found = values_in(folder)
     assert found[:KEEP_RECORDS] == list(range(KEEP_RECORDS))
     assert found[KEEP_RECORDS:] == ["lost", "vital", "lost", "again"]
     counts = [
@@ -114,22 +114,22 @@ async def runs_out_of_memory_too(folder: Path) -> None:
 async def closes_without_room(folder: Path) -> None:
     """Closing tries once more, and then ends."""
     journal = Journal.open(folder, SETTINGS)
-    told = health_of(journal)
+    told = health_changes(journal)
     allow(0)
-    journal.append(x(0))
+    journal.append(value_record(0))
     assert await told.get() is False
     await journal.close()
     assert journal.durable == 0
     allow(-1)
     journal = Journal.open(folder, SETTINGS)
-    told = health_of(journal)
+    told = health_changes(journal)
     allow(0)
-    journal.append(x(1))
+    journal.append(value_record(1))
     assert await told.get() is False
     allow(-1)
     await journal.close()
     assert journal.durable == 1
-    assert texts(folder) == [1]
+    assert values_in(folder) == [1]
 
 
 if __name__ == "__main__":

@@ -13,8 +13,15 @@ import pytest
 from moot.store import journal as journals
 from moot.store.journal import Journal, JournalSettings
 from moot.store.journal_reader import verify
-from moot.store.segment_writer import STEP_BYTES, STEP_TEXTS, SegmentWriter, one_step
-from tests.store.paper import durable, folder_in, health_of, opened, texts, x
+from moot.store.segment_writer import STEP_BYTES, STEP_TEXTS, SegmentWriter, step_length
+from tests.store.journals import (
+    folder_in,
+    health_changes,
+    open_journal,
+    value_record,
+    values_in,
+    wait_durable,
+)
 from tests.waiting import HANG_SECONDS, until
 
 
@@ -25,7 +32,7 @@ def inner(journal: Journal) -> Any:
 async def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_for_in_vain(
     tmp_path: Path,
 ) -> None:
-    async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
+    async with open_journal(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
         plan = inner(journal)._plan_sync
         late = 0
 
@@ -33,18 +40,18 @@ async def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_fo
             nonlocal late
             end = time.monotonic() + HANG_SECONDS
             # As if this thread had been held up: the other is through before it is asked to tell.
-            while now and not inner(journal)._syncer.outcomes and time.monotonic() < end:
+            while now and not inner(journal)._syncer.results and time.monotonic() < end:
                 time.sleep(0.001)
                 late += 1
             plan(now=now)
 
         inner(journal)._plan_sync = plan_late
         for number in range(12):
-            journal.append(x(number))
+            journal.append(value_record(number))
             await asyncio.sleep(0)
         await until(lambda: not (journal.pending))
         assert late
-    assert texts(folder_in(tmp_path)) == list(range(12))
+    assert values_in(folder_in(tmp_path)) == list(range(12))
 
 
 async def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
@@ -58,22 +65,22 @@ async def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
         sync(writer)
 
     monkeypatch.setattr(SegmentWriter, "sync", slowly)
-    async with opened(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
-        told = health_of(journal)
+    async with open_journal(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
+        told = health_changes(journal)
         for number in range(300):
-            journal.append(x(number))
+            journal.append(value_record(number))
             await asyncio.sleep(0)
         assert not await told.get()
         hanging.set()
         assert await told.get()
-        await durable(journal, journal.next_number - 1)
+        await wait_durable(journal, journal.next_number - 1)
     folder = folder_in(tmp_path)
     verify(folder)
-    assert [each for each in texts(folder) if each is not None][:8] == list(range(8))
+    assert [each for each in values_in(folder) if each is not None][:8] == list(range(8))
 
 
 def test_a_step_is_bounded_by_count_and_by_bytes() -> None:
-    assert one_step([b"x"] * 10) == 10
-    assert one_step([b"x"] * 5_000) == STEP_TEXTS
-    assert one_step([b"x" * (STEP_BYTES // 100)] * 150) == 100
-    assert one_step([b"x" * (STEP_BYTES + 1)] * 65) == 1
+    assert step_length([b"x"] * 10) == 10
+    assert step_length([b"x"] * 5_000) == STEP_TEXTS
+    assert step_length([b"x" * (STEP_BYTES // 100)] * 150) == 100
+    assert step_length([b"x" * (STEP_BYTES + 1)] * 65) == 1

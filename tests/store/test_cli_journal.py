@@ -17,17 +17,19 @@ from moot.cli.escape_output import printable, printable_json
 from moot.store.database import Database
 from moot.store.journal import JournalSettings
 from tests.store.crash_soak import ROOT
-from tests.store.paper import edit, folder_in, members, said, segments, write_now
+from tests.store.journals import edit_lines, envelope_record, folder_in, members, segments, write_now
 from tests.waiting import HANG_SECONDS
 
 ATTACK = "\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \u2066x\u2069 \x9b31m \u200b \ud7ff \U000e0041"
 RECORDS = [
     members({"t": 1_760_000_000.0, "in": "join", "session": "s1", "who": "agent", "out": "accepted"}),
-    said("p1", "agent", t=1_760_000_001.5, kind="mcp/proposal", payload={"method": "tools/call"}),
-    said("f1", "alice", t=1_760_000_002.0, kind="mcp/request", correlation_id=["p1", "gone"], to=["files"]),
-    said("r1", "files", t=1_760_000_003.0, kind="mcp/response", correlation_id=["f1"]),
-    said("e1", "agent", t=1_760_000_004.0, kind="mcp/request", out="capability_violation"),
-    said("=1+1", "mallory", t=1_760_000_005.0, payload={"text": ATTACK, "long": "x" * 300}),
+    envelope_record("p1", "agent", t=1_760_000_001.5, kind="mcp/proposal", payload={"method": "tools/call"}),
+    envelope_record(
+        "f1", "alice", t=1_760_000_002.0, kind="mcp/request", correlation_id=["p1", "gone"], to=["files"]
+    ),
+    envelope_record("r1", "files", t=1_760_000_003.0, kind="mcp/response", correlation_id=["f1"]),
+    envelope_record("e1", "agent", t=1_760_000_004.0, kind="mcp/request", out="capability_violation"),
+    envelope_record("=1+1", "mallory", t=1_760_000_005.0, payload={"text": ATTACK, "long": "x" * 300}),
     members({"t": 1e30, "in": "admin", "who": "root", "by": "root"}),
 ]
 
@@ -68,7 +70,7 @@ def test_follow_prints_what_comes(data: Path) -> None:
         try:
             assert json.loads(told.readline())["n"] == 7
             for id in ("new1", "new2"):
-                write_now(folder_in(data), [said(id)], JournalSettings(segment_bytes=50))
+                write_now(folder_in(data), [envelope_record(id)], JournalSettings(segment_bytes=50))
                 assert json.loads(told.readline())["id"] == id
         finally:
             child.kill()
@@ -112,7 +114,7 @@ def test_show_tells_what_a_record_correlates_to_and_what_to_it(
 
 
 def test_show_shows_every_record_of_an_id(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_now(folder_in(data), [said("f1", "bob", out="duplicate_id"), said("2024")])
+    write_now(folder_in(data), [envelope_record("f1", "bob", out="duplicate_id"), envelope_record("2024")])
     told = run(data, capsys, "show", "f1")
     assert "duplicate_id" in told
     assert told.count('"session": "s1"') == 2
@@ -192,7 +194,7 @@ def test_verify_exits_with_1_and_names_the_place(data: Path, capsys: pytest.Capt
     path.write_bytes(whole[:-3])
     assert "no whole record yet" in run(data, capsys, "verify")
     path.write_bytes(whole)
-    edit(path, lambda lines: [*lines[:2], *lines[3:]])
+    edit_lines(path, lambda lines: [*lines[:2], *lines[3:]])
     told = run(data, capsys, "verify", code=1)
     assert "broken at 000000000001.jsonl line 3: removed: record 3 is missing" in told
     assert "2 records before it hold" in told
@@ -208,14 +210,14 @@ def test_verify_notices_that_the_end_was_cut_off_behind_a_snapshot(
 
     asyncio.run(save())
     assert "the chain holds" in run(data, capsys, "verify")
-    edit(segments(folder_in(data))[0], lambda lines: lines[:-1])
+    edit_lines(segments(folder_in(data))[0], lambda lines: lines[:-1])
     assert "ends with record 6, but a snapshot covers record 7" in run(data, capsys, "verify", code=1)
 
 
 def test_the_space_has_to_be_named_when_there_are_several(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_now(folder_in(data, "den"), [said("other")])
+    write_now(folder_in(data, "den"), [envelope_record("other")])
     assert "choose one with --space (den, lab)" in run(data, capsys, "tail", code=2)
     assert "other" in run(data, capsys, "tail", "--space", "den")
     assert "there is den, lab" in run(data, capsys, "tail", "--space", "no", code=2)

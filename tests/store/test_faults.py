@@ -13,7 +13,16 @@ import pytest
 from moot.store.journal import KEEP_BYTES, JournalSettings
 from moot.store.journal_reader import verify
 from tests.store.crash_soak import ROOT, run_journal_crashes
-from tests.store.paper import descriptor_of, durable, folder_in, health_of, opened, segments, texts, x
+from tests.store.journals import (
+    descriptor_of,
+    folder_in,
+    health_changes,
+    open_journal,
+    segments,
+    value_record,
+    values_in,
+    wait_durable,
+)
 
 SOON = JournalSettings(retry_seconds=0.001)
 
@@ -43,52 +52,52 @@ def replace_file(path: Path, other: int) -> None:
 
 async def test_a_file_that_can_only_be_read_is_opened_anew(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with opened(folder, SOON) as journal:
-        told = health_of(journal)
-        await durable(journal, journal.append(x(1)))
+    async with open_journal(folder, SOON) as journal:
+        told = health_changes(journal)
+        await wait_durable(journal, journal.append(value_record(1)))
         path = segments(folder)[0]
         replace_file(path, os.open(path, os.O_RDONLY))
-        journal.append(x(2))
+        journal.append(value_record(2))
         assert await told.get() is False
-        journal.append(x(3))
+        journal.append(value_record(3))
         assert await told.get() is True
-        await durable(journal, journal.append(x(4)))
-    assert texts(folder) == [1, 2, 3, 4]
+        await wait_durable(journal, journal.append(value_record(4)))
+    assert values_in(folder) == [1, 2, 3, 4]
     assert verify(folder).ok
 
 
 async def test_a_segment_that_cannot_be_begun_is_tried_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with opened(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
-        told = health_of(journal)
-        await durable(journal, journal.append(x(1)))
+    async with open_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
+        told = health_changes(journal)
+        await wait_durable(journal, journal.append(value_record(1)))
         (folder / "000000000002.jsonl").mkdir()
-        journal.append(x(2))
+        journal.append(value_record(2))
         assert await told.get() is False
         (folder / "000000000002.jsonl").rmdir()
         assert await told.get() is True
-    assert texts(folder) == [1, 2]
+    assert values_in(folder) == [1, 2]
     assert verify(folder).ok
 
 
 async def test_what_a_failed_fsync_did_not_cover_is_written_again(tmp_path: Path) -> None:
     """A pipe takes the bytes, refuses the fsync and forgets them, as a kernel may after an I/O error."""
     folder = folder_in(tmp_path)
-    async with opened(folder, SOON) as journal:
-        told = health_of(journal)
-        await durable(journal, journal.append(x(1)))
+    async with open_journal(folder, SOON) as journal:
+        told = health_changes(journal)
+        await wait_durable(journal, journal.append(value_record(1)))
         reading, writing = os.pipe()
         replace_file(segments(folder)[0], writing)
-        number = journal.append(x(2))
+        number = journal.append(value_record(2))
         await asyncio.sleep(0)
-        journal.append(x(3))
+        journal.append(value_record(3))
         await asyncio.sleep(0)
         assert journal.durable == 1
         assert await told.get() is False
         assert await told.get() is True
         assert journal.durable >= number
         os.close(reading)
-    assert texts(folder) == [1, 2, 3]
+    assert values_in(folder) == [1, 2, 3]
     assert verify(folder).ok
 
 
@@ -96,13 +105,13 @@ async def test_a_file_that_lost_what_was_on_disk_is_not_written_to(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = folder_in(tmp_path)
-    async with opened(folder, SOON) as journal:
-        told = health_of(journal)
-        await durable(journal, journal.append(x(1)))
+    async with open_journal(folder, SOON) as journal:
+        told = health_changes(journal)
+        await wait_durable(journal, journal.append(value_record(1)))
         path = segments(folder)[0]
         replace_file(path, os.open(path, os.O_RDONLY))
         os.truncate(path, 10)
-        journal.append(x(2))
+        journal.append(value_record(2))
         assert await told.get() is False
     assert not journal.able
     assert journal.durable == 1
@@ -114,17 +123,17 @@ async def test_a_disk_that_falls_too_far_behind_makes_the_journal_unable_until_i
     tmp_path: Path,
 ) -> None:
     folder = folder_in(tmp_path)
-    large = x("é" * (1 << 19))
-    async with opened(folder, JournalSettings(segment_bytes=1 << 30)) as journal:
-        told = health_of(journal)
+    large = value_record("é" * (1 << 19))
+    async with open_journal(folder, JournalSettings(segment_bytes=1 << 30)) as journal:
+        told = health_changes(journal)
         for _ in range(KEEP_BYTES // len(large) + 1):
             journal.append(large)
         # The next tick writes all of it; the fsync of so much takes longer than the tick after that.
         await asyncio.sleep(0)
-        journal.append(x("behind"))
+        journal.append(value_record("behind"))
         assert await told.get() is False
-        journal.append(x("kept"))
+        journal.append(value_record("kept"))
         assert await told.get() is True
-        await durable(journal, journal.append(x("last")))
-    assert texts(folder)[-3:] == ["behind", "kept", "last"]
+        await wait_durable(journal, journal.append(value_record("last")))
+    assert values_in(folder)[-3:] == ["behind", "kept", "last"]
     assert verify(folder).ok

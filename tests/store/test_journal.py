@@ -14,7 +14,17 @@ from moot.errors import UsageError
 from moot.store.journal import Journal, JournalSettings
 from moot.store.journal_reader import read_records, verify
 from moot.store.journal_segments import remove_segments
-from tests.store.paper import SMALL, durable, folder_in, opened, said, segments, texts, write, x
+from tests.store.journals import (
+    SMALL,
+    envelope_record,
+    folder_in,
+    open_journal,
+    segments,
+    value_record,
+    values_in,
+    wait_durable,
+    write,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="journals live on POSIX")
@@ -22,7 +32,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="journals live on POS
 
 async def test_records_are_numbered_from_one_and_chained_from_the_name_of_the_space(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    await write(folder, [x("a"), x("b")])
+    await write(folder, [value_record("a"), value_record("b")])
     first, second = segments(folder)[0].read_bytes().splitlines()
     one = hashlib.sha256(b'lab{"n":1,"x":"a"}').hexdigest()
     two = hashlib.sha256(one.encode() + b'{"n":2,"x":"b"}').hexdigest()
@@ -32,26 +42,26 @@ async def test_records_are_numbered_from_one_and_chained_from_the_name_of_the_sp
 
 async def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    await write(folder, [x(1), x(2)])
-    await write(folder, [x(3)])
-    assert texts(folder) == [1, 2, 3]
+    await write(folder, [value_record(1), value_record(2)])
+    await write(folder, [value_record(3)])
+    assert values_in(folder) == [1, 2, 3]
     assert verify(folder).count == 3
     assert len(segments(folder)) == 1
 
 
 async def test_files_and_folders_are_for_the_owner_only(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    await write(folder, [x(1)])
+    await write(folder, [value_record(1)])
     assert stat.S_IMODE(segments(folder)[0].stat().st_mode) == 0o600
     for path in (folder, folder.parent, folder.parent.parent):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
 async def test_records_of_one_tick_are_written_together_and_called_back_in_order(tmp_path: Path) -> None:
-    async with opened(folder_in(tmp_path)) as journal:
+    async with open_journal(folder_in(tmp_path)) as journal:
         told: list[int] = []
         done = asyncio.Event()
-        numbers = [journal.append(x(i)) for i in range(5)]
+        numbers = [journal.append(value_record(i)) for i in range(5)]
         assert journal.next_number == 6
         assert journal.durable == 0
         for number in reversed(numbers):
@@ -71,9 +81,9 @@ async def test_records_become_durable_though_nobody_waits_for_them(tmp_path: Pat
 
     async def become_durable(settings: JournalSettings, count: int) -> None:
         folder = folder_in(tmp_path, f"lab-{count}")
-        async with opened(folder, settings) as journal:
+        async with open_journal(folder, settings) as journal:
             for i in range(count):
-                journal.append(x(i))
+                journal.append(value_record(i))
             await until(lambda: journal.durable >= count)
 
     await become_durable(JournalSettings(sync_seconds=0.001), 1)
@@ -87,16 +97,16 @@ async def test_a_fault_in_one_callback_does_not_keep_the_others(tmp_path: Path) 
     def stumble() -> None:
         raise ZeroDivisionError
 
-    async with opened(folder_in(tmp_path)) as journal:
-        number = journal.append(x(1))
+    async with open_journal(folder_in(tmp_path)) as journal:
+        number = journal.append(value_record(1))
         journal.when_durable(number, stumble)
-        await durable(journal, number)
+        await wait_durable(journal, number)
     assert [type(fault) for fault in faults] == [ZeroDivisionError]
 
 
 async def test_line_ends_between_the_members_of_an_envelope_do_not_break_a_line(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    await write(folder, [b'"raw":{\n "id":\r\n"e\\n1"}', x(2)])
+    await write(folder, [b'"raw":{\n "id":\r\n"e\\n1"}', value_record(2)])
     first, second = read_records(folder)
     assert first.fields["raw"] == {"id": "e\n1"}
     assert first.envelope == b'{  "id":\r "e\\n1"}'
@@ -106,13 +116,13 @@ async def test_line_ends_between_the_members_of_an_envelope_do_not_break_a_line(
 
 async def test_a_full_segment_is_followed_by_one_that_is_named_by_its_first_record(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    await write(folder, [x(i) for i in range(1, 21)], SMALL)
+    await write(folder, [value_record(i) for i in range(1, 21)], SMALL)
     paths = segments(folder)
     assert len(paths) > 3
     for path in paths:
         first = path.read_bytes().partition(b",")[0]
         assert first == b'{"n":%d' % int(path.stem)
-    assert texts(folder) == list(range(1, 21))
+    assert values_in(folder) == list(range(1, 21))
     assert verify(folder).count == 20
 
 
@@ -120,11 +130,11 @@ async def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Pa
     """Or an fsync of the new file would vouch for the end of the old one."""
     folder = folder_in(tmp_path)
     settings = JournalSettings(segment_bytes=50, sync_seconds=3600, sync_records=1000)
-    async with opened(folder, settings) as journal:
-        journal.append(x(1))
+    async with open_journal(folder, settings) as journal:
+        journal.append(value_record(1))
         await asyncio.sleep(0)
         assert journal.durable == 0
-        journal.append(x(2))
+        journal.append(value_record(2))
         while len(segments(folder)) < 2:
             await asyncio.sleep(0)
         assert journal.durable == 1
@@ -132,10 +142,10 @@ async def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Pa
 
 async def test_a_backlog_is_written_step_by_step_in_order(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with opened(folder, JournalSettings(segment_bytes=50_000)) as journal:
+    async with open_journal(folder, JournalSettings(segment_bytes=50_000)) as journal:
         for i in range(6_000):
-            journal.append(x(i))
-    assert texts(folder) == list(range(6_000))
+            journal.append(value_record(i))
+    assert values_in(folder) == list(range(6_000))
     assert verify(folder).ok
 
 
@@ -147,44 +157,44 @@ async def left(folder: Path, firsts: list[int]) -> None:
 async def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     settings = JournalSettings(segment_bytes=50, retain_segments=2)
-    async with opened(folder, settings) as journal:
+    async with open_journal(folder, settings) as journal:
         for i in range(1, 11):
-            await durable(journal, journal.append(x(i)))
+            await wait_durable(journal, journal.append(value_record(i)))
         assert len(segments(folder)) == 10
-        journal.covered(0)
-        journal.covered(4)
-        await durable(journal, journal.append(x(11)))
+        journal.prune_until(0)
+        journal.prune_until(4)
+        await wait_durable(journal, journal.append(value_record(11)))
         await left(folder, [5, 6, 7, 8, 9, 10, 11])
-        journal.covered(11)
-        await durable(journal, journal.append(x(12)))
+        journal.prune_until(11)
+        await wait_durable(journal, journal.append(value_record(12)))
         # The two newest of those that there were stay, and the new one.
         await left(folder, [10, 11, 12])
     verdict = verify(folder)
     assert (verdict.ok, verdict.first, verdict.last) == (True, 10, 12)
-    await write(folder, [x(13)], settings)
-    assert texts(folder) == [10, 11, 12, 13]
+    await write(folder, [value_record(13)], settings)
+    assert values_in(folder) == [10, 11, 12, 13]
     assert verify(folder).ok
 
 
 async def test_without_retention_nothing_goes(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with opened(folder, SMALL) as journal:
+    async with open_journal(folder, SMALL) as journal:
         for i in range(20):
-            await durable(journal, journal.append(x(i)))
-        journal.covered(20)
-    assert len(texts(folder)) == 20
+            await wait_durable(journal, journal.append(value_record(i)))
+        journal.prune_until(20)
+    assert len(values_in(folder)) == 20
 
 
 async def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    await write(folder, [x(i) for i in range(1, 7)], JournalSettings(segment_bytes=50))
+    await write(folder, [value_record(i) for i in range(1, 7)], JournalSettings(segment_bytes=50))
     kept = {path: path.read_bytes() for path in segments(folder)}
     remove_segments(folder, 4)
     for path, text in kept.items():
         path.write_bytes(text)
-    assert texts(folder) == [5, 6]
+    assert values_in(folder) == [5, 6]
     assert verify(folder).ok
-    await write(folder, [x(7)])
+    await write(folder, [value_record(7)])
     assert [int(path.stem) for path in segments(folder)] == [5, 6]
     assert verify(folder).ok
 
@@ -193,14 +203,14 @@ async def test_a_removal_that_fails_is_a_warning_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = folder_in(tmp_path)
-    async with opened(folder, JournalSettings(segment_bytes=50, retain_segments=1)) as journal:
+    async with open_journal(folder, JournalSettings(segment_bytes=50, retain_segments=1)) as journal:
         for i in range(3):
-            await durable(journal, journal.append(x(i)))
+            await wait_durable(journal, journal.append(value_record(i)))
         (folder / "removed.json.new").mkdir()
-        journal.covered(3)
-        await durable(journal, journal.append(x(3)))
+        journal.prune_until(3)
+        await wait_durable(journal, journal.append(value_record(3)))
         await until(lambda: "could not be removed" in caplog.text)
-    assert texts(folder) == [0, 1, 2, 3]
+    assert values_in(folder) == [0, 1, 2, 3]
 
 
 async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
@@ -208,37 +218,37 @@ async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
     off = JournalSettings(mode="off")
 
     async def count(expected: int) -> None:
-        async with opened(folder, off) as journal:
-            number = journal.append(x(1))
+        async with open_journal(folder, off) as journal:
+            number = journal.append(value_record(1))
             assert number == journal.durable == expected
             assert journal.recorded == expected - 1
-            await durable(journal, number)
-            journal.covered(number)
+            await wait_durable(journal, number)
+            journal.prune_until(number)
             assert journal.able
 
     await count(1)
     assert not folder.exists()
-    await write(folder, [x(1), x(2)])
+    await write(folder, [value_record(1), value_record(2)])
     await count(3)
-    assert texts(folder) == [1, 2]
+    assert values_in(folder) == [1, 2]
 
 
 async def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with opened(folder):
+    async with open_journal(folder):
         with pytest.raises(UsageError, match="another process writes"):
             Journal.open(folder, JournalSettings())
-    async with opened(folder) as journal:
-        journal.append(said("e1"))
+    async with open_journal(folder) as journal:
+        journal.append(envelope_record("e1"))
 
 
 async def test_a_closed_journal_takes_no_more(tmp_path: Path) -> None:
-    async with opened(folder_in(tmp_path), SMALL) as journal:
+    async with open_journal(folder_in(tmp_path), SMALL) as journal:
         pass
     await journal.close()
-    journal.covered(1)
+    journal.prune_until(1)
     with pytest.raises(UsageError, match="closed"):
-        journal.append(x(1))
+        journal.append(value_record(1))
 
 
 async def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:

@@ -21,31 +21,33 @@ from moot.store.journal_reader import (
     verify,
 )
 from moot.store.record_chain import ChainHead, line, seal
-from tests.store.paper import (
+from tests.store.journals import (
     SMALL,
-    durable,
-    edit,
+    edit_lines,
+    envelope_record,
     folder_in,
     members,
-    opened,
-    said,
+    open_journal,
     segments,
-    texts,
+    value_record,
+    values_in,
+    wait_durable,
     write,
     write_now,
-    x,
 )
 
 
 async def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 << 20) -> Path:
     folder = folder_in(tmp_path)
-    await write(folder, [x(i) for i in range(1, count + 1)], JournalSettings(segment_bytes=segment_bytes))
+    await write(
+        folder, [value_record(i) for i in range(1, count + 1)], JournalSettings(segment_bytes=segment_bytes)
+    )
     return folder
 
 
 def forged(lines: list[bytes]) -> list[bytes]:
     """Line 3 with another content and a hash that fits it."""
-    text, _ = seal([line(3, x("forged"))], ChainHead(3, lines[1][-67:-3]), 4)
+    text, _ = seal([line(3, value_record("forged"))], ChainHead(3, lines[1][-67:-3]), 4)
     return [*lines[:2], b"".join(text), *lines[3:]]
 
 
@@ -72,7 +74,7 @@ async def test_tampering_shows_with_its_place(
     """D-85."""
     folder = await journal_of(tmp_path)
     assert verify(folder).ok
-    edit(segments(folder)[0], change)
+    edit_lines(segments(folder)[0], change)
     verdict = verify(folder)
     assert verdict.problem is not None
     assert verdict.problem[:3] == (what, "000000000001.jsonl", line)
@@ -83,10 +85,10 @@ async def test_tampering_shows_with_its_place(
 async def batch_of(tmp_path: Path, count: int = 6) -> Path:
     """One sealed line, then a batch."""
     folder = folder_in(tmp_path)
-    await write(folder, [x(1)])
-    async with opened(folder) as journal:
-        numbers = [journal.append(x(i)) for i in range(2, count + 1)]
-        await durable(journal, numbers[-1])
+    await write(folder, [value_record(1)])
+    async with open_journal(folder) as journal:
+        numbers = [journal.append(value_record(i)) for i in range(2, count + 1)]
+        await wait_durable(journal, numbers[-1])
     return folder
 
 
@@ -117,7 +119,7 @@ async def test_tampering_inside_a_batch_shows(
 ) -> None:
     """D-85: numbers tell the very line, the seal its batch."""
     folder = await batch_of(tmp_path)
-    edit(segments(folder)[0], change)
+    edit_lines(segments(folder)[0], change)
     verdict = verify(folder)
     assert verdict.problem is not None
     assert verdict.problem[:3] == (what, "000000000001.jsonl", line)
@@ -135,30 +137,30 @@ async def test_an_unsealed_batch_at_the_end_is_cut_off_whole(tmp_path: Path) -> 
         path.write_bytes(whole[:size])
         verdict = verify(folder)
         assert (verdict.ok, verdict.count, verdict.torn) == (True, 1, size - first)
-    await write(folder, [x("next")])
-    assert texts(folder) == [1, "next"]
+    await write(folder, [value_record("next")])
+    assert values_in(folder) == [1, "next"]
     assert path.with_name(f"{path.name}.{first}.torn").read_bytes() == whole[first:-1]
 
 
 async def test_blocks_that_never_reached_the_disk_are_no_damage(tmp_path: Path) -> None:
     """After a power cut a file may hold zeros where its size came before its data."""
     folder = await batch_of(tmp_path)
-    await write(folder, [x(7)])
+    await write(folder, [value_record(7)])
     path = segments(folder)[0]
     whole = path.read_bytes()
     start = whole.index(b'x":3')
     path.write_bytes(whole[:start] + bytes(20) + whole[start + 20 :])
     assert not verify(folder).ok
-    await write(folder, [x("next")])
-    assert texts(folder) == [1, "next"]
+    await write(folder, [value_record("next")])
+    assert values_in(folder) == [1, "next"]
 
 
 async def test_an_envelope_cannot_pretend_to_be_a_seal(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     raw = {"h": "0" * 64}
-    async with opened(folder) as journal:
+    async with open_journal(folder) as journal:
         numbers = [journal.append(members({"raw": raw})) for _ in range(3)]
-        await durable(journal, numbers[-1])
+        await wait_durable(journal, numbers[-1])
     assert verify(folder).count == 3
 
 
@@ -200,7 +202,7 @@ async def test_an_unfinished_last_line_is_not_there_yet(tmp_path: Path) -> None:
     verdict = verify(folder)
     assert (verdict.ok, verdict.count) == (True, 11)
     assert verdict.torn > 0
-    assert texts(folder) == list(range(1, 12))
+    assert values_in(folder) == list(range(1, 12))
     assert [record.number for record in last_records(folder, 2)] == [10, 11]
 
 
@@ -214,8 +216,8 @@ async def test_a_torn_end_is_cut_off_and_kept_wherever_the_crash_struck(tmp_path
         path.write_bytes(whole[:size])
         left = whole[:size].count(b"\n")
         torn = whole[:size].rpartition(b"\n")[2]
-        await write(folder, [x("next")])
-        assert texts(folder) == [*range(1, left + 1), "next"]
+        await write(folder, [value_record("next")])
+        assert values_in(folder) == [*range(1, left + 1), "next"]
         assert verify(folder).ok
         cut = list(folder.glob("*.torn"))
         assert [file.read_bytes() for file in cut] == ([torn] if torn else [])
@@ -230,8 +232,8 @@ async def test_rubbish_behind_the_last_record_is_a_torn_end(tmp_path: Path, rubb
     folder = await journal_of(tmp_path, 4)
     with segments(folder)[0].open("ab") as file:
         file.write(rubbish)
-    await write(folder, [x(5)])
-    assert texts(folder) == [1, 2, 3, 4, 5]
+    await write(folder, [value_record(5)])
+    assert values_in(folder) == [1, 2, 3, 4, 5]
     assert verify(folder).ok
     (torn,) = folder.glob("*.torn")
     assert torn.read_bytes() == rubbish
@@ -239,14 +241,14 @@ async def test_rubbish_behind_the_last_record_is_a_torn_end(tmp_path: Path, rubb
 
 async def test_a_last_record_that_does_not_fit_is_cut_off(tmp_path: Path) -> None:
     folder = await journal_of(tmp_path, 4)
-    edit(segments(folder)[0], lambda lines: [*lines[:3], lines[3].replace(b'"x":4', b'"x":5')])
-    await write(folder, [x("next")])
-    assert texts(folder) == [1, 2, 3, "next"]
+    edit_lines(segments(folder)[0], lambda lines: [*lines[:3], lines[3].replace(b'"x":4', b'"x":5')])
+    await write(folder, [value_record("next")])
+    assert values_in(folder) == [1, 2, 3, "next"]
 
 
 async def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path) -> None:
     folder = await journal_of(tmp_path, 6)
-    edit(segments(folder)[0], lambda lines: [*lines[:2], *lines[3:]])
+    edit_lines(segments(folder)[0], lambda lines: [*lines[:2], *lines[3:]])
     before = segments(folder)[0].read_bytes()
     with pytest.raises(UsageError, match=r"000000000001\.jsonl line 3.*moot journal verify"):
         Journal.open(folder, JournalSettings())
@@ -264,8 +266,8 @@ async def test_an_empty_last_segment_is_gone_on_with(tmp_path: Path) -> None:
     """What a crash right after the start of a segment leaves."""
     folder = await journal_of(tmp_path, 4, segment_bytes=50)
     (folder / "000000000005.jsonl").touch()
-    await write(folder, [x(5)])
-    assert texts(folder) == [1, 2, 3, 4, 5]
+    await write(folder, [value_record(5)])
+    assert values_in(folder) == [1, 2, 3, 4, 5]
     assert verify(folder).ok
 
 
@@ -302,8 +304,11 @@ async def test_the_last_records_are_read_from_the_end_over_segments(tmp_path: Pa
 async def test_long_records_are_read_whole_from_both_ends(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     long = "é" * 600_000
-    await write(folder, [x("a"), x(long), members({"x": "c"}).replace(b":", b":\r"), x("d")])
-    assert texts(folder) == ["a", long, "c", "d"]
+    await write(
+        folder,
+        [value_record("a"), value_record(long), members({"x": "c"}).replace(b":", b":\r"), value_record("d")],
+    )
+    assert values_in(folder) == ["a", long, "c", "d"]
     assert [record.fields["x"] for record in last_records(folder, 3)] == [long, "c", "d"]
 
 
@@ -313,7 +318,7 @@ def test_following_waits_for_what_comes_next(tmp_path: Path) -> None:
 
     def pause() -> None:
         waits.append(1)
-        write_now(folder, [x(10 + len(waits))], SMALL)
+        write_now(folder, [value_record(10 + len(waits))], SMALL)
 
     found = follow_records(folder, 1, pause)
     assert [next(found).fields["x"] for _ in range(4)] == [2, 11, 12, 13]
@@ -329,14 +334,14 @@ def test_there_is_nothing_to_read_where_there_is_no_journal(tmp_path: Path) -> N
 
 async def test_a_line_that_is_no_record_stops_reading_with_its_place(tmp_path: Path) -> None:
     folder = await journal_of(tmp_path)
-    edit(segments(folder)[0], lambda lines: [*lines[:2], b"what?\n", *lines[2:]])
+    edit_lines(segments(folder)[0], lambda lines: [*lines[:2], b"what?\n", *lines[2:]])
     with pytest.raises(UsageError, match="moot journal verify"):
         list(read_records(folder))
     with pytest.raises(UsageError, match="moot journal verify"):
         last_records(folder, 11)
-    edit(segments(folder)[0], lambda lines: [*lines[:2], b'{"n":3,what?\n', *lines[3:]])
+    edit_lines(segments(folder)[0], lambda lines: [*lines[:2], b'{"n":3,what?\n', *lines[3:]])
     with pytest.raises(UsageError, match="record 3 is no record"):
-        texts(folder)
+        values_in(folder)
 
 
 async def test_what_is_in_a_record_is_read_whatever_a_peer_wrote(tmp_path: Path) -> None:
@@ -344,7 +349,7 @@ async def test_what_is_in_a_record_is_read_whatever_a_peer_wrote(tmp_path: Path)
     raw = b'{"id":["x"],"correlation_id":[1,"a"],"x_correlation_ids":["a","b"]}'
     odd = b'"t":"soon","in":"receive","who":7,"raw":' + raw
     huge = b'"raw":{"n":' + b"9" * 400 + b',"s":"\\ud800"}'
-    await write(folder, [odd, huge, said("e1", correlation_id="p1"), b'"in":"leave","raw":"text"'])
+    await write(folder, [odd, huge, envelope_record("e1", correlation_id="p1"), b'"in":"leave","raw":"text"'])
     first, second, third, fourth = read_records(folder)
     assert (first.time, first.word("who"), first.id, first.kind) == (0.0, "", "", "receive")
     assert first.correlations == ["a", "b"]

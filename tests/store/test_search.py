@@ -17,16 +17,16 @@ from moot.store.journal_reader import read_records
 from moot.store.journal_search import JournalQuery, find_number, search
 from moot.store.journal_segments import remove_segments
 from moot.store.record_chain import ChainHead, line, seal
-from tests.store.paper import edit, folder_in, members, said, segments, write_now
+from tests.store.journals import edit_lines, envelope_record, folder_in, members, segments, write_now
 
 RECORDS = [
     members({"t": 10.0, "in": "join", "session": "s1", "who": "alice", "out": "accepted"}),
-    said("p1", "agent", t=20.0, kind="mcp/proposal", payload={"method": "tools/call"}),
-    said("f1", "alice", t=30.5, kind="mcp/request", correlation_id=["p1"], to=["files"]),
-    said("r1", "files", t=40.0, kind="mcp/response", correlation_id="f1"),
-    said("e1", "agent", t=50.0, kind="mcp/request", out="capability_violation"),
-    said("c1", "zoë", t=60.0, payload={"text": "Grüße an alle", "deep": [{"er": "Needle"}]}),
-    said("p1", "bob", t=70.0, out="duplicate_id"),
+    envelope_record("p1", "agent", t=20.0, kind="mcp/proposal", payload={"method": "tools/call"}),
+    envelope_record("f1", "alice", t=30.5, kind="mcp/request", correlation_id=["p1"], to=["files"]),
+    envelope_record("r1", "files", t=40.0, kind="mcp/response", correlation_id="f1"),
+    envelope_record("e1", "agent", t=50.0, kind="mcp/request", out="capability_violation"),
+    envelope_record("c1", "zoë", t=60.0, payload={"text": "Grüße an alle", "deep": [{"er": "Needle"}]}),
+    envelope_record("p1", "bob", t=70.0, out="duplicate_id"),
     # The same words, written with escapes that nobody needs.
     b'"t":80,"in":"receive","who":"\\u0061lice","out":"accepted","kind":"mcp\\/request","id":"\\u0065\\u0032",'
     b'"raw":{"id":"e2","correlation_id":["\\u0070\\u0031"],"payload":{"text":"nee\\u0064le"}}',
@@ -93,7 +93,7 @@ def test_a_search_finds_the_same_with_an_index_without_one_and_with_half_of_one(
 
 def test_an_index_goes_on_where_it_stopped(folder: Path, index: JournalIndex) -> None:
     assert index.catch_up()
-    write_now(folder, [said("new", t=100.0)])
+    write_now(folder, [envelope_record("new", t=100.0)])
     index.close()
     again = JournalIndex.open(folder)
     assert again is not None
@@ -127,7 +127,7 @@ def test_an_index_that_disagrees_with_the_journal_begins_anew(folder: Path, inde
     assert index.catch_up()
     for path in folder.iterdir():
         path.unlink()
-    write_now(folder, [said("other", t=1.0), *RECORDS[:3]])
+    write_now(folder, [envelope_record("other", t=1.0), *RECORDS[:3]])
     assert numbers(folder, JournalQuery(id="p1"), index) == [3]
     assert index.position == 0
     assert index.catch_up()
@@ -138,8 +138,8 @@ def test_an_index_that_disagrees_with_the_journal_begins_anew(folder: Path, inde
 
 def test_an_index_behind_which_the_journal_was_cut_begins_anew(folder: Path, index: JournalIndex) -> None:
     assert index.catch_up()
-    edit(segments(folder)[-1], lambda lines: lines[:-1])
-    write_now(folder, [said("other", t=1.0)])
+    edit_lines(segments(folder)[-1], lambda lines: lines[:-1])
+    write_now(folder, [envelope_record("other", t=1.0)])
     assert index.catch_up()
     assert numbers(folder, JournalQuery(id="other"), index) == [10]
     assert numbers(folder, JournalQuery(kind="receive"), index) == []

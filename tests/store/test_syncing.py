@@ -28,17 +28,17 @@ class Disk:
         self.begun.append(monotonic())
         self.act()
 
-    def told(self) -> None:
+    def on_result(self) -> None:
         self.woken += 1
 
     def syncer(self, seconds: float = SECONDS) -> JournalSyncer:
-        return JournalSyncer(asyncio.get_running_loop(), "disk", self.sync, seconds, self.told)
+        return JournalSyncer(asyncio.get_running_loop(), "disk", self.sync, seconds, self.on_result)
 
     async def covers(self, syncer: JournalSyncer, last: int) -> SyncResult:
         """Wait for the fsync that covers this record, without anything that would hasten it."""
         async with bounded():
             while not self.taken or self.taken[-1].last < last:
-                if (synced := syncer.take()) is not None:
+                if (synced := syncer.next_result()) is not None:
                     self.taken.append(synced)
                 else:
                     await asyncio.sleep(0.0005)
@@ -52,45 +52,45 @@ class Disk:
 async def test_what_is_written_is_synced_though_nobody_asks_and_the_loop_is_left_alone() -> None:
     disk = Disk()
     syncer = disk.syncer()
-    syncer.wrote(1, 10)
+    syncer.mark_written(1, 10)
     assert (await disk.covers(syncer, 1))[:3] == (1, 10, None)
     # Long enough for the thread to fall asleep.
     await asyncio.sleep(SECONDS * 6)
-    syncer.wrote(3, 30)
+    syncer.mark_written(3, 30)
     assert (await disk.covers(syncer, 3))[:3] == (3, 30, None)
-    syncer.end(lambda: None)
+    syncer.stop(lambda: None)
     assert len(disk.begun) == 2
     assert disk.woken == 0
 
 
-async def test_whoever_wants_to_hear_is_told_and_a_hurry_waits_for_nothing() -> None:
+async def test_whoever_wants_to_hear_is_told_and_sync_now_waits_for_nothing() -> None:
     disk = Disk()
     syncer = disk.syncer(seconds=3_600)
-    syncer.tell = True
-    syncer.wrote(1, 10)
+    syncer.notify = True
+    syncer.mark_written(1, 10)
     await asyncio.sleep(SECONDS * 2)
     assert disk.begun == []
-    syncer.hurry(1)
+    syncer.sync_now(1)
     await disk.covers(syncer, 1)
     await disk.tells()
     # Many at a time do not wait for an hour either, but for half of it.
-    syncer.wrote(100, 1_000)
-    syncer.crowd(100)
+    syncer.mark_written(100, 1_000)
+    syncer.sync_batch(100)
     await asyncio.sleep(SECONDS * 2)
     assert len(disk.begun) == 1
-    syncer.end(lambda: None)
+    syncer.stop(lambda: None)
 
 
 async def test_many_at_a_time_do_not_wait_where_none_was_synced_yet() -> None:
     """Also on a machine that has been up for less than `seconds`: its clock began at 0, an fsync did not."""
     disk = Disk()
     syncer = JournalSyncer(
-        asyncio.get_running_loop(), "disk", disk.sync, 3_600, disk.told, clock=lambda: 1_000.0
+        asyncio.get_running_loop(), "disk", disk.sync, 3_600, disk.on_result, clock=lambda: 1_000.0
     )
-    syncer.wrote(64, 640)
-    syncer.crowd(64)
+    syncer.mark_written(64, 640)
+    syncer.sync_batch(64)
     assert (await disk.covers(syncer, 64))[:3] == (64, 640, None)
-    syncer.end(lambda: None)
+    syncer.stop(lambda: None)
     assert len(disk.begun) == 1
 
 
@@ -103,12 +103,12 @@ async def test_no_record_is_forgotten_in_a_thousand_races() -> None:
     last = 0
     for _ in range(1_000):
         last += 1
-        syncer.wrote(last, last * 10)
+        syncer.mark_written(last, last * 10)
         match dice.randrange(6):
             case 0:
-                syncer.hurry(last)
+                syncer.sync_now(last)
             case 1:
-                syncer.crowd(last)
+                syncer.sync_batch(last)
             case 2:
                 assert (await disk.covers(syncer, last)).size == last * 10
             case 3:
@@ -116,7 +116,7 @@ async def test_no_record_is_forgotten_in_a_thousand_races() -> None:
             case _:
                 pass
     assert (await disk.covers(syncer, last)).last == last
-    syncer.end(lambda: None)
+    syncer.stop(lambda: None)
     lasts = [synced.last for synced in disk.taken]
     assert lasts == sorted(set(lasts))
 
@@ -133,21 +133,21 @@ async def test_who_holds_it_has_the_file_for_themselves() -> None:
     last = 0
     for _ in range(300):
         last += 1
-        syncer.wrote(last, last)
+        syncer.mark_written(last, last)
         await asyncio.sleep(0.0003)
-        if syncer.hold():
+        if syncer.pause():
             is_held = True
             await asyncio.sleep(0.0003)
-            while (synced := syncer.take()) is not None:
+            while (synced := syncer.next_result()) is not None:
                 disk.taken.append(synced)
             covered = disk.taken[-1].last if disk.taken else 0
             is_held = False
-            syncer.go_on(covered, last, last)
+            syncer.resume(covered, last, last)
         else:
             await disk.covers(syncer, disk.taken[-1].last + 1 if disk.taken else 1)
-            syncer.go_on(disk.taken[-1].last, last, last)
+            syncer.resume(disk.taken[-1].last, last, last)
     await disk.covers(syncer, last)
-    syncer.end(lambda: None)
+    syncer.stop(lambda: None)
 
 
 async def test_after_a_fault_nothing_is_synced_until_the_file_is_another() -> None:
@@ -158,17 +158,17 @@ async def test_after_a_fault_nothing_is_synced_until_the_file_is_another() -> No
 
     disk.act = fail
     syncer = disk.syncer()
-    syncer.wrote(1, 10)
+    syncer.mark_written(1, 10)
     assert isinstance((await disk.covers(syncer, 1)).fault, OSError)
     await disk.tells()
-    syncer.wrote(2, 20)
+    syncer.mark_written(2, 20)
     await asyncio.sleep(SECONDS * 4)
     assert len(disk.begun) == 1
     disk.act = lambda: None
-    assert syncer.hold()
-    syncer.go_on(0, 2, 20)
+    assert syncer.pause()
+    syncer.resume(0, 2, 20)
     assert (await disk.covers(syncer, 2))[:3] == (2, 20, None)
-    syncer.end(lambda: None)
+    syncer.stop(lambda: None)
     assert disk.woken == 1
 
 
@@ -177,9 +177,9 @@ async def test_the_end_waits_for_the_fsync_that_is_under_way() -> None:
     goes_on, ended = threading.Event(), threading.Event()
     disk.act = lambda: goes_on.wait(HANG_SECONDS)
     syncer = disk.syncer()
-    syncer.wrote(1, 10)
+    syncer.mark_written(1, 10)
     await until(lambda: disk.begun)
-    syncer.end(ended.set)
+    syncer.stop(ended.set)
     assert not ended.is_set()
     goes_on.set()
     assert await asyncio.to_thread(ended.wait, HANG_SECONDS)
@@ -188,5 +188,5 @@ async def test_the_end_waits_for_the_fsync_that_is_under_way() -> None:
 async def test_the_end_comes_at_once_where_nothing_was_ever_written() -> None:
     disk = Disk()
     ended: list[int] = []
-    disk.syncer().end(lambda: ended.append(1))
+    disk.syncer().stop(lambda: ended.append(1))
     assert ended == [1]

@@ -10,7 +10,7 @@ import pytest
 from moot.protocol.operation import Json
 from moot.trust.decision_ledger import Decision, DecisionLedger, chosen, export
 from moot.trust.ledger_reader import JournalReader, ledger_of
-from tests.store import paper
+from tests.store import journals
 from tests.trust.history import START, fulfilment, proposal, said
 
 ANSWER = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "done"}]}}
@@ -155,10 +155,10 @@ def test_the_ledger_is_bounded_and_finds_by_any_id() -> None:
 
 
 def _journal(tmp_path: Path) -> Path:
-    folder = paper.folder_in(tmp_path)
+    folder = journals.folder_in(tmp_path)
     body = {"method": "tools/call", "params": {"name": "write_file", "arguments": {"path": "/srv/a.txt"}}}
     request = {"jsonrpc": "2.0", "id": 1} | body
-    told = paper.said
+    told = journals.envelope_record
     about: dict[str, Json] = {"correlation_id": ["p1"]}
     records = [
         told("p1", "agent", t=START, kind="mcp/proposal", to=["files"], payload=body),
@@ -172,7 +172,7 @@ def _journal(tmp_path: Path) -> Path:
             "n2", "bob", t=START + 9, kind="mcp/reject", correlation_id=["p2"], payload={"reason": "policy"}
         ),
     ]
-    paper.write_now(folder, records)
+    journals.write_now(folder, records)
     return folder
 
 
@@ -202,14 +202,16 @@ def test_a_reader_goes_on_where_it_stopped(tmp_path: Path) -> None:
     reader = JournalReader(DecisionLedger())
     reader.catch_up(folder)
     body = {"method": "tools/call", "params": {"name": "write_file", "arguments": {}}}
-    paper.write_now(folder, [paper.said("p3", "agent", t=START + 20, kind="mcp/proposal", payload=body)])
+    journals.write_now(
+        folder, [journals.envelope_record("p3", "agent", t=START + 20, kind="mcp/proposal", payload=body)]
+    )
     reader.catch_up(folder)
     assert [decision.id for decision in reader.ledger] == ["p1", "p2", "p3"]
     assert reader.skipped == 0
 
 
 def test_a_proposal_in_mcpx_is_read_alike(tmp_path: Path) -> None:
-    folder = paper.folder_in(tmp_path)
+    folder = journals.folder_in(tmp_path)
     params = {"name": "write_file", "arguments": {"path": "/srv/a.txt"}}
     raw = {
         "protocol": "mcpx/v0.1",
@@ -221,7 +223,7 @@ def test_a_proposal_in_mcpx_is_read_alike(tmp_path: Path) -> None:
         "payload": {"method": "tools/call", "params": params},
     }
     head = {"t": START, "in": "receive", "who": "agent", "dialect": "mcpx", "out": "accepted"}
-    paper.write_now(folder, [paper.members({**head, "kind": raw["kind"], "id": "p1", "raw": raw})])
+    journals.write_now(folder, [journals.members({**head, "kind": raw["kind"], "id": "p1", "raw": raw})])
     case = _only(ledger_of(folder)).case
     assert (case.proposer, case.tool, case.arguments) == ("agent", "write_file", {"path": "/srv/a.txt"})
 

@@ -122,7 +122,7 @@ class GatewayMeasures:
         """All of it, as Prometheus reads it."""
         for host in self._hosts:
             # What an fsync came to is looked at when there is something else to do; now there is.
-            host.journal.look()
+            host.journal.process_syncs()
             for code, count in host.refusals.items():
                 REFUSALS.counter(self.registry, space=host.name, code=code).value = count
         return self.registry.exposition()

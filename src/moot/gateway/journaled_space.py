@@ -180,7 +180,7 @@ class JournaledSpace:
     def _note_saved(self, number: int, position: int, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and done.exception() is None:
             self._committed = number
-            self.journal.covered(position)
+            self.journal.prune_until(position)
         self._release()
 
     async def stop(self) -> None:

@@ -2,17 +2,17 @@
 
 How it works. `append` puts a record into a list and asks the loop to call `_write` once in this tick.
 `_write` numbers, chains and writes the whole list with one system call. What is written is not yet safe from
-a power cut: it waits until an fsync, in a thread (`Syncer`), has covered it. An fsync starts `sync_seconds`
-after the first such write, after `sync_records` if none began so recently, or at once when somebody waits
-(`when_durable`). One runs at a time, so records that arrive meanwhile share the next one. Where nobody waits,
-what an fsync came to is looked at when there is something else to do (`look`).
+a power cut: it waits until an fsync, in a thread (`JournalSyncer`), has covered it. An fsync starts
+`sync_seconds` after the first such write, after `sync_records` if none started so recently, or at once when
+somebody waits (`when_durable`). One runs at a time, so records that arrive meanwhile share the next one.
+Where nobody waits, the result of an fsync is processed when there is something else to do (`process_syncs`).
 
-    well ──write or fsync fails──▶ failed ──retry_seconds──▶ trying ──all kept records on disk──▶ well
-      └──more waits for fsync than KEEP_BYTES──────────────────▶┘ └──fails again──▶ failed
+    healthy ──write or fsync fails──▶ failed ──retry_seconds──▶ recovering ──all kept is on disk──▶ healthy
+       └──more waits for fsync than KEEP_BYTES──────────────────────▶┘ └──fails again──▶ failed
 
 A retry opens the file anew and cuts it back to its last whole chunk. After a failed fsync it cuts back to
 what the last good one covered and writes the rest again: the kernel may have dropped those pages and will
-not say so twice. While not `well`, records are kept in memory up to a bound; beyond it one record
+not say so twice. While not healthy, records are kept in memory up to a bound; beyond it one record
 `{"in":"lost","count":N}` stands for all that found no room, so that the chain tells of the hole.
 """
 
@@ -34,7 +34,7 @@ from moot.store.journal_segments import find_tail
 from moot.store.journal_sync import JournalSyncer, SyncResult
 from moot.store.record_chain import Lines, line, number_in
 from moot.store.segment_retention import Retention
-from moot.store.segment_writer import SegmentWriter, one_step
+from moot.store.segment_writer import SegmentWriter, step_length
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Use on the thread of the loop on which it was opened. `on_health` hears when `able` changes."""
+    """Use on the thread of the loop on which it was opened. `on_health` is called when `able` changes."""
 
     next_number: int  # of the next record
     recorded: int  # the last record that a restart would find; what a snapshot may say that it covers
@@ -89,9 +89,9 @@ class Journal:
         cannot be written, and for damage that no crash explains.
         """
         if settings.mode == "off":
-            return _Unwritten(folder)
+            return _NullJournal(folder)
         try:
-            return _Written(settings, SegmentWriter(folder))
+            return _FileJournal(settings, SegmentWriter(folder))
         except OSError as fault:
             raise UsageError(
                 f"cannot write the journal in {folder}: {fault.strerror}. "
@@ -107,23 +107,23 @@ class Journal:
         raise NotImplementedError
 
     def schedule(self) -> None:
-        """See that `pending` is written in this tick: somebody added to it up to `next_number`."""
+        """Have `pending` written in this tick: somebody added to it up to `next_number`."""
 
     def when_durable(self, number: int, call: Callable[[], None]) -> None:
         """Call back on the loop, in the order of numbers, once this record and all before are on disk."""
         raise NotImplementedError
 
-    def look(self) -> None:
-        """Take note of what fsyncs came to meanwhile."""
+    def process_syncs(self) -> None:
+        """Process the results of fsyncs that have ended meanwhile."""
 
-    def covered(self, number: int) -> None:
-        """A snapshot covers all records up to this one: what `retain_segments` does not keep may go."""
+    def prune_until(self, number: int) -> None:
+        """A snapshot covers all records up to this one: remove what `retain_segments` does not keep."""
 
     async def close(self) -> None:
-        """Write and fsync what is left, and let go; a disk that does not take it is given up and logged."""
+        """Write and fsync what is left, and release the folder; a disk that does not take it is logged."""
 
 
-class _Unwritten(Journal):
+class _NullJournal(Journal):
     """`mode: off`: records have numbers, and that is all."""
 
     is_written = False
@@ -148,7 +148,7 @@ class _Unwritten(Journal):
         self._loop.call_soon(call)
 
 
-class _Written(Journal):
+class _FileJournal(Journal):
     is_written = True
 
     def __init__(self, settings: JournalSettings, writer: SegmentWriter) -> None:
@@ -157,16 +157,16 @@ class _Written(Journal):
         self.recorded = writer.head.number - 1
         self.able = True
         self._writer = writer
-        self._crowd = settings.sync_records
+        self._batch_records = settings.sync_records
         self._space = writer.folder.resolve().parent.name
         self._loop = asyncio.get_running_loop()
         self._retention = Retention(
             self._loop, f"journal {self._space} removing", writer.folder, settings.retain_segments
         )
         self._syncer = JournalSyncer(
-            self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self.look
+            self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self.process_syncs
         )
-        self._state: Literal["well", "failed", "trying", "closed"] = "well"
+        self._state: Literal["healthy", "failed", "recovering", "closed"] = "healthy"
         # Not written yet: the last records up to next_number.
         self.pending = []
         self._scheduled = False
@@ -175,7 +175,7 @@ class _Written(Journal):
         self._unsynced: deque[tuple[int, Lines]] = deque()
         self._unsynced_bytes = 0
         self._synced_size = writer.size
-        self._sync_broken = False
+        self._sync_failed = False
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         # While the disk fails.
         self._retry_timer: asyncio.TimerHandle | None = None
@@ -186,7 +186,7 @@ class _Written(Journal):
 
     @property
     def durable(self) -> int:
-        self.look()
+        self.process_syncs()
         return self.recorded
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
@@ -210,9 +210,9 @@ class _Written(Journal):
             self._waiting.append((number, call))
         self._plan_sync()
 
-    def covered(self, number: int) -> None:
+    def prune_until(self, number: int) -> None:
         if self._state != "closed":
-            self._retention.covered(number)
+            self._retention.prune_until(number)
 
     async def close(self) -> None:
         if self._state == "closed":
@@ -233,34 +233,34 @@ class _Written(Journal):
         self.able = False
         if self._retry_timer is not None:
             self._retry_timer.cancel()
-        # Not under an fsync that hangs: the files are let go of when it comes back.
-        self._syncer.end(self._writer.release)
+        # Not during an fsync that hangs: the files are closed when it returns.
+        self._syncer.stop(self._writer.release)
         self._retention.stop()
 
     # Writing
 
     def _write(self) -> None:
-        # First, while this call still counts as scheduled: or looking would ask for another one.
-        if self._syncer.outcomes:
-            self.look()
+        # First, while this call still counts as scheduled: otherwise it would schedule another one.
+        if self._syncer.results:
+            self.process_syncs()
         self._scheduled = False
         state, writer = self._state, self._writer
         if not self.pending or state == "failed" or state == "closed":
             return
         if self._unsynced_bytes > KEEP_BYTES:
-            if state == "well":
-                self._stop_being_able("fsync takes too long")
-                self._try()
+            if state == "healthy":
+                self._mark_unwritable("fsync takes too long")
+                self._start_recovery()
                 self._plan_sync()
             return
-        batch = self.pending[: one_step(self.pending)]
+        batch = self.pending[: step_length(self.pending)]
         try:
             if writer.size >= self.settings.segment_bytes:
                 if self._unsynced:
-                    # A new segment begins when this one is on disk; `_synced` comes back for it.
-                    if state == "well" and sum(map(len, self.pending)) > KEEP_BYTES:
-                        self._stop_being_able("fsync takes too long")
-                        self._try()
+                    # A new segment begins when this one is on disk; `_process_sync` comes back for it.
+                    if state == "healthy" and sum(map(len, self.pending)) > KEEP_BYTES:
+                        self._mark_unwritable("fsync takes too long")
+                        self._start_recovery()
                     self._plan_sync(now=True)
                     return
                 writer.begin_segment()
@@ -278,14 +278,19 @@ class _Written(Journal):
         last = writer.head.number - 1
         self._unsynced.append((last, lines))
         self._unsynced_bytes += len(lines[0])
-        self._syncer.wrote(last, writer.size)
-        if state == "trying":
+        self._syncer.mark_written(last, writer.size)
+        if state == "recovering":
             self._kept_bytes = sum(map(len, self.pending))
             self._lost = self._lost if self.pending else 0
         if self.pending:
             self.schedule()
         # Mostly nobody waits, and few records do.
-        if self._waiting or self.pending or state == "trying" or last - self.recorded >= self._crowd:
+        if (
+            self._waiting
+            or self.pending
+            or state == "recovering"
+            or last - self.recorded >= self._batch_records
+        ):
             self._plan_sync()
 
     def schedule(self) -> None:
@@ -296,42 +301,42 @@ class _Written(Journal):
     # Fsync
 
     def _plan_sync(self, *, now: bool = False) -> None:
-        """Let the fsync begin sooner if need be, and be told of it if somebody waits."""
+        """Have the fsync start sooner if need be, and be notified of its end if somebody waits."""
         if not self._unsynced or self._state in ("failed", "closed"):
-            self._syncer.tell = bool(self._waiting)
+            self._syncer.notify = bool(self._waiting)
             return
         last = self._unsynced[-1][0]
         awaited = bool(self._waiting) and self._waiting[0][0] <= last
-        self._syncer.tell = now or bool(self._waiting or self.pending) or self._state == "trying"
-        if self._syncer.tell and self._syncer.outcomes:
-            # An fsync ended just before: nobody will tell of that one.
+        self._syncer.notify = now or bool(self._waiting or self.pending) or self._state == "recovering"
+        if self._syncer.notify and self._syncer.results:
+            # An fsync ended just before: there will be no notification of that one.
             self.schedule()
-        if now or awaited or self._state == "trying":
-            self._syncer.hurry(last)
-        elif last - self.recorded >= self._crowd:
-            self._syncer.crowd(last)
+        if now or awaited or self._state == "recovering":
+            self._syncer.sync_now(last)
+        elif last - self.recorded >= self._batch_records:
+            self._syncer.sync_batch(last)
 
-    def look(self) -> None:
-        while (synced := self._syncer.take()) is not None:
-            self._synced(synced)
+    def process_syncs(self) -> None:
+        while (synced := self._syncer.next_result()) is not None:
+            self._process_sync(synced)
 
-    def _synced(self, synced: SyncResult) -> None:
+    def _process_sync(self, synced: SyncResult) -> None:
         if self._state == "closed":
             return
         if synced.fault is not None:
-            self._sync_broken = True
+            self._sync_failed = True
             self._fail(synced.fault)
         else:
             self._synced_size = synced.size
             if self.on_synced is not None:
                 self.on_synced(synced.seconds)
             self._advance(synced.last)
-            if self._state == "trying" and synced.last >= self._recover_until:
-                self._state = "well"
+            if self._state == "recovering" and synced.last >= self._recover_until:
+                self._state = "healthy"
                 self.able = True
                 self._lost = self._kept_bytes = 0
                 log.info("journal writes again", extra={"space": self._space})
-                self._tell_health()
+                self._report_health()
         if self._retry_due:
             self._retry()
         elif self.pending:
@@ -351,19 +356,19 @@ class _Written(Journal):
     def _fail(self, fault: OSError | UsageError) -> None:
         self._state = "failed"
         if self.able:
-            self._stop_being_able(str(fault))
+            self._mark_unwritable(str(fault))
         else:
             log.debug("journal still cannot be written", extra={"space": self._space, "why": str(fault)})
         if self._retry_timer is None:
             self._retry_timer = self._loop.call_later(self.settings.retry_seconds, self._retry)
 
-    def _stop_being_able(self, why: str) -> None:
+    def _mark_unwritable(self, why: str) -> None:
         self.able = False
         self._kept_bytes = sum(map(len, self.pending))
         log.error("journal cannot be written", extra={"space": self._space, "why": why})
-        self._tell_health()
+        self._report_health()
 
-    def _tell_health(self) -> None:
+    def _report_health(self) -> None:
         if self.on_health is not None:
             self._loop.call_soon(self.on_health, self.able)
 
@@ -393,27 +398,27 @@ class _Written(Journal):
             self._retry_timer = None
         if self._state != "failed":
             return
-        # The file must not be closed under an fsync; `_synced` comes back here.
-        self._syncer.tell = True
-        self._retry_due = not self._syncer.hold()
+        # The file must not be closed under an fsync; `_process_sync` comes back here.
+        self._syncer.notify = True
+        self._retry_due = not self._syncer.pause()
         if self._retry_due:
             return
-        self.look()
-        self._try()
+        self.process_syncs()
+        self._start_recovery()
         try:
-            if self._sync_broken:
+            if self._sync_failed:
                 self._writer.reopen(self._synced_size, [lines for _, lines in self._unsynced])
-                self._sync_broken = False
+                self._sync_failed = False
             else:
                 self._writer.reopen(self._writer.size)
         except OSError as fault:
             self._fail(fault)
             return
         written = self._unsynced[-1][0] if self._unsynced else self.recorded
-        self._syncer.go_on(self.recorded, written, self._writer.size)
+        self._syncer.resume(self.recorded, written, self._writer.size)
         self._write()
         self._plan_sync()
 
-    def _try(self) -> None:
-        self._state = "trying"
+    def _start_recovery(self) -> None:
+        self._state = "recovering"
         self._recover_until = self.next_number - 1

@@ -1,15 +1,15 @@
 """Fsync behind the writes of one journal, in a thread of its own.
 
-The loop says what it wrote and goes on. The thread syncs every `seconds` while there is something new, sooner
-if somebody waits or much has come, and sleeps when nothing is written. What an fsync came to is there to
-`take` when the loop looks; the loop is woken only by a fault, or if it wants to hear (`tell`). To plan every
-fsync and be woken for it cost the loop more than writing did, and mostly nobody waits.
+The loop reports what it wrote and continues. The thread syncs every `seconds` while there is something new,
+sooner if somebody waits or much was written, and sleeps when nothing is. The loop gets the results of fsyncs
+with `next_result` when it has time; it is woken only by a fault, or if it asked for that (`notify`). To plan
+every fsync and be woken for it cost the loop more than writing did, and mostly nobody waits.
 
-    asleep ──wrote──▶ waiting ──seconds, or hurry──▶ fsync ──▶ waiting      (asleep again after an idle round)
-                                                       └─fault──▶ held, until `go_on`
+    asleep ──mark_written──▶ waiting ──seconds, or sync_now──▶ fsync ──▶ waiting  (asleep after an idle round)
+                                                                 └─fault──▶ paused, until `resume`
 
 Both threads only set and read whole attributes, most of them set by one side alone, and each sets its own
-before it looks at the other's: so at least one of them sees what the other did, and no lock is needed.
+before it reads the other's: so at least one of them sees what the other did, and no lock is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SyncResult(NamedTuple):
 
 
 class JournalSyncer:
-    """Use on the thread of the loop. `told` is called there when there is something to `take` at once.
+    """Use on the thread of the loop. `on_result` is called there when a result should be fetched at once.
 
     `clock` is read by both threads; how long the thread sleeps is real time all the same.
     """
@@ -48,7 +48,7 @@ class JournalSyncer:
         name: str,
         sync: Callable[[], None],
         seconds: float,
-        told: Callable[[], None],
+        on_result: Callable[[], None],
         *,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -56,143 +56,143 @@ class JournalSyncer:
         self._name = name
         self._sync = sync
         self._seconds = seconds
-        self._told = told
+        self._on_result = on_result
         self._clock = clock
         self._thread: threading.Thread | None = None
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
         # Set by the loop.
-        self.tell = False
+        self.notify = False
         self._written = (0, 0)
-        self._hurried = 0  # the last record that somebody waits for
-        self._crowded = 0  # the last one of more than should wait together
-        self._is_ended = False
-        self._at_end: deque[Callable[[], None]] = deque()
-        # Set by the thread; by the loop only while it is held.
-        self._covered = 0
-        self._begun = 0  # the last record of the fsync that began last
-        # Not 0: clocks begin there when the machine does, and none had begun then.
-        self._began = -inf
+        self._wanted_now = 0  # the last record that somebody waits for
+        self._wanted_batch = 0  # the last record of a batch that is large enough
+        self._is_stopped = False
+        self._on_stopped: deque[Callable[[], None]] = deque()
+        # Set by the thread; by the loop only while it is paused.
+        self._synced_record = 0
+        self._started_record = 0  # the last record of the fsync that started last
+        # Not 0: a clock may start there with the machine, and no fsync had started then.
+        self._started_at = -inf
         self._is_busy = False
         self._is_asleep = False
-        self.outcomes: deque[SyncResult] = deque()
+        self.results: deque[SyncResult] = deque()
         # Set by both.
-        self._is_held = False
+        self._is_paused = False
 
     # For the loop
 
-    def wrote(self, last: int, size: int) -> None:
+    def mark_written(self, last: int, size: int) -> None:
         """Records up to this one are in the file, which has this size."""
         self._written = (last, size)
         if self._is_asleep:
-            self._bell.put(None)
+            self._wakeups.put(None)
         elif self._thread is None:
             # Daemon: a disk that hangs must not keep the process from ending.
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 
-    def hurry(self, last: int) -> None:
+    def sync_now(self, last: int) -> None:
         """Somebody waits for this record: sync at once."""
-        if last > self._hurried:
-            self._hurried = last
-            self._bell.put(None)
+        if last > self._wanted_now:
+            self._wanted_now = last
+            self._wakeups.put(None)
 
-    def crowd(self, last: int) -> None:
-        """Many wait up to this record: sync, but no sooner than `seconds` after the last one began."""
-        is_news = self._crowded <= self._begun
-        self._crowded = last
-        # In a steady flow the thread is about to, and need not be told.
-        if is_news and self._clock() - self._began >= self._seconds:
-            self._bell.put(None)
+    def sync_batch(self, last: int) -> None:
+        """Many records wait, up to this one: sync, but not within `seconds` of the last fsync's start."""
+        is_new = self._wanted_batch <= self._started_record
+        self._wanted_batch = last
+        # In a steady flow the thread is about to do it, and need not be woken.
+        if is_new and self._clock() - self._started_at >= self._seconds:
+            self._wakeups.put(None)
 
-    def take(self) -> SyncResult | None:
-        """What the next fsync came to that nobody has looked at."""
-        return self.outcomes.popleft() if self.outcomes else None
+    def next_result(self) -> SyncResult | None:
+        """The next result of an fsync, oldest first; None if there is no new one."""
+        return self.results.popleft() if self.results else None
 
-    def hold(self) -> bool:
-        """No fsync begins from now on; whether none is under way, so that the file may be closed."""
-        self._is_held = True
+    def pause(self) -> bool:
+        """Start no fsync from now on; returns whether none is running, so that the file may be closed."""
+        self._is_paused = True
         return not self._is_busy
 
-    def go_on(self, covered: int, last: int, size: int) -> None:
-        """The file is another: up to `covered` it is on disk, up to `last` it is written, with this size."""
-        self._covered = self._begun = covered
+    def resume(self, synced: int, last: int, size: int) -> None:
+        """Sync a reopened file: up to `synced` it is on disk, up to `last` it is written, with this size."""
+        self._synced_record = self._started_record = synced
         self._written = (last, size)
-        self._is_held = False
-        self._bell.put(None)
+        self._is_paused = False
+        self._wakeups.put(None)
 
-    def end(self, then: Callable[[], None]) -> None:
-        """Nothing more comes; `then` is called once no fsync is under way, here or on the thread."""
-        self._at_end.append(then)
-        self._is_ended = True
-        if self.hold():
-            self._finish()
-        self._bell.put(None)
+    def stop(self, then: Callable[[], None]) -> None:
+        """Stop for good; `then` is called once no fsync is running, here or on the thread."""
+        self._on_stopped.append(then)
+        self._is_stopped = True
+        if self.pause():
+            self._call_stopped()
+        self._wakeups.put(None)
 
     # The thread
 
     def _run(self) -> None:
         due = self._clock() + self._seconds
         was_idle = False
-        while not self._is_ended:
-            if self._is_held:
-                self._rest()
+        while not self._is_stopped:
+            if self._is_paused:
+                self._sleep()
             elif (left := self._wait_until(due) - self._clock()) > 0:
                 with suppress(Empty):
-                    self._bell.get(timeout=left)
-            elif self._written[0] > self._covered:
-                self._cover()
-                due = self._began + self._seconds
+                    self._wakeups.get(timeout=left)
+            elif self._written[0] > self._synced_record:
+                self._sync_once()
+                due = self._started_at + self._seconds
                 was_idle = False
             elif was_idle:
-                self._rest()
+                self._sleep()
                 due = self._clock() + self._seconds
             else:
                 due = self._clock() + self._seconds
                 was_idle = True
-        self._finish()
+        self._call_stopped()
 
     def _wait_until(self, due: float) -> float:
-        covered = self._covered
-        if covered < self._hurried <= self._written[0]:
+        synced = self._synced_record
+        if synced < self._wanted_now <= self._written[0]:
             return 0.0
-        if covered < self._crowded:
-            return min(due, self._began + self._seconds)
+        if synced < self._wanted_batch:
+            return min(due, self._started_at + self._seconds)
         return due
 
-    def _rest(self) -> None:
-        """Until the bell rings."""
+    def _sleep(self) -> None:
+        """Wait until the loop wakes us up."""
         self._is_asleep = True
-        # Looked at once more: whoever wrote before that was set did not ring.
-        if (self._is_held or self._written[0] <= self._covered) and not self._is_ended:
-            self._bell.get()
+        # Checked once more: whoever wrote before that was set did not wake us.
+        if (self._is_paused or self._written[0] <= self._synced_record) and not self._is_stopped:
+            self._wakeups.get()
         self._is_asleep = False
 
-    def _cover(self) -> None:
+    def _sync_once(self) -> None:
         self._is_busy = True
-        if self._is_held:
+        if self._is_paused:
             self._is_busy = False
             return
         last, size = self._written
-        self._began = self._clock()
-        self._begun = last
+        self._started_at = self._clock()
+        self._started_record = last
         fault: OSError | UsageError | None = None
         try:
             self._sync()
-            self._covered = last
+            self._synced_record = last
         except (OSError, UsageError) as error:
             fault = error
-            self._is_held = True
-        self.outcomes.append(SyncResult(last, size, fault, self._clock() - self._began))
+            self._is_paused = True
+        self.results.append(SyncResult(last, size, fault, self._clock() - self._started_at))
         self._is_busy = False
-        if self.tell or fault is not None:
-            # The loop may have been closed by now: nobody is left to be told.
+        if self.notify or fault is not None:
+            # The loop may have been closed by now: then nobody waits for it.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._told)
+                self._loop.call_soon_threadsafe(self._on_result)
 
-    def _finish(self) -> None:
+    def _call_stopped(self) -> None:
         try:
             # Taken out first: both threads may come here.
-            then = self._at_end.pop()
+            then = self._on_stopped.pop()
         except IndexError:
             return
         then()

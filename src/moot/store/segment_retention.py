@@ -22,8 +22,8 @@ class Retention:
         self._keep = keep
         self._worker = WorkerThread(loop, name)
 
-    def covered(self, number: int) -> None:
-        """Nobody needs the records up to this one to start again."""
+    def prune_until(self, number: int) -> None:
+        """Remove what is not kept of the segments up to this record: a restart does not need them."""
         if not self._keep:
             return
         firsts = [segment.first for segment in segments_of(self._folder)]

@@ -36,11 +36,11 @@ class SegmentWriter:
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
         self.folder = folder
-        self._lock = _locked(folder)
+        self._lock = _lock_folder(folder)
         try:
             sweep(folder)
             tail = find_tail(folder, mend=True)
-            self._file = _opened(tail.segment.path)
+            self._file = _open_segment(tail.segment.path)
             sync_folder(folder)
         except BaseException:
             os.close(self._lock)
@@ -49,24 +49,24 @@ class SegmentWriter:
         self.head: ChainHead = tail.head
         self.size = tail.size
         self._new_file = False
-        # Up to here the kernel need not keep the file in memory.
-        self._forgotten = 0
+        # So much of the file the kernel need not keep in memory.
+        self._uncached_bytes = 0
 
     def write(self, batch: Sequence[bytes], next_number: int) -> Lines:
         """Chain and write these records, numbered from the head on; returns the lines."""
         lines, head = seal(batch, self.head, next_number)
-        self.size += self._put(lines)
+        self.size += self._write_lines(lines)
         self.head = head
         return lines
 
     def begin_segment(self) -> None:
         """Go on in a new file; the old one must be on disk."""
         segment = segment_at(self.folder, self.head.number)
-        file = _opened(segment.path)
+        file = _open_segment(segment.path)
         os.close(self._file)
         self._file, self.segment, self.size = file, segment, 0
         self._new_file = True
-        self._forgotten = 0
+        self._uncached_bytes = 0
 
     def reopen(self, size: int, texts: Iterable[Lines] = ()) -> None:
         """Open the file anew, cut it back to this size and write these lines again."""
@@ -77,31 +77,33 @@ class SegmentWriter:
             raise OSError(errno.EIO, "the segment is shorter than what was written to it")
         os.ftruncate(file, size)
         for text in texts:
-            size += self._put(text)
+            size += self._write_lines(text)
         self.size = size
 
     def sync(self) -> None:
         """What is written is on disk after this; the only call for another thread."""
         size = self.size
         _flush(self._file)
-        if size - self._forgotten >= 2 * _CACHED_BYTES:
-            self._forget(size - _CACHED_BYTES)
+        if size - self._uncached_bytes >= 2 * _CACHED_BYTES:
+            self._drop_from_cache(size - _CACHED_BYTES)
         if self._new_file:
             os.fsync(self._lock)
             self._new_file = False
 
-    def _forget(self, size: int) -> None:
-        """Let the kernel have the memory of what is on disk and long past: it is seldom read again."""
+    def _drop_from_cache(self, size: int) -> None:
+        """Let the kernel drop from its memory what has long been on disk: it is seldom read again."""
         if hasattr(os, "posix_fadvise"):
             end = size - size % mmap.PAGESIZE
-            os.posix_fadvise(self._file, self._forgotten, end - self._forgotten, os.POSIX_FADV_DONTNEED)
-            self._forgotten = end
+            os.posix_fadvise(
+                self._file, self._uncached_bytes, end - self._uncached_bytes, os.POSIX_FADV_DONTNEED
+            )
+            self._uncached_bytes = end
 
     def release(self) -> None:
         os.close(self._file)
         os.close(self._lock)
 
-    def _put(self, lines: Lines) -> int:
+    def _write_lines(self, lines: Lines) -> int:
         size = len(lines[0]) + len(lines[1])
         written = os.writev(self._file, lines)
         # A disk that is almost full takes a part, and the next call says why.
@@ -110,7 +112,7 @@ class SegmentWriter:
         return size
 
 
-def one_step(pending: Sequence[bytes]) -> int:
+def step_length(pending: Sequence[bytes]) -> int:
     """How many of these texts are written at once."""
     if len(pending) <= _FEW_TEXTS:
         return len(pending)
@@ -118,7 +120,7 @@ def one_step(pending: Sequence[bytes]) -> int:
     return max(1, bisect_right(sizes, STEP_BYTES))
 
 
-def _locked(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,5 +130,5 @@ def _locked(folder: Path) -> int:
     return lock
 
 
-def _opened(path: Path) -> int:
+def _open_segment(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Journals for tests: members, a journal that is opened and closed, what stands in it."""
+"""Journals for tests: records, a journal that is opened and closed, what it holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def members(fields: dict[str, Json]) -> bytes:
     return orjson.dumps(fields)[1:-1]
 
 
-def said(id: str, who: str = "alice", *, t: float = 1.0, out: str = "accepted", **envelope: Json) -> bytes:
+def envelope_record(
+    id: str, who: str = "alice", *, t: float = 1.0, out: str = "accepted", **envelope: Json
+) -> bytes:
     """A record of an envelope, as the gateway writes it."""
     fields = {"kind": "chat", **envelope}
     raw = {"protocol": "mew/v0.4", "id": id, "from": who, **fields}
@@ -43,7 +45,7 @@ def said(id: str, who: str = "alice", *, t: float = 1.0, out: str = "accepted", 
 
 
 @asynccontextmanager
-async def opened(folder: Path, settings: JournalSettings | None = None) -> AsyncIterator[Journal]:
+async def open_journal(folder: Path, settings: JournalSettings | None = None) -> AsyncIterator[Journal]:
     journal = Journal.open(folder, settings or JournalSettings())
     try:
         async with bounded():
@@ -54,9 +56,9 @@ async def opened(folder: Path, settings: JournalSettings | None = None) -> Async
 
 async def write(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
     """A journal with these records, one tick each, closed again."""
-    async with opened(folder, settings) as journal:
+    async with open_journal(folder, settings) as journal:
         for record in records:
-            await durable(journal, journal.append(record))
+            await wait_durable(journal, journal.append(record))
 
 
 def write_now(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
@@ -64,24 +66,24 @@ def write_now(folder: Path, records: Sequence[bytes], settings: JournalSettings 
     asyncio.run(write(folder, records, settings))
 
 
-async def durable(journal: Journal, number: int) -> None:
+async def wait_durable(journal: Journal, number: int) -> None:
     done = asyncio.Event()
     journal.when_durable(number, done.set)
     await done.wait()
 
 
-def health_of(journal: Journal) -> asyncio.Queue[bool]:
-    told: asyncio.Queue[bool] = asyncio.Queue()
-    journal.on_health = told.put_nowait
-    return told
+def health_changes(journal: Journal) -> asyncio.Queue[bool]:
+    changes: asyncio.Queue[bool] = asyncio.Queue()
+    journal.on_health = changes.put_nowait
+    return changes
 
 
-def texts(folder: Path) -> list[Json]:
+def values_in(folder: Path) -> list[Json]:
     """The `x` of every record, for tests that write numbers and words."""
     return [record.fields.get("x", record.fields.get("in")) for record in read_records(folder)]
 
 
-def x(value: Json) -> bytes:
+def value_record(value: Json) -> bytes:
     return members({"x": value})
 
 
@@ -100,6 +102,6 @@ def descriptor_of(path: Path) -> int:
     raise AssertionError(f"{path} is not open")
 
 
-def edit(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+def edit_lines(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
     """Tamper with the lines of a segment."""
     path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
