@@ -78,7 +78,7 @@ def _document(folder: Path, relay: str, caller: str) -> dict[str, Any]:
         "mcp_server": {"transport": "none"},
         "discovery": {"well_known_port": 0},
         "logging": {"level": "info", "format": "json"},
-        "limits": {"requests_per_minute": 0, "calls_per_sender": 2 * AT_ONCE},
+        "limits": {"requests_per_minute": 0, "max_calls_per_sender": 2 * AT_ONCE},
     }
 
 
@@ -111,7 +111,7 @@ async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
             enter = stack.enter_async_context
             url, peer, relay, adapter = await enter(_endpoint(folder, me))
             relays = await enter(RelayClient([url], me))
-            caller = await enter(EndpointCaller(me, most=AT_ONCE))
+            caller = await enter(EndpointCaller(me, max_calls=AT_ONCE))
             listening = asyncio.create_task(listen(relays, caller, me))
             stack.callback(listening.cancel)
             payload = {"text": TEXT}
@@ -130,7 +130,7 @@ async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
 async def listen(relays: RelayClient, caller: EndpointCaller, me: Identity) -> None:
     async with relays.subscribe([{"recipients": [me.key.text]}]) as events:
         async for raw in events:
-            caller.hear(raw)
+            caller.receive(raw)
 
 
 async def _call(
@@ -140,7 +140,7 @@ async def _call(
 
     async def one_after_the_other() -> None:
         for _ in left:
-            answer = await caller.call(peer, KIND, payload, by=relays, within=30.0)
+            answer = await caller.call(peer, KIND, payload, relays=relays, timeout_seconds=30.0)
             if TEXT[::-1] not in json.dumps(answer):
                 raise RuntimeError(f"another answer than expected: {answer}")
 

@@ -31,7 +31,7 @@ from bench.search import figures
 from bench.search_sets import SAMPLE, SearchSet, sets
 from mcp import Client, StdioServerParameters
 from moot.adapter.config.config_loader import control_path, store_path
-from moot.adapter.operations.control_socket import ask
+from moot.adapter.operations.control_socket import send_control_request
 from moot.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
 from moot.endpoint.relay_client import RelayClient
 from moot.errors import MootError
@@ -130,7 +130,7 @@ async def adapter(folder: Path, each: SearchSet, mode: str) -> AsyncIterator[tup
 
         async def search(text: str) -> list[str]:
             answer = await caller.call(
-                peer, DESCRIBE_KIND, {"intent": text}, by=relays, within=PATIENCE_SECONDS
+                peer, DESCRIBE_KIND, {"intent": text}, relays=relays, timeout_seconds=PATIENCE_SECONDS
             )
             return [names[match["kind"]] for match in answer["matches"] if match["kind"] in names]
 
@@ -142,7 +142,7 @@ async def _all_published(control: Path) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
-                status = await ask(control, "status")
+                status = await send_control_request(control, "status")
             except MootError:  # it is still starting
                 status = {"sources": []}
             if status["sources"] and all(each["kinds"] for each in status["sources"]):

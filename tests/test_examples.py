@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from moot.participant import connect
-from moot.relay.relay_server import running_relay
+from moot.relay.relay_server import open_relay
 from moot.relay.relay_settings import RelaySettings
 from tests.up.lifted import Lifted, environment, lifted
 from tests.waiting import until
@@ -120,7 +120,7 @@ async def test_two_organisations_work_together_with_approval_on_both_sides(tmp_p
     folder = tmp_path / "two-orgs"
     shutil.copytree(EXAMPLES / "two-orgs", folder, ignore=shutil.ignore_patterns(".moot", "adapter.*"))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    async with running_relay(RelaySettings(data=tmp_path / "relay", port=0)) as relay:
+    async with open_relay(RelaySettings(data=tmp_path / "relay", port=0)) as relay:
         prepare = [sys.executable, str(folder / "prepare.py"), "--relay", relay.url]
         preparing = await asyncio.create_subprocess_exec(*prepare, env={**os.environ, "PATH": path})
         assert await preparing.wait() == 0

@@ -10,7 +10,7 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moot.adapter.operations.adapter_metrics import ADAPTER_METRICS
+from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.errors import UsageError
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.metrics import BYTES, CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build

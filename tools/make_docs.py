@@ -25,7 +25,7 @@ from moot.adapter.config.adapter_settings import (
 from moot.adapter.config.endpoint_loader import _XProtocolEntry
 from moot.adapter.config.source_loader import _McpEntry
 from moot.adapter.config.source_settings import McpSource, XProtocolSource
-from moot.adapter.operations.adapter_metrics import ADAPTER_METRICS
+from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
 from moot.cli.command_table import COMMANDS, make_parser

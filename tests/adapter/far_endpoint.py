@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from moot.endpoint.catalog_pages import LIST_KIND, page_of, read_list_query
+from moot.endpoint.catalog_pages import LIST_KIND, make_page, read_list_query
 from moot.endpoint.relay_client import RelayClient
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.errors import EventFault, KindNotFound
 from moot.identity.keys import Identity
 from moot.net.websocket_client import DialLimits
@@ -35,8 +35,8 @@ from moot.xprotocol.event_receiver import Accepted, EventReceiver, EventRejected
 from moot.xprotocol.events import ANNOUNCE, DirectedEvent
 from moot.xprotocol.replay import ReplayCache
 
-QUICK = RelaysSettings(
-    reconnect_interval_seconds=0.1, retry_seconds=0.1, dial=DialLimits(message_bytes=2 << 20)
+QUICK = RelayClientSettings(
+    reconnect_interval_seconds=0.1, publish_retry_seconds=0.1, dial=DialLimits(message_bytes=2 << 20)
 )
 NAMESPACE = "weather"
 READ = "weather.read"
@@ -231,7 +231,7 @@ class FarEndpoint:
             )
 
     async def _list(self, _event: DirectedEvent, payload: dict[str, Json]) -> Json:
-        return page_of(sorted(self.contracts, key=lambda each: each.kind), read_list_query(payload))
+        return make_page(sorted(self.contracts, key=lambda each: each.kind), read_list_query(payload))
 
     # Whom it asks
 

@@ -23,7 +23,7 @@ async def main(relay: str, key: str) -> None:
     async with opened(relay, one) as outward, McpListener(McpServerSettings(), outward.backend) as listener:
         print("and so does this")
         logging.getLogger("moot").warning("up")
-        await listener.ended()
+        await listener.wait_ended()
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ async def outside(folder: Path, *contracts: Contract, **more: Any) -> AsyncItera
         opened(relay.url, source(relay.url, **more), store=folder / "store") as outward,
     ):
         changes: list[Change] = []
-        await outward.settled(HANG_SECONDS)
+        await outward.wait_settled(HANG_SECONDS)
         outward.backend.watch(changes.append)
         yield Outside(relay, far, outward, changes)
 

@@ -33,6 +33,6 @@ async def test_the_operator_accepts_what_changed(tmp_path: Path, capsys: pytest.
         await until(lambda: KIND in {each.kind for each in here.adapter.registry.contracts()})
         assert (await here.alice.ask(KIND, {"name": "one"})).code is None
     out, err = capsys.readouterr()
-    assert "no xprotocol_source is called 'nobody'" in err
+    assert "no xprotocol_source is named 'nobody'" in err
     assert "'no_such' has no change to accept; changed are: read_note" in err
     assert json.loads(out) == {"ok": True, "accepted": ["read_note"]}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from moot.adapter.config.config_loader import load_settings
-from moot.adapter.operations.control_socket import ask
+from moot.adapter.operations.control_socket import send_control_request
 from moot.cli.adapter.start import set_up_logging
 from moot.endpoint.dns_records import read_record
 from moot.errors import MootError
@@ -178,7 +178,7 @@ async def running(file: Path) -> dict[str, Any]:
 
     async def status() -> dict[str, Any] | None:
         try:
-            return await ask(control, "status")
+            return await send_control_request(control, "status")
         except MootError:
             # Not there yet, or still starting.
             return None
@@ -236,7 +236,7 @@ async def test_a_second_adapter_with_the_same_data_is_refused(tmp_path: Path) ->
         async with started("--config", file) as second:
             _, err = await said_by(second)
             assert second.returncode == 1
-            assert "runs already" in err
+            assert "is running already" in err
 
 
 @pytest.mark.requirement("XP-3.1-47")
@@ -307,7 +307,7 @@ async def test_sighup_has_the_configuration_read_again_and_a_wrong_one_changes_n
             while b"moot.cli.adapter.start" not in (line := await child.stderr.readline()):
                 assert line
         assert b"surprise: unknown key" in line
-        assert len((await ask(control, "status"))["sources"]) == 1
+        assert len((await send_control_request(control, "status"))["sources"]) == 1
         refused = await asyncio.to_thread(run_program, "reload", "--control", control)
         assert refused.code == 1
         assert "surprise: unknown key" in refused.err
@@ -316,7 +316,7 @@ async def test_sighup_has_the_configuration_read_again_and_a_wrong_one_changes_n
         assert told.code == 0
 
         async def has_both() -> bool:
-            return len((await ask(control, "status"))["sources"]) == 2
+            return len((await send_control_request(control, "status"))["sources"]) == 2
 
         await until_told(has_both)
 

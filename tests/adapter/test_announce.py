@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from moot.adapter.inbound.dns_record import record_of
-from moot.adapter.operations.adapter_status import document_of
+from moot.adapter.discovery.dns_record import record_of
 from moot.errors import UsageError
 from moot.xprotocol.delegation import delegate, read_chain
 from moot.xprotocol.events import ANNOUNCE, SignedPublic, decode
@@ -108,7 +107,7 @@ async def test_the_chain_of_the_organisation_is_announced_and_can_be_walked_from
             assert walked.keys == (root.key.text, department.key.text, key)
             # The delegations stand on the relay by themselves, too.
             assert await here.relay.store.get(first.event.id) == first.raw
-            document: dict[str, Any] = document_of(adapter, adapter.address)
+            document: dict[str, Any] = adapter._status.discovery_document(adapter.address)
             record = record_of(adapter.settings, adapter.identity)
             assert document["public_key"] == record.key == announce.sender == key
             assert document["encryption_key"] == record.encryption_key == announce.sender_enc_key
@@ -197,7 +196,7 @@ async def test_no_relay_at_all_is_no_reason_to_fall_over_and_one_that_comes_late
         async with here.running() as adapter:
             assert adapter.health()["problems"] == ["no relay can be reached"]
             async with relay_in(tmp_path / "second", port=port) as second:
-                await adapter.announced()
+                await adapter.wait_announced()
                 assert adapter.health()["status"] == "ok"
                 assert await announces_at(here, second.url) == [adapter.key]
 
@@ -226,7 +225,7 @@ async def test_announces_of_one_second_do_not_depend_on_chance(tmp_path: Path) -
     """A relay keeps the later one by whole seconds; of two within one, the smaller id."""
     notes = desk(tmp_path, flags=["--quiet"])
     async with world(tmp_path, notes) as here:
-        await here.adapter.announced()
+        await here.adapter.wait_announced()
         for number in range(4):
             notes.list_tools(TOOLS[: 5 + number])
             await here.alice.ask("xp.schema.refresh", {})

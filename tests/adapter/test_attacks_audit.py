@@ -87,7 +87,7 @@ async def test_neither_words_nor_secrets_stand_in_any_file_or_line_beside_the_se
                     assert SECRETS[0] not in str(mine.payload)
                     theirs = await eve.ask(kind, payload)
                     assert WORDS[0] not in str(theirs.payload)
-                await here.adapter.audit.written()
+                await here.adapter.audit.flush()
                 status = orjson.dumps(here.adapter.status()).decode()
                 for hidden in (*SECRETS, *WORDS):
                     assert hidden not in status
@@ -112,7 +112,7 @@ async def test_whatever_is_noted_of_a_hostile_kind_or_conversation_stays_one_lin
         forged = '"}\n{"outcome":"ok","principal":"me'
         await eve.ask(f"{NAMESPACE}.x\u2028\u00a0"[:-2] + "y", {}, correlation_id=forged)
         await eve.ask('x","outcome":"ok', {}, correlation_id="\x1b[2J" + forged)
-        await here.adapter.audit.written()
+        await here.adapter.audit.flush()
         file = here.adapter.settings.audit_file
         assert file is not None
         lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]

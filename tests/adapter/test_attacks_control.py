@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from moot.adapter.operations.control_socket import ask
+from moot.adapter.operations.control_socket import send_control_request
 from moot.errors import MootError, UsageError
 from tests.adapter.worlds import NAMESPACE, desk, world
 from tests.waiting import until_told
@@ -86,7 +86,7 @@ async def test_whoever_asks_does_not_believe_another_user_s_socket(open_folder: 
         assert process.stdout is not None
         await process.stdout.readline()
         with pytest.raises(MootError, match="another user"):
-            await ask(path, "status")
+            await send_control_request(path, "status")
     finally:
         process.kill()
         await process.wait()
@@ -137,7 +137,7 @@ async def test_a_flood_of_garbage_stops_neither_calls_nor_the_next_honest_questi
             answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert answer.code is None
         await flood
-        assert (await ask(control, "status"))["key"] == here.adapter.key
+        assert (await send_control_request(control, "status"))["key"] == here.adapter.key
 
 
 async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> None:
@@ -155,13 +155,13 @@ async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> N
             silent.append(one)
         assert (await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
         with pytest.raises(MootError):
-            await ask(control, "status")
+            await send_control_request(control, "status")
         for one in silent:
             one.close()
 
         async def key_told() -> str:
             with contextlib.suppress(MootError):
-                return str((await ask(control, "status"))["key"])
+                return str((await send_control_request(control, "status"))["key"])
             return ""
 
         assert await until_told(key_told) == here.adapter.key

@@ -96,7 +96,7 @@ async def test_no_change_to_an_event_makes_a_call_and_no_spelling_makes_a_second
         notes = desk(tmp_path)
         async with world(tmp_path, notes) as here:
             honest = here.alice.event(KIND, ONE)
-            receive = here.adapter.inbound.receive
+            receive = here.adapter.requests.receive
             for count in range(3_000):
                 made = changed(random, honest.raw)
                 try:
@@ -141,7 +141,7 @@ async def test_whatever_a_stranger_signs_is_answered_at_most_once_and_calls_noth
                     # No canonical form, so no event.
                     continue
                 sent.add(orjson.loads(raw)["id"])
-                here.adapter.inbound.receive(raw)
+                here.adapter.requests.receive(raw)
                 if count % 32 == 0:
                     await asyncio.sleep(0)
             await still_works(here, notes, 0)
@@ -188,12 +188,12 @@ async def test_an_event_for_one_adapter_is_nothing_to_another(tmp_path: Path) ->
     async with world(first, notes) as here, empty_world(second, other) as there:
         async with there.running():
             event = here.alice.event(KIND, ONE)
-            there.adapter.inbound.receive(event.raw)
+            there.adapter.requests.receive(event.raw)
             moved = event.covered | {"recipient": there.adapter.key}
-            there.adapter.inbound.receive(signed_by(EVE, moved | {"sender": EVE.key.text}))
-            there.adapter.inbound.receive(signed_by(here.alice.identity, moved))
+            there.adapter.requests.receive(signed_by(EVE, moved | {"sender": EVE.key.text}))
+            there.adapter.requests.receive(signed_by(here.alice.identity, moved))
             sealed_for = there.adapter.identity.enc_key.text
-            there.adapter.inbound.receive(
+            there.adapter.requests.receive(
                 signed_by(here.alice.identity, moved | {"enc_key": sealed_for, "nonce": "A" * 22})
             )
             await still_works(there, other, 0)
@@ -267,9 +267,9 @@ async def test_an_event_larger_than_the_limit_is_dropped_and_one_at_it_is_not(tm
         assert (await here.alice.answer(event)).code is None
         padded = here.alice.event(KIND, ONE)
         room = MAX_EVENT_BYTES - len(padded.raw)
-        here.adapter.inbound.receive(padded.raw + b" " * (room + 1))
-        assert here.adapter.measures.events["dropped"] == 1
-        here.adapter.inbound.receive(padded.raw + b" " * room)
+        here.adapter.requests.receive(padded.raw + b" " * (room + 1))
+        assert here.adapter.metrics.events["dropped"] == 1
+        here.adapter.requests.receive(padded.raw + b" " * room)
         assert (await here.alice.answer(padded)).payload["content"] == "first words"
 
 
@@ -283,11 +283,11 @@ async def test_clocks_that_differ_by_minutes_work_and_a_replay_in_that_window_do
         ahead = here.alice.event(KIND, ONE, now=now + 280, ttl=60)
         behind = here.alice.event(KIND, ONE, now=now - 340, ttl=60)
         for each in (ahead, behind):
-            here.adapter.inbound.receive(each.raw)
+            here.adapter.requests.receive(each.raw)
             assert (await here.alice.answer(each)).payload["content"] == "first words"
         until = behind.event.expires_at + 600
         assert here.adapter.store.seen_ids.seen(behind.event.id, until)
         for each in (ahead, behind):
-            here.adapter.inbound.receive(each.raw)
+            here.adapter.requests.receive(each.raw)
         await still_works(here, notes, 2)
         assert len(here.alice.heard) == 3

@@ -63,8 +63,8 @@ async def test_no_spelling_of_a_private_address_is_ever_connected_to(tmp_path: P
         assert loaded.settings is not None
         assert refused >= 5
         async with Adapter(loaded.settings, environ={}) as adapter:
-            await adapter.outward.settled(HANG_SECONDS)
-            for each in adapter.outward.health():
+            await adapter.outbound.wait_settled(HANG_SECONDS)
+            for each in adapter.outbound.health():
                 assert each["state"] != "up", each
                 assert each.get("fault") or each.get("trouble") or each.get("reason"), each
     for home in homes:
@@ -106,7 +106,7 @@ async def test_a_relay_between_that_repeats_reorders_and_forges_mixes_up_no_answ
         far_endpoint(relay.url, BOB, caller=ALICE) as far,
         opened(proxy.url, source(proxy.url)) as outward,
     ):
-        await outward.settled(HANG_SECONDS)
+        await outward.wait_settled(HANG_SECONDS)
         proxy.mangle = mangled
         here = Outside(relay, far, outward, [])
         before = len(far.served)
@@ -132,7 +132,7 @@ async def test_answers_of_others_and_to_others_are_none(
                     await say(reply(liar, request, kind, forged, now=request.timestamp))
                     # Somebody else's name over it, which the relay would refuse: straight to the ear.
                     made = reply(liar, request, kind, forged, now=request.timestamp)
-                    out.outward.caller.hear(signed_by(liar, made.covered | {"sender": BOB.key.text}))
+                    out.outward.caller.receive(signed_by(liar, made.covered | {"sender": BOB.key.text}))
                 # Bob himself, but about another request, and in another conversation.
                 for about, conversation in (("0" * 64, request.correlation_id), (request.id, "another")):
                     await say(
@@ -166,19 +166,19 @@ async def test_answers_of_others_and_to_others_are_none(
             place.settings = msgspec.structs.replace(place.settings, call_timeout_seconds=HANG_SECONDS)
             fine = await out.call("weather_current_get", location="Bern")
             assert fine["content"][0]["text"] == "Bern: 17°C"
-            assert out.outward.caller.waiting == 0
+            assert out.outward.caller.pending_count == 0
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
 async def test_following_all_that_can_be_followed_leaves_room_for_calls(tmp_path: Path) -> None:
     """A template stands for any number of resources; a client that follows them must not stop the others."""
-    limits = AdapterLimits(outward_calls=8)
+    limits = AdapterLimits(max_outbound_calls=8)
     async with (
         relay_in(tmp_path / "relay") as relay,
         far_endpoint(relay.url, BOB, *ALL, caller=ALICE) as far,
         opened(relay.url, source(relay.url), limits=limits) as outward,
     ):
-        await outward.settled(HANG_SECONDS)
+        await outward.wait_settled(HANG_SECONDS)
         here = Outside(relay, far, outward, [])
         for n in range(20):
             await outward.backend.subscribe(f"weather://stations/s{n}")
@@ -186,7 +186,7 @@ async def test_following_all_that_can_be_followed_leaves_room_for_calls(tmp_path
         assert result["content"][0]["text"] == "Bern: 17°C"
         for n in range(20):
             await outward.backend.unsubscribe(f"weather://stations/s{n}")
-        assert outward.caller.waiting == 0
+        assert outward.caller.pending_count == 0
 
 
 async def test_an_endpoint_that_answers_with_anything_at_all_ends_in_a_result_or_an_error(

@@ -43,7 +43,7 @@ async def test_a_denied_tool_is_gone_at_once_even_if_its_server_will_not_list(tm
 async def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path) -> None:
     """Forty calls, twenty reloads that add and remove another source and change limits and rights."""
     notes, other = desk(tmp_path), desk(tmp_path, "other", "com.acme.other")
-    limits: dict[str, Json] = {"calls_per_sender": 64}
+    limits: dict[str, Json] = {"max_calls_per_sender": 64}
     async with world(tmp_path, notes, limits=limits) as here:
         bob = await here.somebody("bob")
 
@@ -54,7 +54,7 @@ async def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path)
             for n in range(20):
                 reloads = n
                 here.document["mcp_sources"] = [notes.source, other.source] if n % 2 else [notes.source]
-                here.document["limits"] |= {"calls": 300 + n}
+                here.document["limits"] |= {"max_calls": 300 + n}
                 if n % 3:
                     here.document["access"] |= {bob.key: [READ]}
                 else:
@@ -81,16 +81,16 @@ async def test_reloads_at_once_end_in_the_last_one_and_a_bad_file_changes_nothin
     async with world(tmp_path, notes) as here:
         files = []
         for n in range(8):
-            here.document["limits"] |= {"calls": 100 + n}
+            here.document["limits"] |= {"max_calls": 100 + n}
             files.append(here.settings())
         await asyncio.gather(*(here.adapter.reload(each) for each in files))
-        assert here.adapter.settings.limits.calls == 107
+        assert here.adapter.settings.limits.max_calls == 107
         for damage in ("access: [", "access: {x: y}", "", "\x00", "!!python/object/apply:os.getpid []"):
             here.file.write_text(damage)
             with pytest.raises(UsageError):
                 await here.adapter.reload_file()
             assert (await here.alice.ask(KIND, ONE)).code is None
-        assert here.adapter.settings.limits.calls == 107
+        assert here.adapter.settings.limits.max_calls == 107
 
 
 async def test_a_source_that_takes_another_s_kinds_by_reload_does_not_get_its_calls(tmp_path: Path) -> None:

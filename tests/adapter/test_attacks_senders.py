@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from moot.adapter.inbound.proof_cache import MAX_PROOF_BYTES, CachedAccess
+from moot.adapter.inbound.proof_checks import MAX_PROOF_BYTES, CachedAccess
 from moot.errors import AuthorizationInsufficient
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
@@ -46,7 +46,7 @@ async def test_proofs_that_take_long_to_read_are_refused_unread(tmp_path: Path) 
         for kind, payload in ((KIND, ONE), (DESCRIBE, {"intent": "read a note", "limit": 100})):
             event = eve.event(kind, {**payload, "proofs": much})
             begun = time.process_time()
-            here.adapter.inbound.receive(event.raw)
+            here.adapter.requests.receive(event.raw)
             assert time.process_time() - begun < 0.1
             assert (await eve.answer(event)).code == "AUTHORIZATION_INSUFFICIENT"
         refused = eve.heard[0].payload["message"]
@@ -91,18 +91,18 @@ async def test_a_describe_says_what_proofs_open_and_reads_them_once(tmp_path: Pa
 async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_path: Path) -> None:
     """Every event by another key: rates, refusals and tasks stay within their bounds, and Alice is served."""
     notes = desk(tmp_path)
-    async with world(tmp_path, notes, limits={"senders_counted": 50}) as here:
+    async with world(tmp_path, notes, limits={"max_senders": 50}) as here:
         key, enc_key = here.adapter.key, here.adapter.identity.enc_key.text
-        inbound = here.adapter.inbound
+        inbound = here.adapter.requests
         for n in range(600):
             stranger = person(f"stranger {n}")
             event = compose(stranger, KIND, ONE, recipient=key, enc_key=enc_key, now=time.time())
             inbound.receive(event.raw)
             if n % 16 == 0:
                 await asyncio.sleep(0)
-        assert here.adapter.measures.events["AUTHORIZATION_INSUFFICIENT"] == 600
+        assert here.adapter.metrics.events["AUTHORIZATION_INSUFFICIENT"] == 600
         assert len(inbound._rates) <= 50
-        assert len(inbound._told) <= 50
+        assert len(inbound._refusal_rates) <= 50
         assert len(inbound._by_sender) == len(inbound._proofs) == 0
         assert (await here.alice.ask(KIND, ONE)).code is None
         await until(lambda: len(inbound._refusals) == 0)
@@ -112,14 +112,14 @@ async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_p
 async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_others(tmp_path: Path) -> None:
     """xp1, Replay: never forget a live id. So those without rights get half, and callers the rest."""
     notes = desk(tmp_path)
-    async with world(tmp_path, notes, limits={"seen_events": 40}) as here:
+    async with world(tmp_path, notes, limits={"max_seen_events": 40}) as here:
         eve, carol = await here.somebody("eve"), await here.somebody("carol")
         given = grant(here.adapter.identity, carol.key, [READ], ends=int(time.time() + 60), now=time.time())
         proven = {**ONE, "proofs": [orjson.loads(given.raw)]}
         assert (await carol.ask(KIND, proven)).code is None
         for _ in range(30):
             await eve.send(eve.event(KIND, ONE))
-        await until(lambda: here.adapter.measures.events["ENDPOINT_UNAVAILABLE"] > 0)
+        await until(lambda: here.adapter.metrics.events["ENDPOINT_UNAVAILABLE"] > 0)
         assert len(here.adapter.store.seen_ids) == 20
         assert (await eve.ask(KIND, ONE)).payload["retry_after"] == 60
         assert (await carol.ask(KIND, proven)).code is None
@@ -160,7 +160,7 @@ async def test_the_catalogue_is_asked_for_by_strangers_within_their_rate(tmp_pat
         flood: list[SignedDirected] = [eve.event(DESCRIBE, {"intent": "read"}) for _ in range(40)]
         for each in flood:
             await eve.send(each)
-        await until(lambda: here.adapter.measures.events["RATE_LIMITED"] >= 10)
+        await until(lambda: here.adapter.metrics.events["RATE_LIMITED"] >= 10)
         await calls_go_on(here)
 
 

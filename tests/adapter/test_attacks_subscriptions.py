@@ -78,10 +78,10 @@ async def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_
         route = here.adapter.registry.route(SUBSCRIBE)
         assert route is not None
         stricter = replace(route, terms=replace(route.terms, capability=f"{NAMESPACE}.admin"))
-        here.adapter.subscriptions.published("desk", lambda _kind: stricter)
+        here.adapter.subscriptions.on_published("desk", lambda _kind: stricter)
         # Alice has everything there, Bob has not.
         assert len(here.adapter.subscriptions) == 1
-        here.adapter.subscriptions.published("desk", lambda _kind: None)
+        here.adapter.subscriptions.on_published("desk", lambda _kind: None)
         assert len(here.adapter.subscriptions) == 0
 
 
@@ -90,7 +90,12 @@ async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(
     notes = desk(tmp_path)
     for n in range(12):
         notes.note(f"n{n}", "x")
-    limits = {"subscriptions": 8, "subscriptions_per_sender": 5, "calls_per_sender": 200, "calls": 300}
+    limits = {
+        "max_subscriptions": 8,
+        "max_subscriptions_per_sender": 5,
+        "max_calls_per_sender": 200,
+        "max_calls": 300,
+    }
     async with world(tmp_path, notes, limits=limits) as here:
         bob = await a_reader(here)
         same = await asyncio.gather(*(here.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))

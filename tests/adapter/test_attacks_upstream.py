@@ -96,7 +96,7 @@ async def test_floods_and_strange_answers_cost_their_own_call_at_most(
                 assert answer.code in ("UPSTREAM_ERROR", "ENDPOINT_UNAVAILABLE"), name
                 assert len(answer.payload["message"]) < 2_000
             assert len(here.alice.heard) == len(both) + 3
-            await here.adapter.audit.written()
+            await here.adapter.audit.flush()
     assert "\x1b" not in caplog.text
     assert MARK not in (tmp_path / "keys" / "adapter.data" / "audit.jsonl").read_text()
 
@@ -138,7 +138,7 @@ async def test_a_tool_that_changes_or_goes_under_a_call_is_called_as_it_was_allo
         await here.adapter.reload(here.settings())
         slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "it is gone"})
         await here.alice.send(slow)
-        await until(lambda: here.adapter.inbound.in_progress == 1)
+        await until(lambda: here.adapter.requests.in_progress == 1)
         # The tool that runs is gone, and another one asks for more than before.
         notes.list_tools([tool("read_note", schema=named("name", "why"))])
         await until(lambda: here.adapter.registry.route(f"{NAMESPACE}.run_slow") is None)
@@ -210,7 +210,7 @@ async def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> No
         many = [{"name": f"get_{n}", "inputSchema": {"type": "object"}} for n in range(30_000)]
         (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": many}))
         refreshing = asyncio.create_task(here.alice.ask("xp.schema.refresh", {"source": "liar"}))
-        await until(lambda: here.adapter.inbound.in_progress)
+        await until(lambda: here.adapter.requests.in_progress)
         assert (await here.alice.ask(KIND, ONE)).code is None
         assert (await refreshing).code is None
         assert (await here.alice.ask(KIND, ONE)).code is None
@@ -221,7 +221,7 @@ async def test_a_server_that_lists_ever_new_tools_fills_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kind is remembered for good (D-71): beyond a number of them, the last list that was taken stays."""
-    monkeypatch.setattr("moot.adapter.inbound.contract_registry.KINDS_KEPT", 60)
+    monkeypatch.setattr("moot.adapter.inbound.contract_registry.MAX_KINDS", 60)
     notes = desk(tmp_path)
     async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
         for turn in range(5):
@@ -231,7 +231,7 @@ async def test_a_server_that_lists_ever_new_tools_fills_no_disk(
         kinds = {each.kind for each in here.adapter.registry.contracts()}
         assert f"{SPACE}.get_0_0" in kinds
         assert f"{SPACE}.get_4_0" not in kinds
-        assert "tool_allowlist" in here.adapter.wrapping.refresher.troubles["liar"]
+        assert "tool_allowlist" in here.adapter.source_set.refresher.troubles["liar"]
         saved = json.loads((tmp_path / "keys" / "adapter.data" / "versions.json").read_text())
         assert sum(kind.startswith(f"{SPACE}.") for kind in saved["entries"]) <= 60
         # Others are not held up by it.

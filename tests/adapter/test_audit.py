@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from moot.adapter.config.adapter_settings import AuditSettings
-from moot.adapter.operations.audit_log import AuditLog
+from moot.adapter.telemetry.audit_log import AuditLog
 from moot.errors import UsageError
 from tests.adapter.worlds import NAMESPACE, World, desk, world
 from tests.waiting import until
@@ -24,7 +24,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 async def audited(here: World) -> tuple[Path, list[dict[str, Any]]]:
-    await here.adapter.audit.written()
+    await here.adapter.audit.flush()
     file = here.adapter.settings.audit_file
     assert file is not None
     return file, lines(file)
@@ -37,7 +37,7 @@ async def test_calls_and_refusals_are_noted_without_a_word_of_what_was_said(tmp_
         await here.alice.ask(f"{NAMESPACE}.run_failing", {})
         carol = await here.somebody("carol")
         await carol.ask(KIND, CALL)
-        await until(lambda: here.adapter.inbound.in_progress == 0)
+        await until(lambda: here.adapter.requests.in_progress == 0)
         file, (first, second, third) = await audited(here)
         assert first | {"time": "", "milliseconds": 0, "bytes_in": 0, "bytes_out": 0} == {
             "time": "",
@@ -64,7 +64,7 @@ async def test_calls_and_refusals_are_noted_without_a_word_of_what_was_said(tmp_
 async def test_plaintext_stands_there_when_it_is_asked_for(tmp_path: Path) -> None:
     async with world(tmp_path, desk(tmp_path), audit={"plaintext": True}) as here:
         await here.alice.ask(KIND, CALL)
-        await until(lambda: here.adapter.inbound.in_progress == 0)
+        await until(lambda: here.adapter.requests.in_progress == 0)
         _, (entry,) = await audited(here)
         assert entry["arguments"] == CALL
         assert entry["result"]["content"] == "written"
@@ -79,15 +79,15 @@ async def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Pat
         file.unlink()
         file.mkdir()
         await here.alice.ask(KIND, CALL)
-        await until(lambda: not here.adapter.audit.able)
+        await until(lambda: not here.adapter.audit.is_writable)
         refused = await here.alice.ask(KIND, CALL)
         assert refused.code == "ENDPOINT_UNAVAILABLE"
         assert len(notes.requests()) == 1
         assert here.adapter.health()["status"] == "degraded"
         file.rmdir()
-        await until(lambda: here.adapter.audit.able)
+        await until(lambda: here.adapter.audit.is_writable)
         assert (await here.alice.ask(KIND, CALL)).code is None
-        await until(lambda: here.adapter.inbound.in_progress == 0)
+        await until(lambda: here.adapter.requests.in_progress == 0)
         _, found = await audited(here)
         assert [each["outcome"] for each in found] == ["ok", "ENDPOINT_UNAVAILABLE", "ok"]
 
@@ -96,8 +96,8 @@ async def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     audit = AuditLog(file, AuditSettings(file_bytes=200, max_old_files=2))
     for number in range(12):
-        audit.note({"number": number, "nothing": None, "words": "x" * 60})
-        await audit.written()
+        audit.record({"number": number, "nothing": None, "words": "x" * 60})
+        await audit.flush()
     await audit.close()
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "audit.jsonl",
@@ -119,10 +119,10 @@ async def test_a_file_that_cannot_be_written_stops_the_start(tmp_path: Path) -> 
 async def test_what_was_noted_is_written_before_the_end(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
     for number in range(1_000):
-        audit.note({"number": number})
+        audit.record({"number": number})
     await audit.close()
     assert [entry["number"] for entry in lines(tmp_path / "audit.jsonl")] == list(range(1_000))
-    audit.note({"number": -1})
+    audit.record({"number": -1})
     nowhere = AuditLog(None)
-    nowhere.note({"number": 1})
+    nowhere.record({"number": 1})
     await nowhere.close()

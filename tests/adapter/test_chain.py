@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.trust_chain.chain_evidence import gather
-from moot.adapter.trust_chain.chain_walk import ChainEvidence, anchors_with, own_chain, walk
+from moot.adapter.trust_chain.chain_evidence import ChainEvidence
+from moot.adapter.trust_chain.chain_lookup import gather_evidence
+from moot.adapter.trust_chain.chain_walk import walk_chain
 from moot.adapter.trust_chain.key_registration import publish_events
+from moot.adapter.trust_chain.own_chain import own_chain, trust_anchors
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.identity.keys import Identity
@@ -86,7 +88,7 @@ def test_a_chain_that_does_not_hold_is_1_with_the_reason(shell: Shell, tmp_path:
     key, trust = ADAPTER.key.text, ("--trust", ROOT.key.text)
     cases: dict[str, list[SignedPublic]] = {
         "is not known": whole[1:],
-        "nobody is known to have delegated": whole[:1],
+        "no delegation to this key is known": whole[:1],
         "root is not trusted": chain_of(EVE, ADAPTER),
     }
     for words, events in cases.items():
@@ -108,15 +110,15 @@ def test_an_ended_chain_and_a_revoked_key_do_not_hold() -> None:
     for event in chain_of(ROOT, DEPARTMENT, ADAPTER, ends=60):
         evidence.add(json.loads(event.raw), "test")
     key, anchors = ADAPTER.key.text, {ROOT.key.text}
-    assert walk(key, evidence, anchors=anchors, now=now).holds
-    ended = walk(key, evidence, anchors=anchors, now=now + 61)
+    assert walk_chain(key, evidence, anchors=anchors, now=now).holds
+    ended = walk_chain(key, evidence, anchors=anchors, now=now + 61)
     assert ended.fault is not None
     assert "ended" in ended.fault
     # By somebody who does not stand above it: nothing.
     evidence.add(json.loads(revoke(EVE, DEPARTMENT.key.text, now=now).raw), "test")
-    assert walk(key, evidence, anchors=anchors, now=now).holds
+    assert walk_chain(key, evidence, anchors=anchors, now=now).holds
     evidence.add(json.loads(revoke(ROOT, DEPARTMENT.key.text, now=now).raw), "test")
-    revoked = walk(key, evidence, anchors=anchors, now=now)
+    revoked = walk_chain(key, evidence, anchors=anchors, now=now)
     assert not revoked.holds
     assert revoked.chain is not None
 
@@ -128,12 +130,12 @@ def test_whoever_is_trusted_revokes_everywhere_and_a_trusted_key_can_end_itself(
         evidence.add(json.loads(event.raw), "test")
     security = person("security")
     evidence.add(json.loads(revoke(security, DEPARTMENT.key.text, now=now).raw), "test")
-    assert walk(ADAPTER.key.text, evidence, anchors={ROOT.key.text}, now=now).holds
+    assert walk_chain(ADAPTER.key.text, evidence, anchors={ROOT.key.text}, now=now).holds
     both = {ROOT.key.text, security.key.text}
-    assert not walk(ADAPTER.key.text, evidence, anchors=both, now=now).holds
-    assert walk(security.key.text, evidence, anchors=both, now=now).holds
+    assert not walk_chain(ADAPTER.key.text, evidence, anchors=both, now=now).holds
+    assert walk_chain(security.key.text, evidence, anchors=both, now=now).holds
     evidence.add(json.loads(revoke(security, security.key.text, now=now).raw), "test")
-    assert not walk(security.key.text, evidence, anchors=both, now=now).holds
+    assert not walk_chain(security.key.text, evidence, anchors=both, now=now).holds
 
 
 def test_a_revocation_in_a_file_is_heeded(shell: Shell, tmp_path: Path) -> None:
@@ -195,10 +197,10 @@ async def test_a_relay_is_asked_for_what_a_key_announces_and_for_what_is_missing
 
 async def test_a_relay_that_cannot_be_reached_is_told_and_proves_nothing() -> None:
     evidence = ChainEvidence()
-    with pytest.raises(MootError, match=r"ws://127\.0\.0\.1:1 can be used"):
+    with pytest.raises(MootError, match=r"ws://127\.0\.0\.1:1 is available"):
         # Nothing listens on port 1.
-        await gather(evidence, ADAPTER.key.text, ["ws://127.0.0.1:1"], within=0.5)
-    assert not walk(ADAPTER.key.text, evidence, anchors=(), now=time.time()).holds
+        await gather_evidence(evidence, ADAPTER.key.text, ["ws://127.0.0.1:1"], within=0.5)
+    assert not walk_chain(ADAPTER.key.text, evidence, anchors=(), now=time.time()).holds
 
 
 def test_the_adapter_s_own_chain_is_the_configured_one(shell: Shell, tmp_path: Path) -> None:
@@ -230,8 +232,8 @@ def test_the_root_above_a_configured_parent_counts_as_proven_by_the_file(tmp_pat
     settings = settings_of(tmp_path, identity=identity)
     found = own_chain(settings, ADAPTER, now=time.time())
     assert found is not None
-    assert anchors_with(settings, found) == {ROOT.key.text, DEPARTMENT.key.text}
-    assert anchors_with(settings, None) == {DEPARTMENT.key.text}
+    assert trust_anchors(settings, found) == {ROOT.key.text, DEPARTMENT.key.text}
+    assert trust_anchors(settings, None) == {DEPARTMENT.key.text}
     with pytest.raises(UsageError, match="expected one delegation to"):
         own_chain(settings, EVE, now=time.time())
     with pytest.raises(UsageError, match="the delegation ended"):

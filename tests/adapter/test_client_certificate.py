@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moot.adapter.config.adapter_settings import AdapterLimits
-from moot.adapter.operations.source_inspection import inspect
+from moot.adapter.operations.source_inspection import inspect_sources
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import McpServerLimits
@@ -79,7 +79,7 @@ async def test_a_client_certificate_opens_a_server_that_asks_for_one(tmp_path: P
             entry |= {"ca_file": str(ca_file)} if ca_file is not None else {}
             found = source(tmp_path, entry, {"KEY_PASSWORD": PASSWORD})
             limits = AdapterLimits(upstream_start_seconds=10)
-            (seen,) = await inspect([found], limits=limits, environ={})
+            (seen,) = await inspect_sources([found], limits=limits, environ={})
             return seen
 
         ours: dict[str, Any] = {

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from moot.adapter.operations.control_socket import (
-    CONNECTIONS,
+    MAX_CONNECTIONS,
     AdapterNotRunning,
     ControlRequestFailed,
-    answered,
-    ask,
     control_socket,
-    open_ask,
+    open_control_request,
+    read_control_reply,
+    send_control_request,
 )
 from moot.errors import UsageError
 
@@ -44,13 +44,13 @@ HANDLERS = {"echo": echo, "refuse": refuse, "break": break_down}
 async def test_a_question_is_answered_refused_or_not_understood(tmp_path: Path) -> None:
     path = tmp_path / "run" / "control.sock"
     async with control_socket(path, HANDLERS):
-        assert await ask(path, "echo", {"a": [1, "ü"]}) == {"said": {"a": [1, "ü"]}}
+        assert await send_control_request(path, "echo", {"a": [1, "ü"]}) == {"said": {"a": [1, "ü"]}}
         with pytest.raises(ControlRequestFailed, match="not today"):
-            await ask(path, "refuse")
-        with pytest.raises(ControlRequestFailed, match="no such question; there is break, echo, refuse"):
-            await ask(path, "dance")
+            await send_control_request(path, "refuse")
+        with pytest.raises(ControlRequestFailed, match="unknown request; known: break, echo, refuse"):
+            await send_control_request(path, "dance")
         with pytest.raises(ControlRequestFailed, match="internal error") as told:
-            await ask(path, "break")
+            await send_control_request(path, "break")
         assert "secret" not in str(told.value)
 
 
@@ -64,12 +64,12 @@ async def test_only_its_owner_may_open_the_socket(tmp_path: Path) -> None:
 async def test_nobody_at_home_is_not_running(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
     with pytest.raises(AdapterNotRunning, match="No such file"):
-        await ask(path, "echo")
+        await send_control_request(path, "echo")
     async with control_socket(path, HANDLERS):
         pass
     assert not path.exists()
     with pytest.raises(AdapterNotRunning):
-        await ask(path, "echo")
+        await send_control_request(path, "echo")
 
 
 async def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == b"up\n"
-        with pytest.raises(UsageError, match="runs already"):
+        with pytest.raises(UsageError, match="is running already"):
             async with control_socket(path, HANDLERS):
                 pass
     finally:
@@ -94,7 +94,7 @@ async def test_two_adapters_never_share_a_data_folder_and_a_crash_leaves_no_lock
         other.communicate()
     assert path.exists()
     async with control_socket(path, HANDLERS):
-        assert await ask(path, "echo") == {"said": {}}
+        assert await send_control_request(path, "echo") == {"said": {}}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ async def test_what_is_no_question_is_told_how_to_ask(tmp_path: Path, line: byte
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(line)
         answer = json.loads(await reader.readline())
-        assert answer == {"ok": False, "error": 'ask with one line: {"ask": "status"}'}
+        assert answer == {"ok": False, "error": 'send one line: {"ask": "status"}'}
         writer.close()
         await writer.wait_closed()
 
@@ -131,8 +131,8 @@ async def test_a_stream_is_handed_over_and_ends_with_the_adapter(tmp_path: Path)
             await writer.drain()
 
     async with control_socket(path, {}, {"attach": shout}):
-        reader, writer = await open_ask(path, "attach", {"prefix": "> "})
-        assert await answered(reader) == {}
+        reader, writer = await open_control_request(path, "attach", {"prefix": "> "})
+        assert await read_control_reply(reader) == {}
         for word in (b"one\n", b"two\n"):
             writer.write(word)
             assert await reader.readline() == b"> " + word.upper()
@@ -144,9 +144,9 @@ async def test_a_stream_is_handed_over_and_ends_with_the_adapter(tmp_path: Path)
 async def test_no_more_than_so_many_ask_at_once(tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
     async with control_socket(path, HANDLERS):
-        idle = [await asyncio.open_unix_connection(path) for _ in range(CONNECTIONS)]
+        idle = [await asyncio.open_unix_connection(path) for _ in range(MAX_CONNECTIONS)]
         # The server takes connections in their order, so this one comes after all the idle ones.
-        with pytest.raises(ControlRequestFailed, match=f"{CONNECTIONS} are asking already"):
-            await ask(path, "echo")
+        with pytest.raises(ControlRequestFailed, match=f"{MAX_CONNECTIONS} too many connections"):
+            await send_control_request(path, "echo")
         for _, writer in idle:
             writer.close()

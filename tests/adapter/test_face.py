@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from moot.adapter.config.adapter_settings import AdapterLimits
-from moot.adapter.outbound.call_proofs import credentials_of
-from moot.adapter.outbound.endpoints_backend import AuditedCall
+from moot.adapter.outbound.call_audit import AuditedCall
+from moot.adapter.outbound.call_proofs import read_call_proofs
 from moot.endpoint.endpoint_caller import CallProofs
 from moot.errors import (
     EndpointUnavailable,
@@ -239,10 +239,10 @@ async def test_many_calls_at_once_each_get_their_own_answer_and_cancelling_ends_
 
         out.far.answer = never
         call = asyncio.create_task(out.call("weather_current_get", location="Bern"))
-        await until(lambda: out.outward.caller.waiting == 1)
+        await until(lambda: out.outward.caller.pending_count == 1)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        assert out.outward.caller.waiting == 0
+        assert out.outward.caller.pending_count == 0
 
 
 async def test_two_sources_that_want_one_name_both_get_another(tmp_path: Path) -> None:
@@ -256,11 +256,11 @@ async def test_two_sources_that_want_one_name_both_get_another(tmp_path: Path) -
         first = source(relay.url, "one")
         second = source(relay.url, "two", key=CAROL.key.text)
         async with opened(relay.url, first) as outward:
-            await outward.settled(HANG_SECONDS)
+            await outward.wait_settled(HANG_SECONDS)
             tools = [tool["name"] for tool in await outward.backend.offers("tools")]
             assert tools == ["weather_current_get", "weather_forecast_get"]
             await outward.replace_sources([first, second])
-            await outward.settled(HANG_SECONDS)
+            await outward.wait_settled(HANG_SECONDS)
             names = [tool["name"] for tool in await outward.backend.offers("tools")]
             assert len(set(names)) == 3
             assert "weather_current_get" not in names
@@ -317,8 +317,8 @@ def test_files_that_prove_nothing_for_us_are_said_so(tmp_path: Path) -> None:
         ({"proofs": (tmp_path / "missing",)}, "missing"),
     ):
         with pytest.raises(UsageError, match=words):
-            credentials_of(source("wss://r.example", **more), ALICE.key.text)
-    assert credentials_of(source("wss://r.example"), ALICE.key.text) == CallProofs()
+            read_call_proofs(source("wss://r.example", **more), ALICE.key.text)
+    assert read_call_proofs(source("wss://r.example"), ALICE.key.text) == CallProofs()
 
 
 async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_
         far_endpoint(relay.url, BOB, caller=ALICE) as far,
         opened(relay.url, source(relay.url), on_call=asked.append) as outward,
     ):
-        await outward.settled(HANG_SECONDS)
+        await outward.wait_settled(HANG_SECONDS)
 
         async def call(name: str, **arguments: Any) -> None:
             await outward.backend.perform(BackendCall("tools/call", {"name": name, "arguments": arguments}))
@@ -343,7 +343,7 @@ async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_
 
         far.answer = never
         task = asyncio.create_task(call("weather_current_get", location="Bern"))
-        await until(lambda: outward.caller.waiting == 1)
+        await until(lambda: outward.caller.pending_count == 1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await outward.backend.offers("tools")
@@ -366,7 +366,7 @@ async def test_a_uri_that_two_sources_have_leads_to_each_by_a_name_of_its_own(tm
         carol.temperature = 30
         two = [source(relay.url, "one"), source(relay.url, "two", key=CAROL.key.text)]
         async with opened(relay.url, *two) as outward:
-            await outward.settled(HANG_SECONDS)
+            await outward.wait_settled(HANG_SECONDS)
             uris = [each["uri"] for each in await outward.backend.offers("resources")]
             bern = "weather://stations/bern"
             assert uris == [bern, f"xprotocol://two/{bern}"]
@@ -381,9 +381,9 @@ async def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> N
     async with (
         relay_in(tmp_path) as relay,
         far_endpoint(relay.url, BOB, caller=ALICE) as far,
-        opened(relay.url, source(relay.url), limits=AdapterLimits(outward_calls=2)) as outward,
+        opened(relay.url, source(relay.url), limits=AdapterLimits(max_outbound_calls=2)) as outward,
     ):
-        await outward.settled(HANG_SECONDS)
+        await outward.wait_settled(HANG_SECONDS)
 
         async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
             return
@@ -391,10 +391,10 @@ async def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> N
         far.answer = never
         call = BackendCall("tools/call", {"name": "weather_current_get", "arguments": {"location": "Bern"}})
         tasks = [asyncio.create_task(outward.backend.perform(call)) for _ in range(2)]
-        await until(lambda: outward.caller.waiting == 2)
+        await until(lambda: outward.caller.pending_count == 2)
         with pytest.raises(McpError, match="Rate limit exceeded") as caught:
             await outward.backend.perform(call)
-        assert "limits.outward_calls" in caught.value.data["detail"]
+        assert "limits.max_outbound_calls" in caught.value.data["detail"]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

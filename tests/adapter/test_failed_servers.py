@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moot.adapter.config.config_loader import control_path, load_settings
-from moot.adapter.operations.control_socket import ask
+from moot.adapter.operations.control_socket import send_control_request
 from moot.errors import MootError
 from moot.protocol.operation import Json
 from tests.adapter.commands import run_program, started
@@ -85,7 +85,7 @@ async def all_failed(control: Path) -> dict[str, Any]:
 
     async def look() -> dict[str, Any] | None:
         with suppress(MootError):
-            status = await ask(control, "status")
+            status = await send_control_request(control, "status")
             found = [each["trouble"] for each in status["sources"]]
             told = all(words in trouble for words, trouble in zip(wanted, found, strict=True))
             return status if told and all(each["stderr"] for each in status["sources"][:2]) else None
@@ -150,7 +150,7 @@ async def test_a_devserver_shows_it_where_it_was_started(tmp_path: Path) -> None
         await running.line(r"✗ Wrapped MCP server: com\.acme\.missing is down: cannot be started")
         await running.line(r"^  \| waiting for a lock")
         check_said("\n".join(running.lines))
-        status = await ask(control_path(tmp_path / "dev" / "adapter"), "status")
+        status = await send_control_request(control_path(tmp_path / "dev" / "adapter"), "status")
         assert [bool(each["stderr"]) for each in status["sources"]] == [True, True, False]
 
 
@@ -162,5 +162,5 @@ async def test_a_server_that_comes_up_is_not_quoted(tmp_path: Path) -> None:
         async with asyncio.timeout(HANG_SECONDS):
             while b"running: key" not in await child.stderr.readline():
                 pass
-        status = await ask(control, "status")
+        status = await send_control_request(control, "status")
         assert [(each["state"], each["stderr"]) for each in status["sources"]] == [("up", [])]

@@ -163,11 +163,11 @@ async def test_a_server_that_hangs_is_unavailable_after_the_named_time_and_other
 ) -> None:
     async with world(tmp_path, desk(tmp_path), limits={"stop_seconds": 0.2}) as here:
         await here.alice.send(here.alice.event(f"{NAMESPACE}.run_hang", {}))
-        await until(lambda: here.adapter.inbound.in_progress == 1)
+        await until(lambda: here.adapter.requests.in_progress == 1)
         quick = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
         assert quick.payload["content"] == "first words"
         # The one before it is still under way.
-        await until(lambda: here.adapter.inbound.in_progress == 1)
+        await until(lambda: here.adapter.requests.in_progress == 1)
     limits = {"upstream_call_seconds": 0.5}
     async with world(tmp_path / "hasty", desk(tmp_path / "hasty"), limits=limits) as here:
         assert (await here.alice.ask(f"{NAMESPACE}.run_hang", {})).code == "ENDPOINT_UNAVAILABLE"
@@ -186,7 +186,7 @@ async def test_a_server_that_dies_is_started_again_and_its_contracts_stay(tmp_pa
 
 
 async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Path) -> None:
-    limits = {"calls": 3, "calls_per_sender": 2, "stop_seconds": 0.2}
+    limits = {"max_calls": 3, "max_calls_per_sender": 2, "stop_seconds": 0.2}
     async with world(tmp_path, desk(tmp_path), limits=limits) as here:
         carol, bob = await here.somebody("carol"), await here.somebody("bob")
         here.document["access"] |= {each.key: [f"{NAMESPACE}.*"] for each in (carol, bob)}
@@ -194,15 +194,15 @@ async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Pa
         held = [here.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"}) for _ in range(2)]
         for each in held:
             await here.alice.send(each)
-        await until(lambda: here.adapter.inbound.in_progress == 2)
+        await until(lambda: here.adapter.requests.in_progress == 2)
         third = await here.alice.ask(f"{NAMESPACE}.run_slow", {"until": "one"})
         assert third.code == "RATE_LIMITED"
-        assert "calls_per_sender" in third.payload["message"]
+        assert "max_calls_per_sender" in third.payload["message"]
         await carol.send(carol.event(f"{NAMESPACE}.run_slow", {"until": "never"}))
-        await until(lambda: here.adapter.inbound.in_progress == 3)
+        await until(lambda: here.adapter.requests.in_progress == 3)
         fourth = await bob.ask(f"{NAMESPACE}.run_slow", {"until": "one"})
         assert fourth.code == "ENDPOINT_UNAVAILABLE"
-        assert "limits.calls" in fourth.payload["message"]
+        assert "limits.max_calls" in fourth.payload["message"]
         assert fourth.payload["retry_after"] == 1.0
 
 
@@ -211,19 +211,19 @@ async def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(tmp_path
     async with world(tmp_path, notes, limits={"stop_seconds": HANG_SECONDS}) as here:
         finished = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "the end"})
         await here.alice.send(finished)
-        await until(lambda: here.adapter.inbound.in_progress == 1)
-        closing = asyncio.create_task(here.adapter.inbound.close())
+        await until(lambda: here.adapter.requests.in_progress == 1)
+        closing = asyncio.create_task(here.adapter.requests.close())
         notes.let_go("the end")
         await closing
         assert (await here.alice.answer(finished)).payload["content"] == "done"
     async with world(tmp_path / "other", desk(tmp_path / "other"), limits={"stop_seconds": 0.2}) as here:
         cut_off = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"})
         await here.alice.send(cut_off)
-        await until(lambda: here.adapter.inbound.in_progress == 1)
-        await here.adapter.inbound.close()
+        await until(lambda: here.adapter.requests.in_progress == 1)
+        await here.adapter.requests.close()
         told = await here.alice.answer(cut_off)
         assert told.code == "ENDPOINT_UNAVAILABLE"
-        assert "may have been carried out" in told.payload["message"]
+        assert "may have been run" in told.payload["message"]
         late = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
         assert late.code == "ENDPOINT_UNAVAILABLE"
 

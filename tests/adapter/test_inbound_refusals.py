@@ -26,7 +26,7 @@ ONE: dict[str, Json] = {"name": "one"}
 
 async def straight(here: World, raw: bytes) -> None:
     """To the adapter past the relay, which would not carry what does not verify."""
-    here.adapter.inbound.receive(raw)
+    here.adapter.requests.receive(raw)
 
 
 async def nothing_came_of_it(here: World, notes: Any) -> None:
@@ -114,7 +114,7 @@ async def test_one_key_may_ask_so_often_in_all_and_a_flood_is_not_answered_for_e
         sent = [here.alice.event(KIND, ONE) for _ in range(20)]
         for each in sent:
             await here.alice.send(each)
-        await until(lambda: here.adapter.measures.events["RATE_LIMITED"] == 16)
+        await until(lambda: here.adapter.metrics.events["RATE_LIMITED"] == 16)
         await until(lambda: len(here.alice.heard) == 8)
         assert sorted(str(each.code) for each in here.alice.heard) == ["None"] * 4 + ["RATE_LIMITED"] * 4
         assert len(notes.requests()) == 4
@@ -157,7 +157,7 @@ async def test_what_does_not_verify_is_dropped_in_silence(tmp_path: Path) -> Non
         await straight(here, twice)
         await nothing_came_of_it(here, notes)
         assert len(here.alice.heard) == 1
-        assert here.adapter.measures.events["dropped"] == 16
+        assert here.adapter.metrics.events["dropped"] == 16
 
 
 async def test_a_resealed_payload_is_refused_though_its_signature_holds(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ async def test_a_delegation_acts_for_its_root_and_a_revoked_link_breaks_it(tmp_p
         carried: dict[str, Any] = {"delegation": link.event.id}
         payload = ONE | {"proofs": proofs(link)}
         assert (await bob.ask(KIND, payload, **carried)).payload["content"] == "first words"
-        await here.adapter.audit.written()
+        await here.adapter.audit.flush()
         assert here.adapter.settings.audit_file is not None
         booked = orjson.loads(here.adapter.settings.audit_file.read_bytes().splitlines()[-1])
         assert booked["principal"] == CAROL.key.text

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from moot.adapter.operations.control_socket import ask
+from moot.adapter.operations.control_socket import send_control_request
 from tests.adapter.worlds import NAMESPACE, desk, empty_world, world, world_on
 from tests.endpoint.proxy import proxied_relay
 from tests.relay.talk import relay_in
@@ -32,7 +32,7 @@ async def test_what_a_relay_took_while_the_adapter_was_away_is_answered_when_it_
     notes = desk(tmp_path)
     async with empty_world(tmp_path, notes) as here:
         async with here.running():
-            await here.adapter.announced()
+            await here.adapter.wait_announced()
             waiting = [here.alice.event(KIND, ONE) for _ in range(5)]
         for each in waiting:
             await here.alice.send(each)
@@ -52,10 +52,10 @@ async def test_an_answer_waits_for_a_relay_that_is_away(tmp_path: Path) -> None:
         world_on(tmp_path, relay, relay.url, notes) as here,
         here.running(),
     ):
-        await here.adapter.announced()
+        await here.adapter.wait_announced()
         slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "it is away"})
         await here.alice.send(slow)
-        await until(lambda: here.adapter.inbound.in_progress == 1)
+        await until(lambda: here.adapter.requests.in_progress == 1)
         await relay.stop()
         await until(lambda: here.adapter.relays.url is None)
         notes.let_go("it is away")
@@ -88,20 +88,20 @@ async def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(
         world_on(tmp_path, relay, proxy.url, notes) as here,
         here.running(),
     ):
-        await here.adapter.announced()
+        await here.adapter.wait_announced()
         proxy.mangle = mangled
         sent = [here.alice.event(KIND, ONE) for _ in range(30)]
         for each in sent:
             await here.alice.send(each)
         # A forgery or a double was among those that came through.
-        await until(lambda: here.adapter.measures.events["dropped"])
+        await until(lambda: here.adapter.metrics.events["dropped"])
         # From here on it is honest again: whatever it kept back comes, late.
         proxy.mangle = lambda _from_relay, message: [message]
         await proxy.cut()
         for each in sent:
             assert (await here.alice.answer(each)).code is None
         assert len(notes.requests()) == 30
-        assert here.adapter.measures.events["dropped"] > 0
+        assert here.adapter.metrics.events["dropped"] > 0
 
 
 async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_
         world_on(tmp_path, relay, proxy.url, notes) as here,
         here.running(),
     ):
-        await here.adapter.announced()
+        await here.adapter.wait_announced()
         withheld: list[bytes] = []
 
         def withhold(from_relay: bool, message: bytes) -> list[bytes]:
@@ -150,7 +150,7 @@ async def test_a_process_killed_in_the_middle_of_a_call_does_not_run_it_again(tm
         async with here.running():
             await here.alice.send(quick)
             assert (await here.alice.answer(quick)).code is None
-            status = await ask(here.adapter.settings.control, "status")
+            status = await send_control_request(here.adapter.settings.control, "status")
             assert status["events"].get("dropped") == 1
         assert [each["name"] for each in notes.requests()] == ["run_slow", "read_note"]
 

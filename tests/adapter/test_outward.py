@@ -13,9 +13,9 @@ import pytest
 
 from moot.adapter.config.adapter_settings import AdapterLimits
 from moot.adapter.config.source_settings import XProtocolSource
-from moot.adapter.outbound.outbound_source import FETCH_SECONDS, FETCHES_BURST, escaped
+from moot.adapter.outbound.outbound_source import FETCH_BURST, FETCH_SECONDS, escaped
 from moot.endpoint.address_check import ForbiddenAddress
-from moot.endpoint.catalog_pages import ListQuery, page_of, read_page
+from moot.endpoint.catalog_pages import ListQuery, make_page, read_page
 from moot.endpoint.checked_relays import CheckedRelays
 from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.known_endpoints import KnownEndpoints
@@ -69,7 +69,7 @@ async def test_an_endpoint_is_found_by_its_host_and_called(tmp_path: Path) -> No
     ):
         pages.at[WELL_KNOWN] = found_by(pages, theirs.url)
         async with opened(ours.url, xp(pages), store=tmp_path) as outward:
-            await outward.settled(HANG_SECONDS)
+            await outward.wait_settled(HANG_SECONDS)
             tools = await outward.backend.offers("tools")
             assert tools[0]["description"].endswith(
                 f"[XProtocol: weather.current.get via xp://127.0.0.1:{pages.port}]"
@@ -107,8 +107,8 @@ async def test_over_tls_relay_and_document_are_reached_at_the_addresses_that_wer
                 wanted = XProtocolSource(
                     name="w", endpoint=f"xp://{HOST}:{pages.port}", allow_private_addresses=True
                 )
-                async with opened(ours.url, wanted, reach=reach) as outward:
-                    await outward.settled(HANG_SECONDS)
+                async with opened(ours.url, wanted, fetch_policy=reach) as outward:
+                    await outward.wait_settled(HANG_SECONDS)
                     assert outward.health()[0]["relay"] == named
                     call = BackendCall("tools/call", {"name": "weather_current_get", "arguments": BERN})
                     assert await outward.backend.perform(call)
@@ -124,16 +124,16 @@ async def test_a_catalogue_comes_from_the_host_when_the_key_does_not_say(tmp_pat
         pages.at[WELL_KNOWN] = found_by(pages, relay.url)
         pages.at["/xp/schemas"] = [contract_json(each) for each in ALL]
         async with opened(relay.url, xp(pages, schema_filter=("weather.current.get",))) as outward:
-            await outward.settled(HANG_SECONDS)
+            await outward.wait_settled(HANG_SECONDS)
             names = [tool["name"] for tool in await outward.backend.offers("tools")]
             assert names == ["weather_current_get"]
-            assert "its host vouches for it" in outward.health()[0]["notes"][-1]
+            assert "it is authenticated by its host" in outward.health()[0]["notes"][-1]
             # Somebody at the web server added one that the key has never announced.
             pages.at["/xp/schemas"] = {"schemas": [contract_json(each) for each in ALL[:2]]}
             far.contracts.append(CURRENT)
             await outward.refresh()
         async with opened(relay.url, xp(pages)) as outward:
-            await outward.settled(HANG_SECONDS)
+            await outward.wait_settled(HANG_SECONDS)
             assert any("not the one that" in note for note in outward.health()[0]["notes"])
 
 
@@ -145,8 +145,8 @@ async def test_discovery_into_a_private_network_is_refused_for_document_and_rela
         pages.at[WELL_KNOWN] = found_by(pages, "wss://inside.example")
         named = XProtocolSource(name="w", endpoint=f"xp://{HOST}:{pages.port}")
         inside = FetchPolicy(ca_file=trusted, resolve=leading("10.0.0.7"), seconds=2)
-        async with opened(relay.url, named, reach=inside) as outward:
-            await outward.settled(HANG_SECONDS)
+        async with opened(relay.url, named, fetch_policy=inside) as outward:
+            await outward.wait_settled(HANG_SECONDS)
             (state,) = outward.sources
             assert isinstance(state.fault, ForbiddenAddress)
             assert "allow_private_addresses: true" in outward.health()[0]["fault"]
@@ -160,12 +160,12 @@ async def test_a_relay_that_discovery_found_is_checked_at_every_connection(tmp_p
     async with relay_in(tmp_path) as relay:
         reach = FetchPolicy(resolve=leading("127.0.0.1"))
         async with CheckedRelays([relay.url], ALICE, reach, QUICK) as checked:
-            with pytest.raises(Unreachable, match=r"leads to 127\.0\.0\.1, which is no address"):
-                await checked.connected(1.5)
+            with pytest.raises(Unreachable, match=r"resolves to 127\.0\.0\.1, which is not a public address"):
+                await checked.wait_connected(1.5)
         assert not relay.sockets
         allowed = FetchPolicy(resolve=leading("127.0.0.1"), allow_private=True)
         async with CheckedRelays([relay.url], ALICE, allowed, QUICK) as checked:
-            assert await checked.connected(HANG_SECONDS) == relay.url
+            assert await checked.wait_connected(HANG_SECONDS) == relay.url
 
 
 async def test_a_host_with_another_key_than_before_gets_nothing(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ async def test_a_host_with_another_key_than_before_gets_nothing(tmp_path: Path) 
         pages.at[WELL_KNOWN] = found_by(pages, relay.url)
         KnownEndpoints(tmp_path / "known-endpoints.json").check(f"xp://127.0.0.1:{pages.port}", EVE.key.text)
         async with opened(relay.url, xp(pages), store=tmp_path) as outward:
-            await outward.settled(HANG_SECONDS)
-            assert "has another key than when it was first met" in outward.health()[0]["fault"]
+            await outward.wait_settled(HANG_SECONDS)
+            assert "has another key than when it was first seen" in outward.health()[0]["fault"]
 
 
 @pytest.mark.requirement("XP-3.1-37")
@@ -198,13 +198,13 @@ async def test_a_new_announce_brings_the_new_tools_and_an_old_one_brings_nothing
         assert remote is not None
         newest = remote.announce
         old = publish(BOB, ANNOUNCE, {"schemas_digest": "older"}, now=time.time() - 100)
-        remote._heard(old)
+        remote._process_public(old)
         assert remote.announce is newest
 
 
 async def test_an_endpoint_that_comes_later_is_used_as_soon_as_it_announces_itself(tmp_path: Path) -> None:
     async with relay_in(tmp_path) as relay, opened(relay.url, source(relay.url)) as outward:
-        await outward.settled(HANG_SECONDS)
+        await outward.wait_settled(HANG_SECONDS)
         health = outward.health()[0]
         assert health["state"] == "failed"
         assert "is the endpoint running, and does it use this relay?" in health["fault"]
@@ -317,7 +317,7 @@ async def test_a_catalogue_without_end_in_circles_or_of_nonsense_is_left(tmp_pat
             lambda _after: {"contracts": [7, {"kind": "weather.x"}, None], "digest": 7, "next": 9},
         ]
         for words, page in zip(
-            ("circles", "more than 64 pages", "has to have a list", "has to have a list", None),
+            ("form a loop", "more than 64 pages", "has to have a list", "has to have a list", None),
             pages,
             strict=True,
         ):
@@ -341,9 +341,9 @@ async def test_more_contracts_than_a_page_or_the_limit_come_in_order_and_are_cou
     async with (
         relay_in(tmp_path) as relay,
         far_endpoint(relay.url, BOB, *many, caller=ALICE) as far,
-        opened(relay.url, source(relay.url), limits=AdapterLimits(tools_per_endpoint=90)) as outward,
+        opened(relay.url, source(relay.url), limits=AdapterLimits(max_tools_per_endpoint=90)) as outward,
     ):
-        await outward.settled(HANG_SECONDS)
+        await outward.wait_settled(HANG_SECONDS)
         names = [tool["name"] for tool in await outward.backend.offers("tools")]
         assert names == [f"weather_tool{n:03}_get" for n in range(90)]
         assert "more contracts are not shown" in outward.health()[0]["notes"][0]
@@ -355,18 +355,18 @@ def test_pages_say_where_the_next_begins_and_hold_every_contract_once() -> None:
     found: list[str] = []
     after: str | None = None
     while True:
-        page = read_page(page_of(many, ListQuery(after=after)))
+        page = read_page(make_page(many, ListQuery(after=after)))
         assert page.digest == schemas_digest(many)
         found += [each.kind for each in page.contracts]
         if page.next is None:
             break
         after = page.next
     assert found == [each.kind for each in many]
-    some = page_of(many, ListQuery(kinds=(many[7].kind, "weather.none")))
+    some = make_page(many, ListQuery(kinds=(many[7].kind, "weather.none")))
     assert [each["kind"] for each in some["contracts"]] == [many[7].kind]
     # One that no event could carry goes without its grammar.
     heavy = hostile("weather.heavy", gbnf_grammar="g" * (1 << 20))
-    (shown,) = page_of([heavy], ListQuery())["contracts"]
+    (shown,) = make_page([heavy], ListQuery())["contracts"]
     assert "gbnf_grammar" not in shown
 
 
@@ -400,11 +400,11 @@ async def test_sources_that_did_not_change_go_on_and_others_come_and_go(tmp_path
         await out.outward.replace_sources([source(out.relay.url, mcp_tool_prefix="w_")])
         assert out.outward.sources[0] is not kept
         assert kept.remote is None
-        await out.outward.settled(HANG_SECONDS)
+        await out.outward.wait_settled(HANG_SECONDS)
         assert await out.names() == ["w_weather_current_get"]
         for wrong, words in (
             ([same, same], "same name"),
-            ([source(out.relay.url, key=ALICE.key.text)], "go round in circles"),
+            ([source(out.relay.url, key=ALICE.key.text)], "would loop"),
             ([source(out.relay.url, proofs=(tmp_path / "none",))], "none"),
         ):
             with pytest.raises(UsageError, match=words):
@@ -432,7 +432,7 @@ async def test_a_relay_that_goes_and_comes_back_is_used_again(tmp_path: Path) ->
             async with relay_in(tmp_path, port=port):
                 far = await later.enter_async_context(far_endpoint(url, BOB, CURRENT, caller=ALICE))
                 outward = await later.enter_async_context(opened(url, source(url)))
-                await outward.settled(HANG_SECONDS)
+                await outward.wait_settled(HANG_SECONDS)
                 call = BackendCall("tools/call", {"name": "weather_current_get", "arguments": BERN})
                 assert await outward.backend.perform(call)
             served = len(far.served)
@@ -476,7 +476,7 @@ async def test_an_endpoint_that_announces_all_the_time_is_not_fetched_all_the_ti
             # Heard, and time for a fetch if it wanted one.
             await asyncio.sleep(0.25)
         await until(lambda: len(out.far.served) > before)
-        most = 2 + FETCHES_BURST + (time.monotonic() - begun) / FETCH_SECONDS
+        most = 2 + FETCH_BURST + (time.monotonic() - begun) / FETCH_SECONDS
         assert len(out.far.served) <= before + most
         # Whoever runs the adapter does not have to wait.
         out.far.contracts.append(FORECAST)
@@ -515,7 +515,7 @@ async def test_a_relay_that_lies_about_announces_changes_nothing(tmp_path: Path)
         far_endpoint(relay.url, BOB, CURRENT, caller=ALICE) as far,
         opened(proxy.url, source(proxy.url)) as outward,
     ):
-        await outward.settled(HANG_SECONDS)
+        await outward.wait_settled(HANG_SECONDS)
         remote = outward.sources[0].remote
         assert remote is not None
         honest = remote.announce

@@ -82,7 +82,7 @@ async def test_an_event_has_the_lists_fetched_at_once_and_says_what_changed(tmp_
 async def test_those_who_wait_for_a_refresh_do_not_take_the_places_of_calls(tmp_path: Path) -> None:
     """Anybody may ask for one, so only a few may wait."""
     notes = desk(tmp_path, flags=["--quiet"])
-    limits: dict[str, Json] = {"refresh_seconds": 3_600, "stop_seconds": 0.2}
+    limits: dict[str, Json] = {"min_refresh_interval_seconds": 3_600, "stop_seconds": 0.2}
     async with world(tmp_path, notes, limits=limits) as here:
         await here.alice.ask("xp.schema.refresh", {})
         asking = [asyncio.create_task(here.alice.ask("xp.schema.refresh", {})) for _ in range(24)]
@@ -91,7 +91,7 @@ async def test_those_who_wait_for_a_refresh_do_not_take_the_places_of_calls(tmp_
         assert (await here.alice.ask(KIND, {"name": "one"})).code is None
         told = [await each for each in asking if each.done()]
         assert [each.code for each in told] == ["RATE_LIMITED"] * 8
-        assert "refresh_seconds" in told[0].payload["message"]
+        assert "min_refresh_interval_seconds" in told[0].payload["message"]
         for each in asking:
             each.cancel()
 

@@ -21,40 +21,40 @@ def source(name: str, namespace: str = "com.acme.desk") -> SourceSettings:
 async def test_a_kind_belongs_to_the_source_that_had_it_first_until_that_gives_it_up() -> None:
     registry = ContractRegistry.open(None)
     offer = ServerOffer(tools=[tool("read_note", schema=named("name"))])
-    await registry.take("one", source("one"), offer)
-    second = await registry.take("two", source("two"), offer)
+    await registry.publish_source("one", source("one"), offer)
+    second = await registry.publish_source("two", source("two"), offer)
     assert [each.reason for each in second.publication.refused] == ["kind_taken"]
     route = registry.route("com.acme.desk.read_note")
     assert route is not None
     assert route.source == "one"
-    gone = await registry.drop("one")
+    gone = await registry.remove_source("one")
     assert gone is not None
     assert gone.gone == ("com.acme.desk.read_note",)
     assert registry.route("com.acme.desk.read_note") is None
     assert len(registry.catalog) == 0
-    await registry.take("two", source("two"), offer)
+    await registry.publish_source("two", source("two"), offer)
     route = registry.route("com.acme.desk.read_note")
     assert route is not None
     assert route.source == "two"
-    assert await registry.drop("never there") is None
+    assert await registry.remove_source("never there") is None
 
 
 async def test_a_version_is_on_disk_before_anybody_can_hear_of_it(tmp_path: Path) -> None:
     registry = ContractRegistry.open(tmp_path)
-    await registry.take("one", source("one"), ServerOffer(tools=[tool("read_note", schema=OBJECT)]))
+    await registry.publish_source("one", source("one"), ServerOffer(tools=[tool("read_note", schema=OBJECT)]))
     digest = registry.digest
     (tmp_path / "versions.json").unlink()
     # Nothing can be written in place of a folder.
     (tmp_path / "versions.json").mkdir()
     stricter = ServerOffer(tools=[tool("read_note", schema=named("name"))])
     with pytest.raises(UsageError, match="cannot be written"):
-        await registry.take("one", source("one"), stricter)
+        await registry.publish_source("one", source("one"), stricter)
     assert registry.digest == digest
     (tmp_path / "versions.json").rmdir()
-    taken = await registry.take("one", source("one"), stricter)
+    taken = await registry.publish_source("one", source("one"), stricter)
     assert [change.version for change in taken.changes] == ["2.0.0"]
     again = ContractRegistry.open(tmp_path)
-    taken = await again.take("one", source("one"), stricter)
+    taken = await again.publish_source("one", source("one"), stricter)
     assert not taken.is_change
     assert again.digest == registry.digest != digest
 
@@ -63,16 +63,16 @@ async def test_many_sources_at_once_lose_no_version(tmp_path: Path) -> None:
     registry = ContractRegistry.open(tmp_path)
     offer = ServerOffer(tools=[tool("read_note", schema=OBJECT)])
     names = [f"s{number}" for number in range(8)]
-    await asyncio.gather(*(registry.take(n, source(n, f"com.acme.{n}"), offer) for n in names))
+    await asyncio.gather(*(registry.publish_source(n, source(n, f"com.acme.{n}"), offer) for n in names))
     assert len(registry.catalog) == 8
     assert registry.grammars.compiled == 1
     again = ContractRegistry.open(tmp_path)
-    found = [await again.take(n, source(n, f"com.acme.{n}"), offer) for n in names]
+    found = [await again.publish_source(n, source(n, f"com.acme.{n}"), offer) for n in names]
     assert not any(taken.is_change for taken in found)
 
 
 def test_grammars_are_kept_by_schema_and_not_for_ever() -> None:
-    grammars = GrammarCache(most=2)
+    grammars = GrammarCache(max_grammars=2)
     first = grammars(named("a"))
     assert grammars(named("a")) is first
     grammars(named("b"))

@@ -114,7 +114,7 @@ async def test_subscriptions_are_bounded_for_each_sender_and_in_all(tmp_path: Pa
     notes = desk(tmp_path)
     for number in range(4):
         notes.note(f"n{number}", "x")
-    limits = {"subscriptions": 3, "subscriptions_per_sender": 2}
+    limits = {"max_subscriptions": 3, "max_subscriptions_per_sender": 2}
     async with world(tmp_path, notes, limits=limits) as here:
         bob = await here.somebody("bob")
         here.document["access"][bob.key] = [READ]
@@ -123,7 +123,7 @@ async def test_subscriptions_are_bounded_for_each_sender_and_in_all(tmp_path: Pa
         assert [each.code for each in mine] == [None, None, "RATE_LIMITED"]
         theirs = [await bob.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(2)]
         assert [each.code for each in theirs] == [None, "ENDPOINT_UNAVAILABLE"]
-        assert "limits.subscriptions" in theirs[1].payload["message"]
+        assert "limits.max_subscriptions" in theirs[1].payload["message"]
 
 
 async def test_after_a_servers_restart_its_followers_hear_what_changed_meanwhile(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from moot.adapter.adapter import Adapter, run_adapter
 from moot.adapter.config.config_changes import changes_between
-from moot.adapter.operations.control_socket import ask
+from moot.adapter.operations.control_socket import send_control_request
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.mcp.downstream.backend import BackendCall, PendingCall
@@ -47,7 +47,7 @@ async def test_a_missing_key_file_is_made_for_its_owner_alone_and_used_again(tmp
 
 async def test_two_adapters_cannot_share_one_data_folder(tmp_path: Path) -> None:
     async with world(tmp_path, desk(tmp_path)) as here:
-        with pytest.raises(UsageError, match="runs already"):
+        with pytest.raises(UsageError, match="is running already"):
             async with Adapter(here.settings(), environ=here.environ):
                 pass
         # The first one does not mind.
@@ -83,10 +83,10 @@ def children_of(pid: int) -> list[int]:
 
 async def test_status_is_told_at_the_control_socket(tmp_path: Path) -> None:
     async with world(tmp_path, desk(tmp_path)) as here:
-        await here.adapter.announced()
+        await here.adapter.wait_announced()
         await here.alice.ask(KIND, ONE)
-        await until(lambda: here.adapter.inbound.in_progress == 0)
-        status: dict[str, Any] = await ask(here.adapter.settings.control, "status")
+        await until(lambda: here.adapter.requests.in_progress == 0)
+        status: dict[str, Any] = await send_control_request(here.adapter.settings.control, "status")
         assert status["status"] == "ok"
         assert status["key"] == here.adapter.key
         assert status["relay"] == here.relay.url
@@ -97,7 +97,7 @@ async def test_status_is_told_at_the_control_socket(tmp_path: Path) -> None:
         assert (source["name"], source["state"], source["tools"]) == ("desk", "up", len(TOOLS))
         assert source["prompts"] == 1
         assert KIND in source["kinds"]
-        reloaded = await ask(here.adapter.settings.control, "reload")
+        reloaded = await send_control_request(here.adapter.settings.control, "reload")
         assert reloaded["added"] == []
 
 
@@ -111,7 +111,7 @@ async def test_a_new_source_is_added_and_another_goes_while_a_call_of_a_third_is
     async with world(tmp_path, stays, goes) as here:
         slow = here.alice.event("com.acme.stays.run_slow", {"until": "reloaded"})
         await here.alice.send(slow)
-        await until(lambda: here.adapter.inbound.in_progress == 1)
+        await until(lambda: here.adapter.requests.in_progress == 1)
         here.document["mcp_sources"] = [stays.source, comes.source]
         here.document["access"][here.alice.key] = ["com.acme.stays.*", "com.acme.comes.*"]
         found = await here.adapter.reload(here.settings())
@@ -146,11 +146,11 @@ async def test_a_changed_file_is_taken_up_by_itself_and_a_wrong_one_changes_noth
         assert second.sender == announce.sender
         here.file.write_text("identity: [")
         await until(lambda: any("not reloaded" in record.message for record in caplog.records))
-        status = await ask(control, "status")
+        status = await send_control_request(control, "status")
         assert status["sources"][0]["starts"] == 1
         assert status["schemas_digest"] == second.payload["schemas_digest"]
         with pytest.raises(MootError, match="not valid YAML"):
-            await ask(control, "reload")
+            await send_control_request(control, "reload")
         task.cancel()
         await asyncio.wait([task])
         assert not control.exists()
@@ -250,7 +250,7 @@ async def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) 
             here.document = middle_file(here, near, far_adapter)
             async with here.running() as middle:
                 await grant_middle(here, far_file, far_adapter, middle.key)
-                await middle.outward.refresh()
+                await middle.outbound.refresh()
                 inward, outward = await asyncio.gather(many_inward(here, 10), many_outward(middle, 10))
                 assert inward == ["first words"] * 10
                 assert outward == ["far words"] * 10
@@ -263,8 +263,8 @@ async def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) 
 
 async def called(adapter: Adapter, tool: str, arguments: dict[str, Any]) -> str:
     """What an MCP client of this adapter gets."""
-    await until(lambda: adapter.outward.backend.tool(tool) is not None)
-    result = await adapter.outward.backend.perform(
+    await until(lambda: adapter.outbound.backend.tool(tool) is not None)
+    result = await adapter.outbound.backend.perform(
         BackendCall("tools/call", {"name": tool, "arguments": arguments})
     )
     assert not isinstance(result, PendingCall)
@@ -295,7 +295,7 @@ async def test_a_native_endpoint_lives_beside_wrapped_ones(tmp_path: Path) -> No
                 kept, here.document = here.document, wrapped_file
                 await wrapped.reload(here.settings())
                 here.document = kept
-                await middle.outward.refresh()
+                await middle.outbound.refresh()
                 read = await called(middle, "com_acme_desk_read_note", {"name": "one"})
                 assert read == "first words"
                 assert "17°C" in await called(middle, "weather_current_get", {"location": "Bern"})

@@ -89,9 +89,9 @@ def test_every_key_of_the_document_arrives_where_it_is_meant(tmp_path: Path) -> 
 
     carrier, everything = settings.xprotocol_sources
     assert (carrier.endpoint, carrier.mcp_tool_prefix) == ("xp://carrier.example.org", "carrier_")
-    assert carrier.shows("org.carrier.parcel.get")
-    assert not carrier.shows("org.carrier.parcel.send")
-    assert everything.shows("whatever.there.is")
+    assert carrier.includes("org.carrier.parcel.get")
+    assert not carrier.includes("org.carrier.parcel.send")
+    assert everything.includes("whatever.there.is")
     listener, discovery = settings.mcp_server, settings.discovery
     assert listener is not None
     assert (listener.transport, listener.sse_port, listener.sse_host) == ("sse", 9765, "127.0.0.2")
@@ -150,7 +150,7 @@ def test_an_adapter_that_shows_endpoints_listens_on_stdio_unless_told_otherwise(
         ({"relays": {}}, "relays", "did you mean relay?"),
         ({"identity": {"keyfile": "x"}}, "identity.keyfile", "did you mean key_file?"),
         ({"discovery": {"surprise": 1}}, "discovery.surprise", "known are"),
-        ({"limits": {"callz": 1}}, "limits.callz", "did you mean calls?"),
+        ({"limits": {"max_callz": 1}}, "limits.max_callz", "did you mean max_calls?"),
         ({"mcp_server": {"transport": "pigeon"}}, "mcp_server.transport", "must be one of"),
         ({"mcp_server": {"sse_port": "many"}}, "mcp_server.sse_port", "must be a whole number"),
         ({"relay": {"urls": ["wss://a.io"], "event_ttl_seconds": 0}}, "relay.event_ttl_seconds", "least 1"),
@@ -221,7 +221,7 @@ def test_whatever_stands_in_a_file_ends_in_settings_or_in_problems(tmp_path: Pat
     document |= {
         "access": {ALICE.key.text: ["shelves.read"]},
         "trust": [BOB.key.text],
-        "limits": {"calls": 3},
+        "limits": {"max_calls": 3},
     }
     chance = random.Random(7)  # chance for a test
     for _ in range(300):
@@ -292,7 +292,7 @@ def test_the_token_of_the_listener_comes_from_the_environment(tmp_path: Path) ->
     assert "s3cret" not in repr(listener)
     assert problems_of(tmp_path, mcp_server=section)[0].startswith("mcp_server.token_env: ")
     (literal,) = problems_of(tmp_path, mcp_server={"token": "s3cret"})
-    assert literal.startswith("mcp_server.token: a secret never stands in a file")
+    assert literal.startswith("mcp_server.token: secrets are not allowed in the file")
     assert "s3cret" not in literal
 
 

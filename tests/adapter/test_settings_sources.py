@@ -58,15 +58,18 @@ def test_a_command_is_split_as_a_shell_would_and_no_shell_sees_it(tmp_path: Path
     ("entry", "words"),
     [
         (STDIO | {"command": None}, "mcp_sources[0].command"),
-        (STDIO | {"url": "https://x.example"}, "mcp_sources[0].url: does not go with transport stdio"),
-        (REMOTE | {"command": "x"}, "mcp_sources[0].command: does not go with transport sse"),
-        (REMOTE | {"transport": "http", "env": {}}, "mcp_sources[0].env: does not go with transport http"),
+        (STDIO | {"url": "https://x.example"}, "mcp_sources[0].url: cannot be used with transport stdio"),
+        (REMOTE | {"command": "x"}, "mcp_sources[0].command: cannot be used with transport sse"),
+        (REMOTE | {"transport": "http", "env": {}}, "mcp_sources[0].env: cannot be used with transport http"),
         (
             REMOTE | {"transport": "carrier-pigeon"},
             "mcp_sources[0].transport: must be one of http, sse, stdio",
         ),
         (REMOTE | {"url": "ftp://x.example"}, "mcp_sources[0].url: must begin with http"),
-        (REMOTE | {"url": f"https://me:{SECRET}@x.example"}, "mcp_sources[0].url: holds a user or password"),
+        (
+            REMOTE | {"url": f"https://me:{SECRET}@x.example"},
+            "mcp_sources[0].url: contains a user or pass",
+        ),
         (STDIO | {"name": "a b"}, "mcp_sources[0].name"),
         (STDIO | {"xprotocol_namespace": "xp.key"}, "mcp_sources[0].xprotocol_namespace"),
         (STDIO | {"env": {"N": 1}}, "mcp_sources[0].env.N: must be text"),
@@ -94,7 +97,7 @@ def test_what_cannot_be_is_named_by_its_path(tmp_path: Path, entry: dict[str, An
 @pytest.mark.requirement("XP-3.1-9")
 def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, mcp_sources=[STDIO, REMOTE, STDIO])
-    assert problem == "mcp_sources[2].name: is that of mcp_sources[0], too; sources are told apart by it"
+    assert problem == "mcp_sources[2].name: is also the name of mcp_sources[0]; names must be unique"
     endpoint = {"name": "e", "endpoint": "xp://e.example"}
     (problem,) = problems_of(tmp_path, xprotocol_sources=[endpoint, endpoint])
     assert problem.startswith("xprotocol_sources[1].name")
@@ -145,7 +148,7 @@ def test_a_client_certificate_is_two_files_that_have_to_be_there(tmp_path: Path)
 @pytest.mark.parametrize("key", ["token", "api_key", "password", "key", "secret"])
 def test_a_secret_in_the_file_is_refused_with_what_to_do_instead(tmp_path: Path, key: str) -> None:
     problem = complaint(tmp_path, REMOTE | {"auth": {"type": "bearer", key: SECRET}})
-    assert problem.startswith(f"mcp_sources[0].auth.{key}: a secret never stands in a file")
+    assert problem.startswith(f"mcp_sources[0].auth.{key}: secrets are not allowed here")
     assert "token_env" in problem
 
 
@@ -159,7 +162,7 @@ def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
     assert "of that name" in complaint(
         tmp_path, REMOTE | {"auth": {"type": "bearer", "token_env": f"{SECRET}!"}}
     )
-    assert "no header can carry" in complaint(tmp_path, entry, {"FAR_TOKEN": f"{SECRET}\nX-Evil: 1"})
+    assert "not allowed in a header" in complaint(tmp_path, entry, {"FAR_TOKEN": f"{SECRET}\nX-Evil: 1"})
 
 
 def test_a_process_gets_secrets_by_the_names_of_variables(tmp_path: Path) -> None:
@@ -207,7 +210,10 @@ def test_explicit_mode_needs_a_listed_capability_for_every_tool_that_the_file_na
 
 def test_denied_tools_are_left_out_whatever_is_allowed(tmp_path: Path) -> None:
     found = source(tmp_path, STDIO | {"tool_allowlist": ["a", "b"], "tool_denylist": ["b"]})
-    assert found.exposed([{"name": "a"}, {"name": "b"}, {"name": "c"}]) == [{"name": "a"}, {"name": "c"}]
+    assert found.remove_denied([{"name": "a"}, {"name": "b"}, {"name": "c"}]) == [
+        {"name": "a"},
+        {"name": "c"},
+    ]
     notes = settings_of(
         tmp_path, mcp_sources=[STDIO | {"tool_allowlist": ["b"], "tool_denylist": ["b"]}]
     ).notes

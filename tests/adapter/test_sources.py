@@ -156,7 +156,7 @@ async def test_no_credential_leaks_into_events_errors_catalogue_log_or_status(
         announce = await here.announce()
         listed = await here.alice.ask("xp.schema.list", {})
         _, schemas = adapter._schemas.page()
-        await adapter.audit.written()
+        await adapter.audit.flush()
         assert adapter.settings.audit_file is not None
         places = [
             *(str(each.payload) for each in here.alice.heard),
@@ -165,7 +165,7 @@ async def test_no_credential_leaks_into_events_errors_catalogue_log_or_status(
             schemas.decode(),
             str(adapter.status()),
             str(adapter.health()),
-            adapter.measures.registry.exposition(),
+            adapter.metrics.registry.exposition(),
             adapter.settings.audit_file.read_text(),
             "\n".join(str(vars(record)) for record in caplog.records),
         ]
@@ -185,7 +185,7 @@ async def test_a_server_that_never_comes_up_holds_up_nobody_and_is_told_of(tmp_p
         async with here.running() as adapter:
             answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert answer.code is None
-            await adapter.announced()
+            await adapter.wait_announced()
             health = adapter.health()
             assert health["status"] == "degraded"
             assert health["problems"] == ["source broken is down"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from moot.adapter.config.config_loader import control_path, load_settings
-from moot.adapter.operations.control_socket import ask
+from moot.adapter.operations.control_socket import send_control_request
 from moot.endpoint.relay_client import RelayClient
 from moot.protocol.operation import Json
 from moot.xprotocol.contract_catalog import DESCRIBE_KIND
@@ -58,7 +58,7 @@ class AskedAdapter:
         return [match["kind"] for match in answer.payload["matches"]]
 
     async def status(self) -> dict[str, Any]:
-        return await ask(self.control, "status")
+        return await send_control_request(self.control, "status")
 
     async def health(self) -> dict[str, Any]:
         address = f"{(await self.status())['well_known']}/health"
@@ -167,18 +167,18 @@ async def test_a_devserver_finds_it_too(tmp_path: Path, word_vectors: bool) -> N
 def test_validate_says_how_tools_are_searched_for(tmp_path: Path, shell: Shell) -> None:
     file = config(tmp_path, search={"word_vectors": False})
     said = shell("validate", "--config", file)
-    assert (said.code, "searched for: lexical (word vectors are turned off)" in said.out) == (0, True)
+    assert (said.code, "tool search: lexical (word vectors are turned off)" in said.out) == (0, True)
     assert shell("validate", "--config", file, "--json").json["search"]["mode"] == "lexical"
 
 
 @needs_vectors
 def test_validate_tries_the_vectors(tmp_path: Path) -> None:
     file = config(tmp_path)
-    assert "searched for: lexical + vectors\n" in run_program("validate", "--config", file).out
+    assert "tool search: lexical + vectors\n" in run_program("validate", "--config", file).out
     broken = environment_with_broken_vectors(tmp_path / "broken")
     said = run_program("validate", "--config", file, env=broken)
     assert said.code == 0
-    assert "searched for: lexical (word vectors cannot be used: SafetensorError" in said.out
+    assert "tool search: lexical (word vectors cannot be used: SafetensorError" in said.out
 
 
 @pytest.mark.parametrize(

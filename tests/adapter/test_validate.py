@@ -190,7 +190,7 @@ def test_a_server_that_does_not_start_is_noted_and_fails_only_when_all_have_to_a
     entry = MINIMAL["mcp_sources"][0] | {"command": f"{sys.executable} -c 'raise SystemExit(3)'"}
     noted = checked(shell, tmp_path, mcp_sources=[entry])
     assert noted.code == 0
-    assert "note: mcp_sources[0]: mine could not be asked" in noted.out
+    assert "note: mcp_sources[0]: mine could not be contacted" in noted.out
     said = checked(shell, tmp_path, "--connect", "--json", mcp_sources=[entry])
     assert said.code == 1
     assert said.json["problems"][0]["path"] == "mcp_sources[0]"
@@ -203,7 +203,7 @@ def test_a_server_elsewhere_is_only_asked_when_that_is_wanted(shell: Shell, tmp_
     del entry["command"]
     said = checked(shell, tmp_path, "--json", mcp_sources=[entry])
     assert said.code == 0
-    assert any("mine was not asked; --connect does" in note for note in said.json["notes"])
+    assert any("mine was not contacted; use --connect" in note for note in said.json["notes"])
     assert said.json["sources"] == []
 
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moot.adapter.operations.adapter_metrics import ADAPTER_METRICS
+from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.errors import UsageError
 from moot.xprotocol.contracts import read_contract
 from tests.adapter.worlds import NAMESPACE, TOOLS, desk, empty_world, world
@@ -22,7 +22,7 @@ WELL_KNOWN = "/.well-known/xprotocol-endpoint"
 @pytest.mark.requirement("XP-7.3-1", "XP-7.3-3", "XP-7.3-5", "XP-3.1-42")
 async def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: Path) -> None:
     async with world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
-        await here.adapter.announced()
+        await here.adapter.wait_announced()
         answer = await client.get(here.adapter.address + WELL_KNOWN)
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/json"
@@ -82,7 +82,7 @@ async def test_behind_a_proxy_the_public_address_is_told_and_never_what_a_strang
 
 async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tmp_path: Path) -> None:
     async with world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
-        await here.adapter.announced()
+        await here.adapter.wait_announced()
         health = await client.get(here.adapter.address + "/health")
         assert health.json()["status"] == "ok"
         for probe, said in (("/livez", "ok"), ("/readyz", "ready")):
@@ -91,7 +91,7 @@ async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tm
         await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
         stranger = await here.somebody("carol")
         await stranger.ask(f"{NAMESPACE}.read_note", {"name": "one"})
-        await until(lambda: here.adapter.measures.calls["ok"] == 1)
+        await until(lambda: here.adapter.metrics.calls["ok"] == 1)
         text = (await client.get(here.adapter.address + "/metrics")).text
         assert 'moot_adapter_calls_total{outcome="ok",source="desk"} 1' in text
         assert 'moot_adapter_events_total{outcome="AUTHORIZATION_INSUFFICIENT"} 1' in text
@@ -104,8 +104,8 @@ async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tm
             described.discard((name, family.type, family.documentation))
         assert not described
         assert here.alice.key not in text
-        await here.adapter.audit.written()
-        here.adapter.audit.able = False
+        await here.adapter.audit.flush()
+        here.adapter.audit.is_writable = False
         degraded = (await client.get(here.adapter.address + "/health")).json()
         assert degraded["status"] == "degraded"
         assert "audit" in degraded["problems"][0]

@@ -72,7 +72,7 @@ async def _look(folder: Path, seen: Seen) -> None:
                     await client.call_tool(name.kind.replace(".", "_"), arguments)
                 seen.mcp_errors.append((caught.value.error.code, caught.value.error.message))
             seen.inward, seen.outward = await asyncio.gather(_inward(here), _outward(client))
-            await here.adapter.audit.written()
+            await here.adapter.audit.flush()
             file = here.adapter.settings.audit_file
             assert file is not None
             seen.audited = [json.loads(line) for line in file.read_text().splitlines()]
@@ -92,7 +92,7 @@ async def _with_far_endpoint(here: World) -> AsyncIterator[Client]:
         endpoint.allow(adapter.identity)
         assert adapter.listener.url is not None
         async with Client(adapter.listener.url) as client:
-            await until(lambda: adapter.outward.backend.tool("weather_current_get") is not None)
+            await until(lambda: adapter.outbound.backend.tool("weather_current_get") is not None)
             await client.list_tools()
             yield client
 
@@ -111,7 +111,7 @@ async def _refusals(here: World, seen: Seen) -> None:
     other = stranger.event(f"{NAMESPACE}.read_note", ONE)
     forged = honest.raw.replace(honest.event.signature.encode(), other.event.signature.encode())
     # The relay would not carry it, so it is handed to the adapter directly.
-    here.adapter.inbound.receive(forged)
+    here.adapter.requests.receive(forged)
     await here.alice.ask("xp.schema.describe", {"intent": "anything"})
     seen.forged_answers = [each for each in here.alice.heard if each.event.in_reply_to == honest.event.id]
 

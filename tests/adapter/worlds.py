@@ -23,7 +23,7 @@ from moot.adapter.adapter import Adapter
 from moot.adapter.config.adapter_settings import AdapterSettings
 from moot.adapter.config.config_loader import load_settings
 from moot.endpoint.relay_client import RelayClient
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.errors import UnverifiedEvent
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
@@ -47,7 +47,7 @@ from tests.xprotocol.people import person
 SERVER = Path(__file__).parent / "servers" / "desk.py"
 NAMESPACE = "com.acme.desk"
 READ, WRITE, EXECUTE = (f"{NAMESPACE}.{word}" for word in ("read", "write", "execute"))
-QUICK_RELAYS = RelaysSettings(reconnect_interval_seconds=0.05, retry_seconds=0.1)
+QUICK_RELAYS = RelayClientSettings(reconnect_interval_seconds=0.05, publish_retry_seconds=0.1)
 
 OBJECT: dict[str, Json] = {"type": "object"}
 
@@ -322,7 +322,7 @@ async def world_on(tmp_path: Path, relay: RelayServer, url: str, *desks: Desk) -
         "mcp_sources": [each.source for each in desks],
         "access": {alice.key.text: [f"{each.namespace}.*" for each in desks]},
         "discovery": {"well_known_port": 0},
-        "limits": {"announce_debounce_seconds": 0.05, "refresh_seconds": 0.05},
+        "limits": {"announce_debounce_seconds": 0.05, "min_refresh_interval_seconds": 0.05},
     }
     here = World(tmp_path, relay, whole)
     here.url = url

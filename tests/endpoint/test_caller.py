@@ -53,7 +53,7 @@ class Desk:
     async def ask(
         self, kind: str = CURRENT.kind, payload: Json = BERN, within: float = HANG_SECONDS, **more: Any
     ) -> Json:
-        return await self.caller.call(PEER, kind, payload, by=self.relays, within=within, **more)
+        return await self.caller.call(PEER, kind, payload, relays=self.relays, timeout_seconds=within, **more)
 
 
 @asynccontextmanager
@@ -65,7 +65,7 @@ async def desk(url: str, far_url: str | None = None, **more: Any) -> AsyncIterat
         EventListener(relays, caller) as hearing,
     ):
         hearing.add(BOB.key.text, lambda _signed: None)
-        await hearing.ready(HANG_SECONDS)
+        await hearing.wait_ready(HANG_SECONDS)
         yield Desk(caller, relays, far, url)
 
 
@@ -78,7 +78,7 @@ async def test_a_call_goes_out_by_the_relay_and_its_answer_comes_back(tmp_path: 
         assert d.far.served[0].event.sender == ALICE.key.text
         answers = await asyncio.gather(*(d.ask(payload={"location": f"L{n}"}) for n in range(50)))
         assert [each["content"] for each in answers] == [f"L{n}: 17°C" for n in range(50)]
-        assert d.caller.waiting == 0
+        assert d.caller.pending_count == 0
         kept = await relay.store.get(d.far.served[0].event.id)
         assert kept is not None
         assert b"Bern" not in kept
@@ -216,7 +216,7 @@ async def test_a_relay_that_misbehaves_costs_time_and_nothing_else(tmp_path: Pat
         assert [each["content"] for each in answers] == [f"L{n}: 17°C" for n in range(10)]
         # Each was carried out once, whatever the relay told how often.
         assert sorted(each.payload["location"] for each in d.far.served) == [f"L{n}" for n in range(10)]
-        assert d.caller.waiting == 0
+        assert d.caller.pending_count == 0
 
 
 def _misbehave(proxy: Proxy, trick: str) -> None:
@@ -277,7 +277,7 @@ async def test_a_relay_that_withholds_ends_the_call_in_time_and_says_so(
         proxy.mangle = mangle
         with pytest.raises(TimedOut, match=r"did not answer within 1 s"):
             await d.ask(within=1)
-        assert d.caller.waiting == 0
+        assert d.caller.pending_count == 0
 
 
 def _say_all(proxy: Proxy, message: bytes) -> None:
@@ -294,9 +294,9 @@ async def test_without_a_relay_a_call_ends_in_time_and_is_not_sent_when_one_is_b
         url, port = relay.url, relay.port
     async with RelayClient([url], ALICE, QUICK) as relays, EndpointCaller(ALICE) as caller:
         with pytest.raises((TimedOut, Unreachable)):
-            await caller.call(PEER, CURRENT.kind, BERN, by=relays, within=0.5)
+            await caller.call(PEER, CURRENT.kind, BERN, relays=relays, timeout_seconds=0.5)
         async with relay_in(tmp_path / "a", port=port) as relay:
-            await relays.connected(HANG_SECONDS)
+            await relays.wait_connected(HANG_SECONDS)
             await relays.publish(publish(ALICE, ANNOUNCE, {}, now=time.time()))
             assert relay.store.stats().events == 1
 
@@ -315,7 +315,7 @@ async def test_cancelled_calls_leave_nothing_behind_and_late_answers_are_dropped
         for each in calls:
             each.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        assert d.caller.waiting == 0
+        assert d.caller.pending_count == 0
         release.set()
         d.far.answer = None
         assert (await d.ask())["content"] == "Bern: 17°C"
@@ -323,22 +323,22 @@ async def test_cancelled_calls_leave_nothing_behind_and_late_answers_are_dropped
 
 
 async def test_calls_at_once_are_bounded_and_what_cannot_be_sent_is_said_so(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, desk(relay.url, most=3) as d:
+    async with relay_in(tmp_path) as relay, desk(relay.url, max_calls=3) as d:
 
         async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
             await asyncio.Event().wait()
 
         d.far.answer = never
         calls = [asyncio.create_task(d.ask()) for _ in range(3)]
-        await until(lambda: d.caller.waiting == 3)
-        with pytest.raises(OutboxFull, match=r"limits\.outward_calls"):
+        await until(lambda: d.caller.pending_count == 3)
+        with pytest.raises(OutboxFull, match=r"limits\.max_outbound_calls"):
             await d.ask()
         for each in calls:
             each.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         with pytest.raises(UsageError, match="1048576 is the most"):
             await d.ask(payload={"location": "x" * (2 << 20)})
-        assert d.caller.waiting == 0
+        assert d.caller.pending_count == 0
 
 
 async def test_a_replayed_update_is_told_once_and_a_flood_of_them_not_at_all(tmp_path: Path) -> None:
@@ -355,8 +355,8 @@ async def test_a_replayed_update_is_told_once_and_a_flood_of_them_not_at_all(tmp
             {"uri": "weather://stations/bern"},
             updated_kind="weather.resource.updated",
             on_update=heard.append,
-            by=d.relays,
-            within=HANG_SECONDS,
+            relays=d.relays,
+            timeout_seconds=HANG_SECONDS,
         )
         assert following.contents["contents"][0]["text"] == "17"
         proxy.mangle = lambda from_relay, message: [message] * (3 if from_relay else 1)
@@ -385,8 +385,8 @@ async def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_p
             {"uri": "weather://stations/bern"},
             updated_kind="weather.resource.updated",
             on_update=heard.append,
-            by=d.relays,
-            within=HANG_SECONDS,
+            relays=d.relays,
+            timeout_seconds=HANG_SECONDS,
         )
         (request,) = d.far.followers.values()
         right: dict[str, Any] = {
@@ -412,7 +412,7 @@ async def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_p
                 now=time.time(),
                 **options,
             )
-            d.caller.hear(forged.raw)
+            d.caller.receive(forged.raw)
         assert heard == []
         await d.far.change(5)
         await until(lambda: heard)

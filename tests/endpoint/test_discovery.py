@@ -15,7 +15,7 @@ import pytest
 from moot.endpoint.address_check import ForbiddenAddress, is_public
 from moot.endpoint.discovery import (
     Disagreement,
-    Discovered,
+    DiscoveredEndpoint,
     EndpointName,
     discover,
     parse_endpoint,
@@ -70,7 +70,7 @@ async def test_a_host_leads_to_its_key_its_relay_and_its_catalogue(tmp_path: Pat
     """XP 7.3, without a DNS record."""
     async with host(tmp_path) as (pages, reach, name):
         found = await discover(name, reach, no_lookup)
-        assert found == Discovered(
+        assert found == DiscoveredEndpoint(
             name=EndpointName(HOST, pages.port),
             key=BOB.key.text,
             encryption_key=BOB.enc_key.text,
@@ -113,7 +113,7 @@ async def test_a_name_server_that_knows_nothing_or_fails_leaves_the_document_alo
         names.rcode = dns.rcode.SERVFAIL
         found = await discover(name, reach, lookup)
         assert found.key == BOB.key.text
-        assert "no name server says" in found.notes[0]
+        assert "no name server answered" in found.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -366,5 +366,5 @@ def test_the_key_of_an_endpoint_is_kept_and_another_one_needs_the_operator(tmp_p
     assert not KnownEndpoints(file).check("xp://weather.example", ALICE.key.text)
     for broken in ("[]", "{}", '{"endpoints": {"xp://a": {"key": "no"}}}', "\0"):
         file.write_text(broken)
-        with pytest.raises(UsageError, match=r"known\.json: is no file"):
+        with pytest.raises(UsageError, match=r"known\.json: is not a file"):
             KnownEndpoints(file)

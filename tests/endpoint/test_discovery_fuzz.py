@@ -63,7 +63,7 @@ def test_an_address_is_public_or_not_and_nothing_else_happens(text: str) -> None
 def test_a_page_is_read_or_refused(payload: Any) -> None:
     with suppress(ContractRefused):
         page = read_page(payload)
-        assert len(page.contracts) + len(page.unread) == len(payload["contracts"])
+        assert len(page.contracts) + len(page.invalid) == len(payload["contracts"])
 
 
 @given(JSON)

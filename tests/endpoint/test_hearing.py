@@ -16,13 +16,13 @@ from moot.endpoint.relay_client import RelayClient
 from moot.endpoint.relay_messages import (
     Challenge,
     EndOfStored,
-    NotARelay,
+    InvalidRelayMessage,
     PublishResult,
     RelayEvent,
     RelayNotice,
     SubscriptionClosed,
 )
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.endpoint.relay_subscriptions import RelaySubscription, SubscriptionMemory
 from moot.store.event_store import EventStore
 from moot.xprotocol.event_receiver import Accepted, Dropped, Outcome
@@ -33,39 +33,41 @@ from tests.xprotocol.people import ALICE, BOB, Office
 
 
 def test_every_message_of_a_relay_is_read() -> None:
-    assert relay_messages.read(b'["EVENT","s1",{"a":1}]') == RelayEvent("s1", b'{"a":1}')
-    assert relay_messages.read(b'[ "EVENT", "s1", {"a": 1} ]') == RelayEvent("s1", b'{"a": 1}')
-    assert relay_messages.read(b'["OK","ab",false,"full: no"]') == PublishResult("ab", False, "full: no")
-    assert relay_messages.read(b'["EOSE","s1"]') == EndOfStored("s1")
-    assert relay_messages.read(b'["CLOSED","s1","x"]') == SubscriptionClosed("s1", "x")
-    assert relay_messages.read(b'["NOTICE","x"]') == RelayNotice("x")
-    assert relay_messages.read(b'["AUTH","c"]') == Challenge("c")
-    assert len(relay_messages.read(b'["NOTICE","%b"]' % (b"x" * 9_000)).words) == 500  # type: ignore[union-attr]
+    assert relay_messages.parse_message(b'["EVENT","s1",{"a":1}]') == RelayEvent("s1", b'{"a":1}')
+    assert relay_messages.parse_message(b'[ "EVENT", "s1", {"a": 1} ]') == RelayEvent("s1", b'{"a": 1}')
+    assert relay_messages.parse_message(b'["OK","ab",false,"full: no"]') == PublishResult(
+        "ab", False, "full: no"
+    )
+    assert relay_messages.parse_message(b'["EOSE","s1"]') == EndOfStored("s1")
+    assert relay_messages.parse_message(b'["CLOSED","s1","x"]') == SubscriptionClosed("s1", "x")
+    assert relay_messages.parse_message(b'["NOTICE","x"]') == RelayNotice("x")
+    assert relay_messages.parse_message(b'["AUTH","c"]') == Challenge("c")
+    assert len(relay_messages.parse_message(b'["NOTICE","%b"]' % (b"x" * 9_000)).reason) == 500  # type: ignore[union-attr]
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: f'["EVENT","s",{text}]'.encode()))
 def test_whatever_a_relay_sends_is_a_message_or_none(data: bytes) -> None:
-    with suppress(NotARelay):
-        assert relay_messages.read(data)
+    with suppress(InvalidRelayMessage):
+        assert relay_messages.parse_message(data)
 
 
 async def test_after_a_break_a_subscription_asks_from_the_overlap_on_and_only_where_it_was() -> None:
-    settings = RelaysSettings(overlap_seconds=1_000)
+    settings = RelayClientSettings(overlap_seconds=1_000)
     wishes: list[dict[str, Any]] = [
         {"recipients": ["k"], "limit": 5},
         {"kinds": ["xp.key.revoke"]},
         {"recipients": ["k"], "since": 9_500},
     ]
     subscription = RelaySubscription("s1", wishes, settings, lambda: None, lambda _: None)
-    assert subscription.wish("ws://a") == wishes
-    subscription.complete_until("ws://a", 10_000.7)
-    assert subscription.wish("ws://a") == [
+    assert subscription.filters_for("ws://a") == wishes
+    subscription.set_complete_until("ws://a", 10_000.7)
+    assert subscription.filters_for("ws://a") == [
         {"recipients": ["k"], "since": 9_000},
         # A revocation may come to a relay however late.
         {"kinds": ["xp.key.revoke"]},
         {"recipients": ["k"], "since": 9_500},
     ]
-    assert subscription.wish("ws://b") == wishes
+    assert subscription.filters_for("ws://b") == wishes
 
 
 def test_the_memory_of_heard_events_is_bounded_and_forgets_the_oldest() -> None:

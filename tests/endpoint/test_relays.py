@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from moot.endpoint.relay_client import RelayClient
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.websocket_client import DialLimits
@@ -25,9 +25,9 @@ from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.people import ALICE, BOB
 
 BOBS = [{"recipients": [BOB.key.text]}]
-QUICK = RelaysSettings(
+QUICK = RelayClientSettings(
     reconnect_interval_seconds=0.05,
-    retry_seconds=0.1,
+    publish_retry_seconds=0.1,
     dial=DialLimits(message_bytes=2 << 20),
 )
 
@@ -58,7 +58,7 @@ async def test_a_published_event_has_an_ok_and_reaches_its_listener(tmp_path: Pa
         early, late = event(), event()
         assert await alice.publish(early) == relay.url
         subscription = bob.subscribe(BOBS)
-        await subscription.stored()
+        await subscription.wait_stored()
         await alice.publish(late)
         assert await heard(subscription, 2) == [early.event.id, late.event.id]
         # To publish it again is no news to anybody.
@@ -75,7 +75,7 @@ async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_wh
     """XP 3.1: the first address is preferred, the rest is fall-back."""
     first = f"ws://127.0.0.1:{port}"
     changes: list[str | None] = []
-    settings = replace(QUICK, return_seconds=0.3)
+    settings = replace(QUICK, preferred_retry_seconds=0.3)
     async with relay_in(tmp_path / "b") as second:
         urls = [first, second.url]
         async with RelayClient(urls, ALICE, settings, on_change=changes.append) as alice:
@@ -106,12 +106,12 @@ async def test_retries_are_as_far_apart_as_reconnect_interval_seconds_says() -> 
     async with server, RelayClient([url], ALICE, replace(QUICK, reconnect_interval_seconds=0.25)) as alice:
         await asyncio.wait_for(enough.wait(), HANG_SECONDS)
         with pytest.raises(Unreachable, match=f"no relay of {url}"):
-            await alice.connected(0.01)
-        with pytest.raises(TimedOut, match="no relay said OK"):
-            await alice.publish(event(), within=0.05)
+            await alice.wait_connected(0.01)
+        with pytest.raises(TimedOut, match="no relay confirmed"):
+            await alice.publish(event(), timeout_seconds=0.05)
     gaps = [after - before for before, after in pairwise(moments)]
     assert min(gaps) >= 0.25
-    assert RelaysSettings().reconnect_interval_seconds == 5
+    assert RelayClientSettings().reconnect_interval_seconds == 5
 
 
 async def test_nothing_is_lost_or_doubled_when_a_relay_restarts_again_and_again(
@@ -169,7 +169,7 @@ async def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_
 
     async with proxied_relay(tmp_path) as (relay, proxy):
         proxy.mangle = mangle
-        settings = replace(QUICK, ok_seconds=0.3)
+        settings = replace(QUICK, ok_timeout_seconds=0.3)
         async with (
             RelayClient([proxy.url], ALICE, settings) as alice,
             RelayClient([proxy.url], BOB, settings) as bob,
@@ -196,7 +196,7 @@ async def test_a_relay_that_withholds_its_ok_is_left_for_the_next(tmp_path: Path
         proxy.mangle = lambda from_relay, message: (
             [] if from_relay and message.startswith(b'["OK"') and b"auth" not in message else [message]
         )
-        settings = replace(QUICK, ok_seconds=0.2, return_seconds=60)
+        settings = replace(QUICK, ok_timeout_seconds=0.2, preferred_retry_seconds=60)
         async with RelayClient([proxy.url, other.url], ALICE, settings) as alice:
             sent = event()
             assert await alice.publish(sent) == other.url
@@ -225,14 +225,14 @@ async def test_a_forgery_under_the_id_of_an_event_does_not_hide_it(tmp_path: Pat
 
 
 async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all(tmp_path: Path) -> None:
-    settings = replace(QUICK, queue_events=8)
+    settings = replace(QUICK, max_queued_events=8)
     async with (
         relay_in(tmp_path) as relay,
         RelayClient([relay.url], ALICE, QUICK) as alice,
         RelayClient([relay.url], BOB, settings) as bob,
     ):
         subscription = bob.subscribe(BOBS)
-        await subscription.stored()
+        await subscription.wait_stored()
         sent = [event(payload={"text": "x" * 30_000}) for _ in range(120)]
         for start in range(0, len(sent), 30):
             await asyncio.gather(*(alice.publish(one) for one in sent[start : start + 30]))
@@ -247,7 +247,7 @@ async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all
 async def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_later_is_sent_again(
     tmp_path: Path,
 ) -> None:
-    limits = RelayLimits(sender_events_per_second=5, sender_events_burst=2)
+    limits = RelayLimits(sender_events_per_second=5, sender_burst_events=2)
     async with relay_in(tmp_path, limits=limits) as relay, RelayClient([relay.url], ALICE, QUICK) as alice:
         old = event(now=time.time() - 9_000, ttl=60)
         with pytest.raises(RelayRefused, match="expired"):
@@ -261,17 +261,19 @@ async def test_a_subscription_that_a_relay_refuses_ends_with_its_words(tmp_path:
         with pytest.raises(RelayRefused, match="restricted"):
             await anext(alice.subscribe(BOBS))
         with pytest.raises(RelayRefused, match="invalid"):
-            await alice.subscribe([{"kindz": ["x"]}]).stored()
+            await alice.subscribe([{"kindz": ["x"]}]).wait_stored()
         with pytest.raises(UsageError, match="needs a filter"):
             alice.subscribe([])
 
 
-async def test_more_events_than_publish_waiting_are_refused_before_they_are_sent(port: int) -> None:
+async def test_more_events_than_max_pending_events_are_refused_before_they_are_sent(port: int) -> None:
     url = f"ws://127.0.0.1:{port}"
-    async with RelayClient([url], ALICE, replace(QUICK, publish_waiting=2)) as alice:
-        waiting = [asyncio.create_task(alice.publish(event(), within=HANG_SECONDS)) for _ in range(2)]
+    async with RelayClient([url], ALICE, replace(QUICK, max_pending_events=2)) as alice:
+        waiting = [
+            asyncio.create_task(alice.publish(event(), timeout_seconds=HANG_SECONDS)) for _ in range(2)
+        ]
         await asyncio.sleep(0)
-        with pytest.raises(OutboxFull, match="publish_waiting is 2"):
+        with pytest.raises(OutboxFull, match="max_pending_events is 2"):
             await alice.publish(event())
         for one in waiting:
             one.cancel()
@@ -293,14 +295,14 @@ async def test_what_is_no_relay_is_left_and_the_next_is_used(tmp_path: Path, say
             await client.send(one)
         await client.wait_closed()
 
-    settings = replace(QUICK, proof_seconds=0.3, return_seconds=60)
+    settings = replace(QUICK, auth_timeout_seconds=0.3, preferred_retry_seconds=60)
     async with (
         serve(talk_nonsense, "127.0.0.1", 0, close_timeout=1) as server,
         relay_in(tmp_path) as relay,
     ):
         url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
         async with RelayClient([url, relay.url], ALICE, settings) as alice:
-            assert await alice.connected(HANG_SECONDS) == relay.url
+            assert await alice.wait_connected(HANG_SECONDS) == relay.url
 
 
 def test_addresses_that_are_none_are_refused_with_words() -> None:

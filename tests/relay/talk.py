@@ -12,7 +12,7 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
 from moot.identity.keys import Identity
-from moot.relay.relay_server import RelayServer, running_relay
+from moot.relay.relay_server import RelayServer, open_relay
 from moot.relay.relay_settings import RelaySettings
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, SignedDirected, SignedPublic
@@ -94,5 +94,5 @@ async def talking(url: str, **options: Any) -> AsyncIterator[Talk]:
 @asynccontextmanager
 async def relay_in(folder: Path, **settings: Any) -> AsyncIterator[RelayServer]:
     options: dict[str, Any] = {"data": folder, "port": 0} | settings
-    async with running_relay(RelaySettings(**options)) as relay:
+    async with open_relay(RelaySettings(**options)) as relay:
         yield relay

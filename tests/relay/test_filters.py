@@ -15,7 +15,7 @@ from moot.relay.relay_settings import RelayLimits
 from moot.relay.subscription_filters import EventFilter, FilterIndex
 from moot.relay.wire_messages import (
     AuthMessage,
-    NotAMessage,
+    InvalidClientMessage,
     PublishMessage,
     SubscribeMessage,
     UnsubscribeMessage,
@@ -64,7 +64,7 @@ def some_filter(draw: Random, events: list[Signed]) -> EventFilter:
     if draw.random() < 0.3:
         wish["until"] = NOW + draw.randrange(20)
     found = msgspec.convert(wish, EventFilter)
-    assert found.fault(LIMITS.filter_values) is None
+    assert found.find_problem(LIMITS.max_filter_values) is None
     return found
 
 
@@ -80,7 +80,7 @@ async def test_store_match_and_index_agree_on_every_filter(tmp_path: Path) -> No
         index.add(number, [wish])
     answers = 0
     for number, wish in enumerate(filters):
-        told = {event.raw async for event in store.find(wish.query(NOW))}
+        told = {event.raw async for event in store.find(wish.to_query(NOW))}
         assert told == {one.raw for one in events if wish.matches(one.event)}, wish
         for one in events:
             if wish.matches(one.event):
@@ -115,5 +115,5 @@ def test_messages_are_read_as_they_are_written() -> None:
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: f'["REQ",{text}]'.encode()))
 def test_whatever_comes_is_a_message_or_none(data: bytes) -> None:
-    with suppress(NotAMessage):
+    with suppress(InvalidClientMessage):
         assert read_message(data, LIMITS)

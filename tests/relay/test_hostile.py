@@ -93,7 +93,7 @@ async def test_events_for_a_key_go_to_nobody_who_has_not_proven_it(tmp_path: Pat
             assert (await eve.hear()) == [
                 "CLOSED",
                 "b",
-                "restricted: a recipient is not a key that this connection has proven",
+                "restricted: this connection has not authenticated with this recipient's key",
             ]
         # One filter that is allowed does not carry another that is not.
         await eve.say("REQ", "c", {}, BOBS)
@@ -197,21 +197,21 @@ async def test_a_filter_that_cannot_be_read_closes_its_subscription(tmp_path: Pa
 async def test_too_many_subscriptions_filters_and_keys_are_refused_by_the_name_of_the_limit(
     tmp_path: Path,
 ) -> None:
-    limits = RelayLimits(subscriptions=2, filters=2, keys=1)
+    limits = RelayLimits(max_subscriptions=2, max_filters=2, max_keys=1)
     async with relay_in(tmp_path, limits=limits) as relay, talking(relay.url) as eve:
         await eve.stored("a", {})
         await eve.stored("b", {})
         await eve.say("REQ", "c", {})
-        assert "limits.subscriptions is 2" in (await eve.hear())[2]
+        assert "limits.max_subscriptions is 2" in (await eve.hear())[2]
         assert await eve.stored("b", {}, {}) == []
         await eve.say("REQ", "b", {}, {}, {})
-        assert "limits.filters is 2" in (await eve.hear())[2]
+        assert "limits.max_filters is 2" in (await eve.hear())[2]
         assert (await eve.prove(EVE))[2] is True
-        assert "limits.keys is 1" in (await eve.prove(BOB))[3]
+        assert "limits.max_keys is 1" in (await eve.prove(BOB))[3]
 
 
 async def test_whoever_only_makes_faults_is_sent_away(tmp_path: Path) -> None:
-    limits = RelayLimits(faults_per_second=1, faults_burst=10)
+    limits = RelayLimits(faults_per_second=1, burst_faults=10)
     forged = changed(event().raw, correlation_id="c-9")
     async with relay_in(tmp_path, limits=limits) as relay, talking(relay.url) as eve:
         for _ in range(12):
@@ -230,12 +230,12 @@ async def drained(talk: Talk) -> tuple[int, str]:
 
 
 async def test_floods_are_slowed_by_connection_and_by_key(tmp_path: Path) -> None:
-    slow = RelayLimits(events_per_second=1, events_burst=3)
+    slow = RelayLimits(events_per_second=1, burst_events=3)
     async with relay_in(tmp_path / "a", limits=slow) as relay, talking(relay.url) as eve:
         said = [await eve.publish(event(EVE).raw) for _ in range(5)]
         assert [one[2] for one in said] == [True, True, True, False, False]
         assert said[4][3].startswith("rate-limited: limits.events_per_second is 1")
-    slow = RelayLimits(sender_events_per_second=1, sender_events_burst=3)
+    slow = RelayLimits(sender_events_per_second=1, sender_burst_events=3)
     async with relay_in(tmp_path / "b", limits=slow) as relay:  # noqa: SIM117
         async with talking(relay.url) as one, talking(relay.url) as two:
             said = [await talk.publish(event(EVE).raw) for talk in (one, two, one, two)]
@@ -322,13 +322,13 @@ async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tm
 
 
 async def test_more_connections_from_one_address_than_allowed_are_not_answered(tmp_path: Path) -> None:
-    async with relay_in(tmp_path, door=ConnectionLimits(max_connections_per_address=2)) as relay:
+    async with relay_in(tmp_path, connections=ConnectionLimits(max_connections_per_address=2)) as relay:
         async with talking(relay.url), talking(relay.url) as two:
             with pytest.raises((OSError, InvalidHandshake, ConnectionClosed, EOFError)):
                 async with bounded(), talking(relay.url):
                     pass
             assert await two.stored("still", {}) == []
-        await until(lambda: not (relay.door.connections))
+        await until(lambda: not (relay.connection_limiter.connections))
         async with talking(relay.url) as again:
             assert (await again.publish(announce().raw))[2] is True
 

@@ -133,7 +133,7 @@ async def test_an_event_that_is_there_already_is_a_duplicate_and_is_told_once(tm
         await alice.say_raw(f'[ "EVENT", {sent.raw.decode()} ]')
         assert [(await alice.hear())[2:] for _ in range(2)] == [
             [True, ""],
-            [True, "duplicate: it is here already"],
+            [True, "duplicate: already stored"],
         ]
         assert (await alice.publish(sent.raw))[3].startswith("duplicate:")
         await alice.publish(after.raw)
@@ -194,7 +194,7 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
 async def test_expired_events_are_pruned_while_the_relay_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with relay_in(tmp_path, prune_seconds=0.05) as relay, talking(relay.url) as alice:
+    async with relay_in(tmp_path, prune_interval_seconds=0.05) as relay, talking(relay.url) as alice:
         dying = event(now=time.time(), ttl=60)
         assert (await alice.publish(dying.raw))[2] is True
         # Its time, and the skew that clocks are allowed.

@@ -4,10 +4,9 @@ async with Adapter(settings) as adapter:
     adapter.key, adapter.address, adapter.status()
     await adapter.reload(new_settings)
 
-One identity, one set of relays, one receiver. What comes for the adapter's key goes through `Inbound`:
-requests to the wrapped servers, answers to whoever of direction 2 waits for them. Everything is opened in the
-order in which the one needs the other, and closed in the opposite order: callers are answered before the
-relay goes.
+One identity, one set of relays, one receiver. Events for the adapter's key go to `RequestHandler`: requests
+to the wrapped servers, answers to the outbound calls that wait for them. The parts are opened in the order
+in which they need each other and closed in the opposite order: callers are answered before the relay closes.
 """
 
 from __future__ import annotations
@@ -16,43 +15,38 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Final, Self
 
 from moot.adapter.config.adapter_settings import AdapterSettings
-from moot.adapter.config.config_changes import ConfigChanges, changes_between, file_changes, own_delegations
+from moot.adapter.config.config_changes import ConfigChanges, changes_between, file_changes
 from moot.adapter.config.config_loader import load_settings
-from moot.adapter.inbound.announcer import Announcer
+from moot.adapter.discovery.announcer import Announcer
+from moot.adapter.discovery.well_known import SchemaPage, WellKnownPages, serve_pages
 from moot.adapter.inbound.contract_registry import ContractRegistry
-from moot.adapter.inbound.event_intake import consume_events
+from moot.adapter.inbound.event_consumer import consume_events
 from moot.adapter.inbound.mcp_source import McpServerSource
 from moot.adapter.inbound.operation_runner import OperationRunner
 from moot.adapter.inbound.reply_publisher import ReplyPublisher
 from moot.adapter.inbound.request_handler import RequestHandler
 from moot.adapter.inbound.resource_subscriptions import ResourceSubscriptions
-from moot.adapter.inbound.revoked_keys import RevokedKeys
 from moot.adapter.inbound.source_set import SourceSet
-from moot.adapter.inbound.well_known import SchemaPage, WellKnown, serving
-from moot.adapter.operations.adapter_metrics import AdapterMetrics
-from moot.adapter.operations.adapter_status import (
-    announced_payload,
-    document_of,
-    health_of,
-    measure,
-    status_of,
-)
-from moot.adapter.operations.audit_log import AuditLog
+from moot.adapter.operations.adapter_status import AdapterStatus
 from moot.adapter.operations.control_handlers import control_handlers
 from moot.adapter.operations.control_socket import control_socket
-from moot.adapter.outbound.call_audit import note_call
+from moot.adapter.outbound.call_audit import record_call
 from moot.adapter.outbound.mcp_listener import McpListener
 from moot.adapter.outbound.outbound import Outbound
-from moot.adapter.outbound.stdio_check import usable_listener
+from moot.adapter.outbound.stdio_check import usable_listener_settings
 from moot.adapter.task_set import TaskSet
-from moot.adapter.trust_chain.chain_walk import anchors_with, own_chain
+from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
+from moot.adapter.telemetry.audit_log import AuditLog
+from moot.adapter.trust_chain.own_chain import AppliedConfig, apply_config, trust_anchors
+from moot.adapter.trust_chain.revoked_keys import RevokedKeys
 from moot.endpoint.relay_client import RelayClient
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.errors import MootError
 from moot.identity import keyfile
 from moot.identity.keys import Identity
@@ -60,20 +54,19 @@ from moot.protocol.operation import Json
 from moot.store.event_query import EventQuery
 from moot.store.event_store import EventStore, StoreLimits
 from moot.xprotocol.access_rights import Access
-from moot.xprotocol.delegation import DelegationChain
 from moot.xprotocol.events import ANNOUNCE, REVOKE, SignedPublic
 from moot.xprotocol.key_statements import expand_for
 
 log = logging.getLogger(__name__)
 
 # At the start, servers that are slower than this are waited for in the background.
-_BEGIN_SECONDS: Final = 10.0
+_FIRST_REFRESH_SECONDS: Final = 10.0
 
 
 class Adapter:
     """A running adapter, for the length of the block. Entering raises UsageError for what cannot work.
 
-    It does not wait for a relay; `announced` does.
+    Entering does not wait for a relay; `wait_announced` does.
     """
 
     def __init__(
@@ -86,19 +79,18 @@ class Adapter:
     ) -> None:
         """`port` overrides `mcp_server.sse_port` (D-72).
 
-        `load` gives the settings anew when the adapter is told to reload; by default from their file. Give it
-        wherever settings are not just what stands in that file.
+        `load` gives the settings anew when the adapter reloads; the default reads their file. Pass it when
+        the settings differ from what the file says.
         """
-        self.settings = settings
-        self.started_at = time.time()
-        self.address = ""
-        self.measures = AdapterMetrics()
+        self._config = AppliedConfig(settings, None, ())
+        self._started_at = time.time()
+        self.metrics = AdapterMetrics()
         self._port = port
         self._environ = os.environ if environ is None else environ
         self._load = load
         self._stack = AsyncExitStack()
         self._tasks = TaskSet("adapter")
-        self._reloading = asyncio.Lock()
+        self._reload_lock = asyncio.Lock()
         self._is_composed = False
         self.is_up = False
 
@@ -113,7 +105,11 @@ class Adapter:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    # What others read
+    # State
+
+    @property
+    def settings(self) -> AdapterSettings:
+        return self._config.settings
 
     @property
     def key(self) -> str:
@@ -122,202 +118,221 @@ class Adapter:
     @property
     def sources(self) -> dict[str, McpServerSource]:
         """The wrapped servers by name."""
-        return self.wrapping.sources
+        return self.source_set.sources
 
     @property
-    def own_key_revoked(self) -> bool:
-        """Nobody should listen to it any more; it answers all the same, since they decide."""
+    def address(self) -> str:
+        """Where the well-known pages are served."""
+        return self.pages.own_address
+
+    @property
+    def is_own_key_revoked(self) -> bool:
+        """Nobody should trust this adapter any more. It still answers: that decision is theirs."""
         return self.access.is_revoked(self.key, time.time())
 
     def status(self) -> dict[str, Json]:
         """For `status`; no secrets."""
-        return status_of(self)
+        return self._status.status()
 
     def health(self) -> dict[str, Json]:
-        return health_of(self)
+        return self._status.health()
 
-    async def announced(self) -> None:
+    async def wait_announced(self) -> None:
         """Wait until the adapter has announced itself."""
-        await self.announcer.announced()
+        await self.announcer.wait_announced()
 
-    async def ended(self) -> None:
-        """Wait until whoever started the adapter over stdio is gone; for ever where nobody did."""
-        await self.listener.ended()
+    async def wait_ended(self) -> None:
+        """Wait until the MCP client that started the adapter over stdio is gone; for ever without one."""
+        await self.listener.wait_ended()
 
-    # From nothing to running
+    # Starting
 
     async def _start(self) -> None:
         settings, stack = self.settings, self._stack
         self.identity: Identity = keyfile.load_or_create(settings.identity.key_file)
-        self.chain: DelegationChain | None = own_chain(settings, self.identity, now=time.time())
-        self.delegations: tuple[SignedPublic, ...] = own_delegations(settings, self.chain)
-        # Before anything is touched: it tells whether another adapter uses this data.
-        await stack.enter_async_context(control_socket(settings.control, control_handlers(self)))
-        self.store = EventStore.open(settings.store, StoreLimits(seen_ids=settings.limits.seen_events))
+        self._config = apply_config(settings, self.identity, now=time.time())
+        handlers = control_handlers(
+            is_up=lambda: self.is_up, status=self.status, reload=self.reload_file, accept=self.accept
+        )
+        # Before any file is touched: it tells whether another adapter uses this data.
+        await stack.enter_async_context(control_socket(settings.control, handlers))
+        self.store = EventStore.open(settings.store, StoreLimits(seen_ids=settings.limits.max_seen_events))
         stack.push_async_callback(self.store.close)
         self.registry = ContractRegistry.open(settings.store)
         self.registry.vectors.settings = settings.search
-        self._schemas = SchemaPage(self.registry)
+        self._schemas = SchemaPage(self.registry.contracts)
         self.audit = AuditLog(settings.audit_file, settings.audit)
         stack.push_async_callback(self.audit.close)
-        self._revoking = RevokedKeys(self.key, self.store)
-        self._revoking.configure(settings, self.chain)
-        await self._revoking.recall()
-        self.access = self._access_of(settings)
-        self.relays: RelayClient = await stack.enter_async_context(self._opened_relays())
+        self._revoked_keys = RevokedKeys(self.key, self.store)
+        self._revoked_keys.configure(settings, self._config.chain)
+        await self._revoked_keys.load()
+        self.access = self._access_of(self._config)
+        self.relays: RelayClient = await stack.enter_async_context(self._make_relays())
         await self._compose()
         stack.push_async_callback(self._tasks.close)
-        await self._serve_pages()
+        discovery = settings.discovery
+        await stack.enter_async_context(
+            serve_pages(self.pages, discovery.well_known_host, discovery.well_known_port)
+        )
         await self._open_sources()
-        await self._open_outward()
-        self._tasks.start(consume_events(self.relays, {"recipients": [self.key]}, self.inbound.receive))
-        self._tasks.start(consume_events(self.relays, {"kinds": [REVOKE]}, self.inbound.receive))
+        await stack.enter_async_context(self.outbound)
+        # Callers are answered while everything that could answer them is still open.
+        stack.push_async_callback(self.requests.close)
+        await stack.enter_async_context(self.listener)
+        self._tasks.start(consume_events(self.relays, {"recipients": [self.key]}, self.requests.receive))
+        self._tasks.start(consume_events(self.relays, {"kinds": [REVOKE]}, self.requests.receive))
         self._tasks.start(self.subscriptions.run())
         self._tasks.start(self.announcer.run())
         self.is_up = True
         log.info("adapter up", extra={"key": self.key, "kinds": len(self.registry.catalog)})
 
-    @asynccontextmanager
-    async def _opened_relays(self) -> AsyncIterator[RelayClient]:
+    def _make_relays(self) -> RelayClient:
         relay = self.settings.relay
-        settings = RelaysSettings(
+        settings = RelayClientSettings(
             reconnect_interval_seconds=relay.reconnect_interval_seconds,
-            publish_waiting=4 * self.settings.limits.calls + 1_024,
+            max_pending_events=4 * self.settings.limits.max_calls + 1_024,
         )
-        async with RelayClient(relay.urls, self.identity, settings, on_change=self._relay_changed) as relays:
-            yield relays
+        return RelayClient(relay.urls, self.identity, settings, on_change=self._relay_changed)
 
     async def _compose(self) -> None:
+        """Make all parts; none of them is opened here."""
         settings, limits = self.settings, self.settings.limits
         ttl = settings.relay.event_ttl_seconds
-        self.answering = ReplyPublisher(self.identity, self.relays, ttl=ttl, within=limits.answer_seconds)
-        self.wrapping = SourceSet(
-            limits,
-            registry=self.registry,
-            environ=self._environ,
-            store=settings.store,
-            measures=self.measures,
-            on_change=self._stir,
+        replies = ReplyPublisher(
+            self.identity, self.relays, ttl_seconds=ttl, publish_seconds=limits.answer_seconds
         )
         self.subscriptions = ResourceSubscriptions(
-            limits, access=lambda: self.access, answering=self.answering, audit=self.audit
+            limits, access=lambda: self.access, replies=replies, audit=self.audit
         )
-        self.wrapping.attach(self.subscriptions)
         self._stack.push_async_callback(self.subscriptions.close)
-        self.performing = OperationRunner(
+        self.source_set = SourceSet(
+            limits,
+            registry=self.registry,
+            subscriptions=self.subscriptions,
+            environ=self._environ,
+            store=settings.store,
+            metrics=self.metrics,
+            on_change=self._offers_changed,
+        )
+        self._operations = OperationRunner(
             self.registry,
-            self.wrapping.sources,
+            self.source_set.sources,
             limits,
             access=lambda: self.access,
-            refresh=self.wrapping.refresher.asked,
+            refresh=self.source_set.refresher.refresh_on_request,
             subscribe=self.subscriptions.subscribe,
             unsubscribe=self.subscriptions.unsubscribe,
         )
-        self.inbound = RequestHandler(
+        self.outbound = Outbound(
+            settings.xprotocol_sources,
+            self.identity,
+            self.relays,
+            limits=limits,
+            ttl_seconds=ttl,
+            store=settings.store,
+            listens_for_answers=False,
+            is_revoked=lambda key, now: self.access.is_revoked(key, now),
+            on_change=self._offers_changed,
+            on_call=lambda call: record_call(call, self.metrics, self.audit),
+        )
+        self.requests = RequestHandler(
             self.identity,
             access=self.access,
             registry=self.registry,
-            performer=self.performing,
-            answering=self.answering,
+            operations=self._operations,
+            replies=replies,
             seen_ids=self.store.seen_ids,
             limits=limits,
             audit=self.audit,
-            measures=self.measures,
-            on_revoked=self._revoked,
+            metrics=self.metrics,
+            pending_answers=self.outbound.caller,
+            on_revoked=self._key_revoked,
         )
         self.announcer = Announcer(
             self.identity,
             self.relays,
             limits,
-            payload=lambda: announced_payload(self),
-            ttl=ttl,
-            delegations=self.delegations,
-            last_time=await self._last_announce(),
-            keep=self.store.put,
+            payload=lambda: self._status.announce_payload(),
+            ttl_seconds=ttl,
+            delegations=self._config.delegations,
+            last_time=await self._last_announce_time(),
+            save=self.store.put,
         )
-        measure(self)
-        self._is_composed = True
-
-    async def _serve_pages(self) -> None:
-        discovery = self.settings.discovery
-        pages = WellKnown(
-            document=lambda base: document_of(self, base),
+        self.pages = WellKnownPages(
+            document=lambda base: self._status.discovery_document(base),
             schemas=self._schemas.page,
             health=self.health,
-            metrics=self.measures.registry.exposition if discovery.metrics else None,
-            address=discovery.address,
+            metrics=self.metrics.registry.exposition if settings.discovery.metrics else None,
+            address=settings.discovery.address,
         )
-        self.pages = pages
-        self.address = await self._stack.enter_async_context(
-            serving(pages, discovery.well_known_host, discovery.well_known_port)
+        self.listener = McpListener(
+            usable_listener_settings(settings.mcp_server), self.outbound.backend, port=self._port
         )
+        self._status = AdapterStatus(
+            identity=self.identity,
+            started_at=self._started_at,
+            config=lambda: self._config,
+            is_own_key_revoked=lambda: self.is_own_key_revoked,
+            relays=self.relays,
+            store=self.store,
+            registry=self.registry,
+            source_set=self.source_set,
+            subscriptions=self.subscriptions,
+            requests=self.requests,
+            outbound=self.outbound,
+            listener=self.listener,
+            announcer=self.announcer,
+            pages=self.pages,
+            audit=self.audit,
+            metrics=self.metrics,
+        )
+        self._status.register_gauges()
+        self._is_composed = True
 
     async def _open_sources(self) -> None:
-        self._stack.push_async_callback(self.wrapping.close_all)
+        self._stack.push_async_callback(self.source_set.close_all)
         for each in self.settings.mcp_sources:
-            await self.wrapping.open(each)
-        self.inbound.configure(self.settings.limits, self.wrapping.rates)
-        late = await self.wrapping.refresher.begun(_BEGIN_SECONDS)
+            await self.source_set.open(each)
+        self.requests.configure(self.settings.limits, self.source_set.rate_limits)
+        late = await self.source_set.refresher.wait_first_refresh(_FIRST_REFRESH_SECONDS)
         if late:
             log.warning("sources are still starting", extra={"sources": ", ".join(late)})
 
-    async def _open_outward(self) -> None:
-        settings = self.settings
-        self.outward = await self._stack.enter_async_context(
-            Outbound(
-                settings.xprotocol_sources,
-                self.identity,
-                self.relays,
-                limits=settings.limits,
-                ttl=settings.relay.event_ttl_seconds,
-                store=settings.store,
-                hears_home=False,
-                is_revoked=lambda key, now: self.access.is_revoked(key, now),
-                on_change=self._stir,
-                on_call=lambda call: note_call(call, self.measures, self.audit),
-            )
-        )
-        self.inbound.answers = self.outward.caller
-        # Callers are answered while everything that could answer them is still there.
-        self._stack.push_async_callback(self.inbound.close)
-        self.listener = await self._stack.enter_async_context(
-            McpListener(usable_listener(settings.mcp_server), self.outward.backend, port=self._port)
-        )
-
-    def _access_of(self, settings: AdapterSettings) -> Access:
+    def _access_of(self, config: AppliedConfig) -> Access:
+        settings, chain = config.settings, config.chain
         return Access(
             own_key=self.key,
             access=settings.access,
-            trust=anchors_with(settings, self.chain),
-            own_chain=self.chain,
-            revocations=self._revoking.revocations,
+            trust=trust_anchors(settings, chain),
+            own_chain=chain,
+            revocations=self._revoked_keys.revocations,
             expand=expand_for(settings.namespaces),
         )
 
-    # Relays
+    # Events
 
     def _relay_changed(self, url: str | None) -> None:
         if url is not None and self._is_composed:
             log.info("relay in use", extra={"relay": url})
-            # Perhaps it has never heard of us.
-            self.announcer.stir(again=True)
+            # It may have no announce of ours.
+            self.announcer.notify_change(force=True)
 
-    def _stir(self) -> None:
-        self._schemas.forget()
-        self.announcer.stir()
+    def _offers_changed(self) -> None:
+        self._schemas.invalidate()
+        self.announcer.notify_change()
 
-    def _revoked(self, signed: SignedPublic) -> None:
+    def _key_revoked(self, signed: SignedPublic) -> None:
         key = signed.event.payload.get("revoked_key")
-        if self._revoking.heeds(signed):
-            self._tasks.start(self._revoking.keep(signed))
+        if self._revoked_keys.is_relevant(signed):
+            self._tasks.start(self._revoked_keys.save(signed))
             self.subscriptions.check_rights()
         elif isinstance(key, str):
-            # Strangers revoke their own keys by the thousand: only what concerns somebody here is looked at.
+            # Strangers revoke their own keys by the thousand: only that key's subscriptions are checked.
             self.subscriptions.check_rights(key)
-        if key == self.key and self.own_key_revoked:
+        if key == self.key and self.is_own_key_revoked:
             log.error("this adapter's own key has been revoked: make another with keygen --force")
 
-    async def _last_announce(self) -> int:
+    async def _last_announce_time(self) -> int:
         """When an earlier process announced itself last; 0: never."""
         query = EventQuery(kinds=(ANNOUNCE,), senders=(self.key,))
         return max([stored.timestamp async for stored in self.store.find(query)], default=0)
@@ -325,41 +340,40 @@ class Adapter:
     # Changing while it runs
 
     async def reload(self, settings: AdapterSettings) -> ConfigChanges:
-        """Take on another configuration; what did not change goes on undisturbed.
+        """Apply another configuration; what did not change goes on undisturbed.
 
-        Raises UsageError, and changes nothing, when its chain or its proofs cannot be used. What can only be
-        changed by a restart is named in the outcome.
+        Raises UsageError, and changes nothing, when its chain or its proofs cannot be used. Settings that
+        need a restart are named in the result.
         """
-        async with self._reloading:
-            chain = own_chain(settings, self.identity, now=time.time())
-            delegations = own_delegations(settings, chain)
+        async with self._reload_lock:
+            loaded = apply_config(settings, self.identity, now=time.time())
             rotated = keyfile.load(self.settings.identity.key_file) != self.identity
-            found = changes_between(self.settings, settings, rotated=rotated)
-            if found.endpoints_changed:
-                await self.outward.replace_sources(found.applied.xprotocol_sources)
-            self.chain, self.delegations = chain, delegations
-            self.announcer.delegations = delegations
-            self.settings = found.applied
-            self._revoking.configure(settings, chain)
-            self.access = self.inbound.access = self._access_of(found.applied)
-            limited = (self.wrapping, self.wrapping.refresher, self.performing)
+            changes = changes_between(self.settings, settings, rotated=rotated)
+            applied = changes.applied
+            if changes.endpoints_changed:
+                await self.outbound.replace_sources(applied.xprotocol_sources)
+            self._config = replace(loaded, settings=applied)
+            self.announcer.delegations = loaded.delegations
+            self._revoked_keys.configure(settings, loaded.chain)
+            self.access = self.requests.access = self._access_of(self._config)
+            limited = (self.source_set, self.source_set.refresher, self._operations)
             for part in (*limited, self.subscriptions, self.announcer):
-                part.limits = found.applied.limits
-            self.registry.vectors.settings = found.applied.search
-            for name in (*found.removed, *found.restarted):
-                await self.wrapping.close(name)
-            for each in found.applied.mcp_sources:
+                part.limits = applied.limits
+            self.registry.vectors.settings = applied.search
+            for name in (*changes.removed, *changes.restarted):
+                await self.source_set.close(name)
+            for each in applied.mcp_sources:
                 if each.name not in self.sources:
-                    await self.wrapping.try_open(each)
-                elif each.name in found.changed:
-                    await self.wrapping.change(each)
-            self.inbound.configure(found.applied.limits, self.wrapping.rates)
+                    await self.source_set.try_open(each)
+                elif each.name in changes.changed:
+                    await self.source_set.update_settings(each)
+            self.requests.configure(applied.limits, self.source_set.rate_limits)
             self.subscriptions.check_rights()
-            self._stir()
-            for key in found.needs_restart:
+            self._offers_changed()
+            for key in changes.needs_restart:
                 log.warning("changed, but only a restart applies it", extra={"setting": key})
-            log.info("configuration reloaded", extra=found.summary())
-            return found
+            log.info("configuration reloaded", extra=changes.summary())
+            return changes
 
     async def reload_file(self) -> ConfigChanges | None:
         """Read the file again; raises UsageError, and changes nothing, when it is wrong."""
@@ -370,7 +384,7 @@ class Adapter:
         return await self.reload(load_settings(self.settings.file, environ=self._environ))
 
     async def watch_file(self) -> None:
-        """Reload whenever the file changes, until cancelled; a wrong one is told of and passed over."""
+        """Reload whenever the file changes, until cancelled; a wrong file is logged and ignored."""
         if self.settings.file is None:
             return
         async for _ in file_changes(self.settings.file):
@@ -380,9 +394,9 @@ class Adapter:
                 log.error("configuration not reloaded", extra={"reason": str(fault)})
 
     def accept(self, source: str, names: list[str] | None = None) -> list[str]:
-        """The operator consents to definitions that changed; which ones. Raises UsageError (D-87)."""
-        held = self.wrapping if source in self.sources else self.outward
-        return held.accept(source, names)
+        """The operator accepts changed definitions; returns which ones. Raises UsageError (D-87)."""
+        owner = self.source_set if source in self.sources else self.outbound
+        return owner.accept(source, names)
 
 
 async def run_adapter(
@@ -394,8 +408,8 @@ async def run_adapter(
     """
     async with Adapter(settings, port=port, environ=environ) as adapter:
         adapter._tasks.start(adapter.watch_file())
-        await adapter.ended()
+        await adapter.wait_ended()
         if settings.mcp_sources and not adapter.listener.counts.requests:
-            # Nobody was ever there: a service whose stdin is /dev/null. Direction 1 goes on.
+            # There never was a client: a service whose stdin is /dev/null. The wrapped servers go on.
             log.info("no MCP client at stdin; serving XProtocol alone")
             await asyncio.Event().wait()

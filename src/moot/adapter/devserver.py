@@ -1,11 +1,11 @@
-"""The DevServer (XP 10): adapter, relay, store and an MCP face in one process, for one's own machine alone.
+"""The DevServer (XP 10): adapter, relay, store and an MCP server in one process, for one machine.
 
-    MCP client ──▶ client half ──sealed event──▶ relay ──▶ adapter ──▶ wrapped MCP server
-                 (a key of its own)            (SQLite)   (a key of its own)
+    MCP client ──▶ client adapter ──sealed event──▶ relay ──▶ adapter ──▶ wrapped MCP server
+                    (its own key)                 (SQLite)   (its own key)
 
-Both keys are made on first use. The client half is an adapter of its own whose only endpoint is the other
-half, so that whatever an MCP client does here crosses the relay as it would between organisations. It alone
-may call everything (D-59). All of it is under one folder, which may be thrown away.
+Both keys are created on first use. The client adapter has the other adapter as its endpoint, so that calls of
+an MCP client go through the relay as they would between organisations. Only its key may call everything
+(D-59). All data is in one folder, which may be deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from moot.config.strict_yaml import read_yaml
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.protocol.operation import Json
-from moot.relay.relay_server import RelayServer, running_relay
+from moot.relay.relay_server import RelayServer, open_relay
 from moot.relay.relay_settings import RelayLimits, RelaySettings
 from moot.xprotocol.capability_names import Scopes
 from moot.xprotocol.events import Signed
@@ -38,13 +38,13 @@ from moot.xprotocol.events import Signed
 log = logging.getLogger(__name__)
 
 HOST: Final = "127.0.0.1"
-# D-72: 8765 is the relay's here, so MCP clients over HTTP get another one.
+# D-72: 8765 is the relay's port here, so MCP over HTTP has another one.
 RELAY_PORT: Final = 8765
 PAGES_PORT: Final = 8766
 MCP_PORT: Final = 8767
-# What the client half calls the other one.
+# The client adapter's name for the other adapter.
 ENDPOINT_NAME: Final = "devserver"
-# A relay of one's own is back at once.
+# A local relay is back at once.
 _RECONNECT_SECONDS: Final = 1
 
 
@@ -58,7 +58,7 @@ class WrappedServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevServerSettings:
-    """What a DevServer is told; `config` or `wrapped`."""
+    """Settings of a DevServer; with `config` or `wrapped`."""
 
     data: Path
     config: Path | None = None
@@ -67,17 +67,17 @@ class DevServerSettings:
     relay_port: int = RELAY_PORT
     pages_port: int = PAGES_PORT
     mcp_port: int = MCP_PORT
-    # The MCP client that started us, over stdio, in place of HTTP.
+    # Serve MCP over stdio instead of HTTP.
     stdio: bool = False
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     @property
     def control(self) -> Path:
-        """Where a running DevServer with this folder answers."""
+        """The control socket of a running DevServer with this folder."""
         return control_path(self.data / "adapter")
 
     def document(self) -> dict[str, Json]:
-        """The adapter's configuration as it is written; raises UsageError."""
+        """The adapter's configuration as written; raises UsageError."""
         if self.config is None:
             return {"mcp_sources": [_entry(each, self.wrapped) for each in self.wrapped]}
         try:
@@ -89,32 +89,32 @@ class DevServerSettings:
 
 
 def adapter_settings(settings: DevServerSettings, relay: str, client_key: str) -> AdapterSettings:
-    """Of the half that wraps: what the file says, but with our relay, our key and our places.
+    """Settings of the adapter that wraps servers: the file's, with our relay, key and data folder.
 
     Raises UsageError with every problem of the file.
     """
     document = settings.document()
     identity = document.get("identity")
     name = identity.get("display_name") if isinstance(identity, dict) else None
-    ours: dict[str, Json] = {
+    replaced: dict[str, Json] = {
         "identity": {"key_file": str(settings.data / "adapter.key"), "display_name": name or "DevServer"},
         "relay": {"urls": [relay], "reconnect_interval_seconds": _RECONNECT_SECONDS},
-        # The client half has these.
+        # The client adapter has these.
         "mcp_server": {"transport": "none"},
         "xprotocol_sources": [],
         "discovery": {"well_known_host": settings.host, "well_known_port": settings.pages_port},
         "store": str(settings.data / "adapter"),
     }
     kept = {key: value for key, value in document.items() if key not in ("control", "logging")}
-    loaded = _loaded(settings, {**kept, **ours}, settings.config)
-    access = {**loaded.access, client_key: _everything(loaded)}
+    loaded = _load(settings, {**kept, **replaced}, settings.config)
+    access = {**loaded.access, client_key: _all_capabilities(loaded)}
     return msgspec.structs.replace(loaded, access=access)
 
 
 def client_settings(
     settings: DevServerSettings, relay: str, key: str, *, store: Path | None = None
 ) -> AdapterSettings:
-    """Of the half that MCP clients see: its endpoint is the other half, and those that the file names."""
+    """Settings of the client adapter: its endpoints are the other adapter and those in the file."""
     document = {} if settings.config is None else settings.document()
     others = document.get("xprotocol_sources")
     endpoint: dict[str, Json] = {
@@ -126,7 +126,7 @@ def client_settings(
     transport: dict[str, Json] = {"transport": "stdio"}
     if not settings.stdio:
         transport = {"transport": "sse", "sse_host": settings.host, "sse_port": settings.mcp_port}
-    return _loaded(
+    return _load(
         settings,
         {
             "identity": {"key_file": str(settings.data / "client.key"), "display_name": "DevServer's client"},
@@ -141,7 +141,7 @@ def client_settings(
 
 
 class DevServer:
-    """Within `async with`. `on_event` is told of every event that the relay has taken."""
+    """Within `async with`. `on_event` gets every event that the relay has stored."""
 
     def __init__(
         self, settings: DevServerSettings, *, on_event: Callable[[Signed], None] | None = None
@@ -170,38 +170,40 @@ class DevServer:
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as fault:
             raise UsageError(
-                f"the data folder {settings.data} cannot be made: {fault.strerror}."
-                " Name a folder that you can write with --data DIR"
+                f"the data folder {settings.data} cannot be created: {fault.strerror}."
+                " Give a writable folder with --data DIR"
             ) from None
         client_key = keyfile.load_or_create(settings.data / "client.key").key.text
-        # Before a port is taken: a mistake in the file is said at once.
+        # Before a port is opened: report mistakes in the file at once.
         adapter_settings(settings, f"ws://{HOST}:{RELAY_PORT}", client_key)
-        self.relay = await enter(running_relay(_relay_settings(settings)))
+        self.relay = await enter(open_relay(_relay_settings(settings)))
         if self._on_event is not None:
             self.relay.relay.watchers.append(self._on_event)
-        self.adapter = await enter(self._half(lambda: adapter_settings(settings, self.relay.url, client_key)))
+        self.adapter = await enter(
+            self._make_adapter(lambda: adapter_settings(settings, self.relay.url, client_key))
+        )
         self.client = await enter(
-            self._half(lambda: client_settings(settings, self.relay.url, self.adapter.key))
+            self._make_adapter(lambda: client_settings(settings, self.relay.url, self.adapter.key))
         )
 
-    def _half(self, load: Callable[[], AdapterSettings]) -> Adapter:
+    def _make_adapter(self, load: Callable[[], AdapterSettings]) -> Adapter:
         return Adapter(load(), environ=self.settings.environ, load=load)
 
     @property
     def names(self) -> dict[str, str]:
-        """What our keys are called, for people."""
+        """Names of our keys, for people."""
         return {self.adapter.key: "adapter", self.client.key: "client"}
 
     async def reload(self) -> None:
-        """Take on the file as it is now; raises UsageError, and changes nothing, when it is wrong."""
-        for half in (self.adapter, self.client):
-            await half.reload_file()
+        """Reload the file; raises UsageError, and changes nothing, when it is wrong."""
+        for adapter in (self.adapter, self.client):
+            await adapter.reload_file()
 
     async def run(self) -> None:
         """Reload when the file changes; until cancelled, or until the client over stdio has gone."""
         watching = asyncio.create_task(self._watch())
         try:
-            await self.client.ended()
+            await self.client.wait_ended()
         finally:
             watching.cancel()
             await asyncio.wait([watching])
@@ -216,9 +218,9 @@ class DevServer:
                 log.error("configuration not reloaded", extra={"reason": str(fault)})
 
 
-def _entry(wrapped: WrappedServer, all_of_them: tuple[WrappedServer, ...]) -> dict[str, Json]:
+def _entry(wrapped: WrappedServer, all_wrapped: tuple[WrappedServer, ...]) -> dict[str, Json]:
     last = wrapped.namespace.rpartition(".")[2]
-    alike = [each for each in all_of_them if each.namespace.rpartition(".")[2] == last]
+    alike = [each for each in all_wrapped if each.namespace.rpartition(".")[2] == last]
     name = last if len(alike) == 1 else wrapped.namespace.replace(".", "-")
     return {
         "name": name,
@@ -228,8 +230,8 @@ def _entry(wrapped: WrappedServer, all_of_them: tuple[WrappedServer, ...]) -> di
     }
 
 
-def _everything(settings: AdapterSettings) -> Scopes:
-    """All that any contract could ask for; names outside of the namespaces come from the file."""
+def _all_capabilities(settings: AdapterSettings) -> Scopes:
+    """All capabilities that a contract could require; names outside the namespaces come from the file."""
     found = {f"{namespace}.*" for namespace in settings.namespaces}
     for source in settings.mcp_sources:
         found |= set(source.translation.capabilities)
@@ -238,7 +240,7 @@ def _everything(settings: AdapterSettings) -> Scopes:
     return frozenset(found)
 
 
-def _loaded(settings: DevServerSettings, document: dict[str, Json], file: Path | None) -> AdapterSettings:
+def _load(settings: DevServerSettings, document: dict[str, Json], file: Path | None) -> AdapterSettings:
     folder = Path.cwd() if file is None else file.absolute().parent
     loaded = settings_from(document, folder=folder, environ=settings.environ, file=file)
     if loaded.problems or loaded.settings is None:
@@ -248,7 +250,9 @@ def _loaded(settings: DevServerSettings, document: dict[str, Json], file: Path |
 
 
 def _relay_settings(settings: DevServerSettings) -> RelaySettings:
-    unhurried = replace(RelayLimits(), events_per_second=0, sender_events_per_second=0, requests_per_second=0)
+    no_rate_limits = replace(
+        RelayLimits(), events_per_second=0, sender_events_per_second=0, requests_per_second=0
+    )
     return RelaySettings(
-        data=settings.data / "relay", host=settings.host, port=settings.relay_port, limits=unhurried
+        data=settings.data / "relay", host=settings.host, port=settings.relay_port, limits=no_rate_limits
     )

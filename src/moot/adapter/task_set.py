@@ -11,11 +11,11 @@ log = logging.getLogger(__name__)
 
 
 class TaskSet:
-    """Started here and owned by nobody else. One that fails is told of in the log; the others go on."""
+    """Tasks started and owned here. A task that fails is logged; the others go on."""
 
-    def __init__(self, what: str) -> None:
-        """`what` says in the log what has failed."""
-        self._what = what
+    def __init__(self, name: str) -> None:
+        """`name` stands in the log when a task fails."""
+        self._name = name
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -27,10 +27,10 @@ class TaskSet:
         task.add_done_callback(self._ended)
         return task
 
-    async def finished(self, within: float) -> None:
-        """Wait until all have ended, for a while."""
+    async def wait(self, timeout_seconds: float) -> None:
+        """Wait until all have ended, or the time is over."""
         if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=within)
+            await asyncio.wait(list(self._tasks), timeout=timeout_seconds)
 
     async def close(self) -> None:
         """Cancel what is left and wait for its end."""
@@ -43,4 +43,4 @@ class TaskSet:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            log.error("a task failed", exc_info=fault, extra={"task": self._what})
+            log.error("a task failed", exc_info=fault, extra={"task": self._name})

@@ -1,4 +1,4 @@
-"""The `xprotocol-devserver` command (XP 10): the whole of XProtocol on one's own machine, in one process."""
+"""The `xprotocol-devserver` command (XP 10): XProtocol on one machine, in one process."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from moot.adapter.devserver import DevServer, DevServerSettings
 
 _ABOUT = """\
-Starts everything that XProtocol needs on this machine, in one process: the MCP adapter, a relay, an event
-store, and keys that are made on the spot. For development, demonstrations and tests; not for production.
+Starts everything that XProtocol needs in one process: the MCP adapter, a relay, an event store, and generated
+keys. For development, demos and tests; not for production.
 """
 
 _EXAMPLES = """\
 examples:
   xprotocol-devserver --mcp-command "npx @modelcontextprotocol/server-filesystem /tmp" \\
                       --namespace com.demo.filesystem
-  xprotocol-devserver --config ./xprotocol-mcp-adapter.yml      edit the file: it is read again at once
+  xprotocol-devserver --config ./xprotocol-mcp-adapter.yml      reloads the file when it changes
   xprotocol-devserver --config ./xprotocol-mcp-adapter.yml --payloads
-                                                                shows what the sealed events hold
-  xprotocol-devserver --mcp-proxy                               for MCP clients, which start it themselves
+                                                                shows the payloads of sealed events
+  xprotocol-devserver --mcp-proxy                               for MCP clients that start their servers
 
-An MCP client's call travels as it would between organisations: signed and sealed by one key, over the relay,
-opened and answered by another. Look inside with `moot xp store list .moot/devserver/relay`, or ask
-`xprotocol-adapter status`. Ctrl-C and SIGTERM stop it; --fresh forgets all keys and events of earlier runs.
+An MCP client's call is sent as it would be between organisations: signed and sealed with one key, through the
+relay, opened and answered with another. List the events with `moot xp store list .moot/devserver/relay`. Ctrl-C
+and SIGTERM stop it; --fresh removes all keys and events of earlier runs.
 """
 
 DATA: Final = Path(".moot/devserver")
-# How often servers that are still starting are looked at.
-_LOOK_SECONDS: Final = 0.5
+# Between two checks of servers that are still starting.
+_POLL_SECONDS: Final = 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until told to stop; 0 is success, 1 a failure that was explained, 2 a mistake in the call."""
+    """Run until stopped; returns the exit code: 0 success, 1 failure, 2 wrong usage."""
     return run_program("xprotocol-devserver", _parser, arguments)
 
 
@@ -57,29 +57,40 @@ def _parser(_: Sequence[str]) -> Parser:
     )
     add = parser.add_argument
     add("--version", action="version", version=f"xprotocol-devserver {__version__} (profile xp1)")
-    add("--config", type=Path, metavar="FILE", help="an adapter's configuration; its relay and key are ours")
+    add(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="an adapter's configuration; its relay and key are replaced",
+    )
     add(
         "--mcp-command",
         action="append",
         default=[],
         metavar="COMMAND",
-        help="wrap this MCP server, which is started without a shell; may be given several times",
+        help="wrap this MCP server, started without a shell; may be given several times",
     )
-    add("--namespace", action="append", default=[], metavar="NAME", help="of the --mcp-command before it")
+    add(
+        "--namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="namespace of the preceding --mcp-command",
+    )
     add(
         "--mcp-proxy",
         action="store_true",
-        help="be an MCP server over stdio: of the DevServer that runs, or of one that is started for it",
+        help="serve MCP over stdio: for the running DevServer, or for a new one",
     )
     add("--data", type=Path, metavar="DIR", help=f"keys, events and versions (default {DATA})")
-    add("--fresh", action="store_true", help="forget keys, events and versions of earlier runs first")
+    add("--fresh", action="store_true", help="remove keys, events and versions of earlier runs first")
     add("--relay-port", type=int, default=8765, metavar="PORT", help="0 takes a free one (default 8765)")
     add(
         "--port",
         type=int,
         default=8766,
         metavar="PORT",
-        help="of the discovery document and catalog; 0 takes a free one (default 8766)",
+        help="for the discovery document and catalog; 0 takes a free one (default 8766)",
     )
     add(
         "--mcp-port",
@@ -88,21 +99,27 @@ def _parser(_: Sequence[str]) -> Parser:
         metavar="PORT",
         help="for MCP clients over HTTP, at /mcp and /sse; 0 takes a free one (default 8767)",
     )
-    add("--host", default="127.0.0.1", help="listen there; anything but this machine needs --i-know")
-    add("--i-know", action="store_true", help="let others reach a server that is not made for it")
-    add("--payloads", action="store_true", help="show what events hold, as far as our keys open them")
-    add("--quiet", action="store_true", help="show no events")
+    add("--host", default="127.0.0.1", help="address to listen on; anything but loopback needs --i-know")
+    add(
+        "--i-know",
+        action="store_true",
+        help="allow other machines to connect, although it is not made for that",
+    )
+    add(
+        "--payloads", action="store_true", help="show the payloads of events, as far as they can be decrypted"
+    )
+    add("--quiet", action="store_true", help="do not print events")
     add(
         "--log-level",
         default="warning",
         choices=("debug", "info", "warning", "error"),
-        help="of the log on stderr (default warning)",
+        help="level of the log on stderr (default warning)",
     )
-    parser.set_defaults(run=lambda chosen: _checked(parser, chosen))
+    parser.set_defaults(run=lambda chosen: _check_and_run(parser, chosen))
     return parser
 
 
-def _checked(parser: Parser, chosen: argparse.Namespace) -> int:
+def _check_and_run(parser: Parser, chosen: argparse.Namespace) -> int:
     if len(chosen.mcp_command) != len(chosen.namespace):
         parser.error("every --mcp-command needs its --namespace, such as com.demo.filesystem")
     if chosen.config is not None and chosen.mcp_command:
@@ -117,11 +134,11 @@ def _run(chosen: argparse.Namespace) -> int:
 
     if not is_loopback(chosen.host) and not chosen.i_know:
         raise UsageError(
-            f"--host {chosen.host}: the DevServer is for this machine alone. Use xprotocol-adapter and "
+            f"--host {chosen.host}: the DevServer is for this machine only. Use xprotocol-adapter and "
             "moot xp relay for anything else, or add --i-know"
         )
     _set_up_logging(chosen.log_level)
-    return run_service(_proxied(chosen) if chosen.mcp_proxy else _served(chosen, _settings(chosen)))
+    return run_service(_serve_proxy(chosen) if chosen.mcp_proxy else _serve(chosen, _settings(chosen)))
 
 
 def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevServerSettings:
@@ -141,7 +158,7 @@ def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevServerSe
         )
     data = (chosen.data or DATA).absolute()
     if chosen.fresh and data.exists():
-        _check_ours(data)
+        _check_data_folder(data)
         shutil.rmtree(data)
     return DevServerSettings(
         data=data,
@@ -156,39 +173,39 @@ def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevServerSe
     )
 
 
-def _check_ours(data: Path) -> None:
-    """--fresh removes a whole folder: only one that a DevServer has made."""
+def _check_data_folder(data: Path) -> None:
+    """--fresh removes a whole folder: only one that a DevServer has created."""
     if not (data / "client.key").exists():
         raise UsageError(f"--fresh: {data} does not look like a DevServer's folder; nothing was removed")
 
 
-async def _served(chosen: argparse.Namespace, settings: DevServerSettings) -> int:
-    """A DevServer until it is told to stop; over stdio, until its client goes."""
+async def _serve(chosen: argparse.Namespace, settings: DevServerSettings) -> int:
+    """Run a DevServer until it is stopped; over stdio, until its client goes."""
     import asyncio
 
     from moot.adapter.devserver import DevServer
-    from moot.adapter.operations.event_log import EventLog
+    from moot.adapter.telemetry.event_log import EventLog
 
-    # With a client on stdout, people are told on stderr.
+    # stdout is for the MCP client.
     out = sys.stderr if settings.stdio else sys.stdout
 
     def write(line: str) -> None:
         print(line, file=out, flush=True)
 
-    shown = EventLog(write, colour=out.isatty() and "NO_COLOR" not in os.environ)
-    async with DevServer(settings, on_event=None if chosen.quiet else shown.event) as server:
+    event_log = EventLog(write, colour=out.isatty() and "NO_COLOR" not in os.environ)
+    async with DevServer(settings, on_event=None if chosen.quiet else event_log.log_event) as server:
         if chosen.payloads:
-            halves = (server.adapter, server.client)
-            shown.opening = {half.key: half.identity for half in halves}
-        _remember(settings)
+            adapters = (server.adapter, server.client)
+            event_log.decryption_keys = {each.key: each.identity for each in adapters}
+        _save_run(settings)
         for line in _banner(server):
             write(line)
-        shown.begin(server.names)
-        telling = asyncio.create_task(_tell_of_late_ones(server, write))
+        event_log.start(server.names)
+        reporting = asyncio.create_task(_report_late_servers(server, write))
         try:
             await server.run()
         finally:
-            telling.cancel()
+            reporting.cancel()
     return 0
 
 
@@ -213,39 +230,39 @@ def _banner(server: DevServer) -> list[str]:
 
 
 def _source_lines(source: dict[str, Any]) -> list[str]:
-    """How a wrapped server is doing; of one that failed, also what it wrote to stderr last."""
+    """The state of a wrapped server; of a failed one, also the end of its stderr."""
     from moot.cli.adapter.status import stderr_lines
     from moot.cli.escape_output import printable
 
     name = source["namespace"]
     if source["state"] == "up" and source["kinds"]:
-        return [f"✓ Wrapped MCP server: {name} ({_counted(source['tools'])})"]
+        return [f"✓ Wrapped MCP server: {name} ({_tool_count(source['tools'])})"]
     if source["state"] in ("starting", "up"):
         return [f"… Wrapped MCP server: {name} is still starting"]
     why = printable(source["trouble"]) or "see the log"
     return [f"✗ Wrapped MCP server: {name} is {source['state']}: {why}", *stderr_lines(source)]
 
 
-async def _tell_of_late_ones(server: DevServer, write: Callable[[str], None]) -> None:
-    """Servers that take their time, such as one that npx has to fetch first."""
+async def _report_late_servers(server: DevServer, write: Callable[[str], None]) -> None:
+    """Report servers that start late, such as one that npx has to download first."""
     import asyncio
 
-    # The first line alone and whether there are others: those grow with every start of a server that fails.
-    told: dict[str, tuple[str, bool]] = {}
+    # The first line and whether there are others: those grow with every restart of a failing server.
+    reported: dict[str, tuple[str, bool]] = {}
     for source in server.adapter.status()["sources"]:
         first, *others = _source_lines(source)
-        told[source["name"]] = (first, bool(others))
-    while any(not line.startswith("✓") for line, _ in told.values()):
-        await asyncio.sleep(_LOOK_SECONDS)
+        reported[source["name"]] = (first, bool(others))
+    while any(not line.startswith("✓") for line, _ in reported.values()):
+        await asyncio.sleep(_POLL_SECONDS)
         for source in server.adapter.status()["sources"]:
             first, *others = _source_lines(source)
-            if told.get(source["name"]) != (first, bool(others)):
-                told[source["name"]] = (first, bool(others))
+            if reported.get(source["name"]) != (first, bool(others)):
+                reported[source["name"]] = (first, bool(others))
                 for line in (first, *others):
                     write(line)
 
 
-def _counted(tools: int) -> str:
+def _tool_count(tools: int) -> str:
     return "1 tool" if tools == 1 else f"{tools} tools"
 
 
@@ -259,38 +276,44 @@ def _client_config(settings: DevServerSettings) -> dict[str, Any]:
 # The proxy
 
 
-async def _proxied(chosen: argparse.Namespace) -> int:
-    """MCP over stdio: beside the DevServer that runs, or with one of our own (D-79)."""
+async def _serve_proxy(chosen: argparse.Namespace) -> int:
+    """Serve MCP over stdio: for the running DevServer, or with a new one (D-79)."""
     from moot.adapter.devserver import DevServerSettings
-    from moot.adapter.operations.control_socket import AdapterNotRunning, ControlRequestFailed, ask
+    from moot.adapter.operations.control_socket import (
+        AdapterNotRunning,
+        ControlRequestFailed,
+        send_control_request,
+    )
 
-    remembered = _remembered()
+    last_run = _last_run()
     folders = [(chosen.data or DATA).absolute()]
-    if chosen.data is None and isinstance(known := remembered.get("data"), str):
+    if chosen.data is None and isinstance(known := last_run.get("data"), str):
         folders.append(Path(known))
     for data in dict.fromkeys(folders):
         running = DevServerSettings(data=data, stdio=True)
         try:
-            status = await ask(running.control, "status")
+            status = await send_control_request(running.control, "status")
         except (AdapterNotRunning, ControlRequestFailed):
             continue
-        await _attached(running, status)
+        await _attach(running, status)
         return 0
     if not chosen.config and not chosen.mcp_command and chosen.data is None:
-        _as_before(chosen, remembered)
-    return await _served(chosen, _settings(chosen, stdio=True))
+        _restore_arguments(chosen, last_run)
+    return await _serve(chosen, _settings(chosen, stdio=True))
 
 
-async def _attached(settings: DevServerSettings, status: dict[str, Any]) -> None:
-    """A client half of our own, with the key of the one that runs, on its relay."""
+async def _attach(settings: DevServerSettings, status: dict[str, Any]) -> None:
+    """Run another client adapter, with the key of the running one, on its relay."""
     import tempfile
 
     from moot.adapter.adapter import run_adapter
     from moot.adapter.devserver import client_settings
 
     with tempfile.TemporaryDirectory(prefix="xprotocol-proxy-") as folder:
-        facing = client_settings(settings, str(status["relay"]), str(status["key"]), store=Path(folder))
-        await run_adapter(facing)
+        settings_of_client = client_settings(
+            settings, str(status["relay"]), str(status["key"]), store=Path(folder)
+        )
+        await run_adapter(settings_of_client)
 
 
 def _state_file() -> Path:
@@ -298,10 +321,10 @@ def _state_file() -> Path:
     return Path(base) / "moot" / "devserver.json"
 
 
-def _remember(settings: DevServerSettings) -> None:
-    """So that an MCP client, which starts its proxy anywhere, finds the DevServer that ran last."""
+def _save_run(settings: DevServerSettings) -> None:
+    """Save the arguments, so that a proxy that an MCP client starts finds the last DevServer."""
     file = _state_file()
-    said = {
+    state = {
         "data": str(settings.data),
         "config": None if settings.config is None else str(settings.config),
         "wrapped": [[each.command, each.namespace] for each in settings.wrapped],
@@ -309,23 +332,23 @@ def _remember(settings: DevServerSettings) -> None:
     }
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The command line may hold a key of somebody's.
+        # The command line may contain secrets.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-            json.dump(said, opened)
+            json.dump(state, opened)
     except OSError as fault:
         print(f"xprotocol-devserver: note: {file} cannot be written: {fault.strerror}", file=sys.stderr)
 
 
-def _remembered() -> dict[str, Any]:
+def _last_run() -> dict[str, Any]:
     try:
-        said = json.loads(_state_file().read_text("utf-8"))
+        state = json.loads(_state_file().read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
-def _as_before(chosen: argparse.Namespace, remembered: dict[str, Any]) -> None:
-    """Nothing runs and nothing was said: start what ran last, from where it ran."""
+def _restore_arguments(chosen: argparse.Namespace, remembered: dict[str, Any]) -> None:
+    """Start what ran last, from the same folder."""
     if not remembered.get("data"):
         return
     os.chdir(remembered.get("folder") or ".")
@@ -343,5 +366,5 @@ def _set_up_logging(level: Any) -> None:
     from moot import logs
 
     logs.set_up(level, "text")
-    # uvicorn tells of its own starting and stopping; ours say it better.
+    # Without uvicorn's messages about starting and stopping.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

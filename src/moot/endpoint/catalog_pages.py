@@ -1,9 +1,9 @@
-"""An endpoint's whole catalog by events: `xp.schema.list`, asked and answered page by page.
+"""An endpoint's whole catalog by events: `xp.schema.list`, page by page.
 
-`xp.schema.describe` finds a few contracts and tells of them; to offer an endpoint's tools to others one needs
-the contracts themselves, all of them. The document has them fetched from `schema_url`. An endpoint that is
-known by key and relay alone has no such address, and what comes from a web server is not signed. So this kind
-of our own asks the key itself. Anybody may ask, as with describe (D-77): discovery comes before rights.
+`xp.schema.describe` finds a few contracts; to offer an endpoint's tools to others, all contracts are needed.
+The specification has them fetched from `schema_url`. An endpoint that is known by key and relay alone has no
+such address, and what comes from a web server is not signed. So this kind of our own asks the key itself.
+Anybody may use it, as with describe (D-77): discovery comes before rights.
 
     {"after"?: kind, "kinds"?: [kind, …]}  →  {"contracts": […], "digest": …, "next"?: kind}
 
@@ -33,15 +33,15 @@ from moot.xprotocol.contracts import (
 )
 
 LIST_KIND: Final = "xp.schema.list"
-# A third of what an event can carry: a page is one hiccup of a relay, and catalogs rarely need two.
+# A third of what an event can carry; catalogs rarely need two pages.
 PAGE_BYTES: Final = 256 * 1024
-# A contract alone on its page that is larger than this goes without its grammar, or no event could carry it.
+# A larger contract is sent without its grammar, or no event could carry it.
 MAX_CONTRACT_BYTES: Final = 640 * 1024
-# Kinds in one question; `schema_filter` of a source is rarely longer than ten.
-MAX_KINDS_ASKED: Final = 512
+# Kinds in one query; `schema_filter` of a source is rarely longer than ten.
+MAX_KINDS_PER_QUERY: Final = 512
 
 _Kind = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KIND_CHARS)]
-_Kinds = Annotated[tuple[_Kind, ...], msgspec.Meta(max_length=MAX_KINDS_ASKED)]
+_Kinds = Annotated[tuple[_Kind, ...], msgspec.Meta(max_length=MAX_KINDS_PER_QUERY)]
 
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,68 +52,68 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """One answer. `unread` are contracts that are none: kind, if it has one, and what is wrong with it."""
+class CatalogPage:
+    """One page. `invalid` are entries that are not contracts: kind, if any, and what is wrong."""
 
     contracts: tuple[Contract, ...]
-    unread: tuple[tuple[str, str], ...]
+    invalid: tuple[tuple[str, str], ...]
     digest: str
     next: str | None
 
 
 def read_list_query(payload: Json) -> ListQuery:
-    """What is asked; raises SchemaViolation. Members that we do not know are ignored."""
+    """Parse a query; raises SchemaViolation. Unknown members are ignored."""
     try:
         return msgspec.convert(payload, ListQuery)
     except msgspec.ValidationError as fault:
         raise SchemaViolation(f"not a payload of {LIST_KIND}: {fault}") from None
 
 
-def page_of(contracts: Sequence[Contract], query: ListQuery) -> dict[str, Json]:
-    """The answer. `contracts` are all that are published, in the order of their kinds."""
+def make_page(contracts: Sequence[Contract], query: ListQuery) -> dict[str, Json]:
+    """The answer to a query. `contracts` are all that are published, in the order of their kinds."""
     start = 0 if query.after is None else bisect_right(contracts, query.after, key=lambda each: each.kind)
     wanted = None if query.kinds is None else frozenset(query.kinds)
     page: dict[str, Json] = {"contracts": [], "digest": schemas_digest(contracts)}
-    room, last = PAGE_BYTES, ""
+    bytes_left, last = PAGE_BYTES, ""
     for contract in contracts[start:]:
         if wanted is not None and contract.kind not in wanted:
             continue
-        shown = contract_json(contract)
-        size = len(strict_json.encode(shown)) + 1
+        encoded = contract_json(contract)
+        size = len(strict_json.encode(encoded)) + 1
         if size > MAX_CONTRACT_BYTES:
-            shown = {name: member for name, member in shown.items() if name != "gbnf_grammar"}
-            size = len(strict_json.encode(shown)) + 1
-        if last and size > room:
+            encoded = {name: member for name, member in encoded.items() if name != "gbnf_grammar"}
+            size = len(strict_json.encode(encoded)) + 1
+        if last and size > bytes_left:
             page["next"] = last
             break
-        page["contracts"].append(shown)
-        room -= size
+        page["contracts"].append(encoded)
+        bytes_left -= size
         last = contract.kind
     return page
 
 
-def read_page(payload: Json) -> Page:
-    """A stranger's answer; raises ContractRefused when it is none. Single contracts that are none do not."""
+def read_page(payload: Json) -> CatalogPage:
+    """Parse a page; raises ContractRefused. Single invalid contracts do not raise."""
     if not isinstance(payload, dict) or not isinstance(payload.get("contracts"), list):
-        raise ContractRefused("malformed", f"an answer to {LIST_KIND} has to have a list of contracts")
-    digest, following = payload.get("digest"), payload.get("next")
-    contracts, unread = read_contracts(payload["contracts"])
-    return Page(
+        raise ContractRefused("malformed", f"an answer to {LIST_KIND} needs a list of contracts")
+    digest, next_kind = payload.get("digest"), payload.get("next")
+    contracts, invalid = read_contracts(payload["contracts"])
+    return CatalogPage(
         contracts,
-        unread,
+        invalid,
         digest if isinstance(digest, str) else "",
-        following if isinstance(following, str) and following else None,
+        next_kind if isinstance(next_kind, str) and next_kind else None,
     )
 
 
 def read_contracts(values: Sequence[Json]) -> tuple[tuple[Contract, ...], tuple[tuple[str, str], ...]]:
-    """The contracts of a list, and those entries that are none with the reason."""
+    """The contracts of a list, and the invalid entries with the reason."""
     contracts: list[Contract] = []
-    unread: list[tuple[str, str]] = []
+    invalid: list[tuple[str, str]] = []
     for value in values:
         try:
             contracts.append(read_contract(value))
         except ContractRefused as refusal:
             kind = value.get("kind") if isinstance(value, dict) else None
-            unread.append((kind[:MAX_KIND_CHARS] if isinstance(kind, str) else "", refusal.message[:200]))
-    return tuple(contracts), tuple(unread)
+            invalid.append((kind[:MAX_KIND_CHARS] if isinstance(kind, str) else "", refusal.message[:200]))
+    return tuple(contracts), tuple(invalid)

@@ -4,9 +4,9 @@
                          ├→ one key, or nothing → pinned on first use → the announce of that very key
     /.well-known/…       ┘
 
-TLS vouches for the well-known document, so it has to be there. A DNS record is looked for as well, and has to
-say the same if there is one. Whatever the two lead to (a relay, a catalog) was written by a stranger and is
-followed only within `Reach`: no redirect, no private address, no more than so many bytes and seconds.
+TLS authenticates the well-known document, so it has to exist. A DNS record is looked up as well, and has to
+name the same key if there is one. Their content (a relay, a catalog) was written by a stranger and is
+followed only within `FetchPolicy`: no redirects, no private addresses, bounded bytes and seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from moot.xprotocol.relay_auth import relay_address
 
 SCHEME: Final = "xp"
 WELL_KNOWN_PATH: Final = "/.well-known/xprotocol-endpoint"
-# Names, keys and three addresses. What lists sources may be long; nobody has a thousand.
+# Names, keys, three addresses and a list of sources.
 MAX_DOCUMENT_BYTES: Final = 64 << 10
 # RFC 1035.
 MAX_HOST_CHARS: Final = 253
@@ -38,7 +38,7 @@ _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?", re.ASCII)
 
 
 class Disagreement(MootError):
-    """Two places that have to name the same key do not; whichever is wrong, nothing is trusted."""
+    """DNS and the well-known document name different keys; neither is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class EndpointName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discovered:
-    """What the places agree on. `notes` are for people: what was looked for and not found."""
+class DiscoveredEndpoint:
+    """An endpoint that was found. `notes` are for people: what was looked for and not found."""
 
     name: EndpointName
     key: str
@@ -76,42 +76,42 @@ class Discovered:
 
 
 def parse_endpoint(text: str) -> EndpointName:
-    """Raises UsageError for what is no `xp://host`."""
-    wrong = UsageError(f"{text[:200]!r} is no endpoint; one looks like xp://weather.example.com")
+    """Parse `xp://host` or `xp://host:port`; raises UsageError."""
+    invalid = UsageError(f"{text[:200]!r} is not an endpoint such as xp://weather.example.com")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise wrong from None
-    beyond = parts.path.rstrip("/") or parts.query or parts.fragment
-    if parts.scheme != SCHEME or not parts.hostname or beyond or "@" in parts.netloc or port == 0:
-        raise wrong
+        raise invalid from None
+    extra = parts.path.rstrip("/") or parts.query or parts.fragment
+    if parts.scheme != SCHEME or not parts.hostname or extra or "@" in parts.netloc or port == 0:
+        raise invalid
     host = parts.hostname.rstrip(".")
     if "[" in parts.netloc:
-        # Brackets hold an IPv6 address; without a zone, which means something on one machine only.
+        # An IPv6 address; without a zone, which is only valid on one machine.
         try:
             host = str(IPv6Address("" if "%" in host else host))
         except ValueError:
-            raise wrong from None
+            raise invalid from None
     else:
         try:
             # RFC 5891: a name in any script has one spelling in ASCII.
             host = host if host.isascii() else host.encode("idna").decode("ascii")
         except UnicodeError:
-            raise wrong from None
+            raise invalid from None
         if len(host) > MAX_HOST_CHARS or not all(_LABEL.fullmatch(label) for label in host.split(".")):
-            raise wrong
+            raise invalid
     return EndpointName(host, port)
 
 
-def well_known_url(name: EndpointName, reach: FetchPolicy) -> str:
-    """Plain HTTP on this machine itself, where that is allowed at all; TLS everywhere else."""
-    scheme = "http" if name.is_local and reach.allow_private else "https"
+def well_known_url(name: EndpointName, policy: FetchPolicy) -> str:
+    """Plain HTTP for loopback, if that is allowed; HTTPS everywhere else."""
+    scheme = "http" if name.is_local and policy.allow_private else "https"
     return f"{scheme}://{name.authority}{WELL_KNOWN_PATH}"
 
 
-async def discover(endpoint: str, reach: FetchPolicy, lookup: Lookup) -> Discovered:
-    """Find an endpoint; nothing is remembered here (`known_endpoints` does that).
+async def discover(endpoint: str, policy: FetchPolicy, lookup: Lookup) -> DiscoveredEndpoint:
+    """Discover an endpoint; nothing is stored here (`known_endpoints` does that).
 
     Raises UsageError for a bad name, and ForbiddenAddress, Unreachable, BadDocument, BadRecord, Disagreement.
     """
@@ -124,42 +124,42 @@ async def discover(endpoint: str, reach: FetchPolicy, lookup: Lookup) -> Discove
             record = await find_record(name.host, lookup)
         except NoDnsAnswer as fault:
             notes.append(str(fault))
-    url = _place(name, record, reach)
-    small = FetchPolicy(
-        seconds=reach.seconds,
-        bytes=min(reach.bytes, MAX_DOCUMENT_BYTES),
-        allow_private=reach.allow_private,
-        ca_file=reach.ca_file,
-        resolve=reach.resolve,
+    url = _document_url(name, record, policy)
+    document_policy = FetchPolicy(
+        seconds=policy.seconds,
+        bytes=min(policy.bytes, MAX_DOCUMENT_BYTES),
+        allow_private=policy.allow_private,
+        ca_file=policy.ca_file,
+        resolve=policy.resolve,
     )
-    document = await fetch_json(url, small)
+    document = await fetch_json(url, document_policy)
     if not isinstance(document, dict):
         raise BadDocument(f"{url} is not a JSON object")
-    return _agreed(name, document, record, reach, url, notes)
+    return _combine(name, document, record, policy, url, notes)
 
 
-def _place(name: EndpointName, record: EndpointRecord | None, reach: FetchPolicy) -> str:
+def _document_url(name: EndpointName, record: EndpointRecord | None, policy: FetchPolicy) -> str:
     if record is None or record.well_known is None:
-        return well_known_url(name, reach)
-    parts = check_url(record.well_known, reach)
+        return well_known_url(name, policy)
+    parts = check_url(record.well_known, policy)
     if parts.hostname != name.host:
-        # DNS is not proven: it may not move the one place that is.
+        # DNS is not authenticated: it may not move the document, which is.
         raise Disagreement(
-            f"the TXT record of {name} has the well-known document at another host ({parts.hostname})"
+            f"the TXT record of {name} puts the well-known document at another host ({parts.hostname})"
         )
     return record.well_known
 
 
-def _agreed(
+def _combine(
     name: EndpointName,
     document: Mapping[str, Json],
     record: EndpointRecord | None,
-    reach: FetchPolicy,
+    policy: FetchPolicy,
     url: str,
     notes: list[str],
-) -> Discovered:
+) -> DiscoveredEndpoint:
     if document.get("version") != DISCOVERY_VERSION:
-        raise BadDocument(f"{url}: version is not {DISCOVERY_VERSION!r}, the only one spoken here")
+        raise BadDocument(f"{url}: version is not {DISCOVERY_VERSION!r}, the only supported one")
     key, sealing = _text(document, "public_key", url), document.get("encryption_key")
     try:
         verify_key(key)
@@ -170,43 +170,43 @@ def _agreed(
     if record is not None and record.key != key:
         raise Disagreement(
             f"DNS says that {name} is {record.key}, its well-known document says {key}: ask its operator, "
-            "or name the key itself with key: and relay:"
+            "or configure the key itself with key: and relay:"
         )
     if record is not None and record.encryption_key not in (None, sealing):
         raise Disagreement(f"DNS and the well-known document of {name} have different encryption keys")
-    relays = [_relay(_text(document, "endpoint", url), reach, url)]
+    relays = [_relay(_text(document, "endpoint", url), policy, url)]
     if record is not None and record.relay is not None:
-        relays.insert(0, _relay(record.relay, reach, f"the TXT record of {name}"))
-    return Discovered(
+        relays.insert(0, _relay(record.relay, policy, f"the TXT record of {name}"))
+    return DiscoveredEndpoint(
         name=name,
         key=key,
         encryption_key=sealing,
         relays=tuple(dict.fromkeys(relays)),
-        schema_url=_schema_url(name, document.get("schema_url"), reach, notes),
+        schema_url=_schema_url(name, document.get("schema_url"), policy, notes),
         is_adapter=document.get("adapter") is True,
         has_record=record is not None,
         notes=tuple(notes),
     )
 
 
-def _relay(url: str, reach: FetchPolicy, where: str) -> str:
+def _relay(url: str, policy: FetchPolicy, where: str) -> str:
     try:
         address = relay_address(url)
     except UsageError as fault:
         raise BadDocument(f"{where}: {fault}") from None
-    if not address.startswith("wss://") and not reach.allow_private:
+    if not address.startswith("wss://") and not policy.allow_private:
         raise BadDocument(f"{where}: the relay {url[:200]!r} has to begin with wss://")
     return url
 
 
-def _schema_url(name: EndpointName, url: Json, reach: FetchPolicy, notes: list[str]) -> str | None:
+def _schema_url(name: EndpointName, url: Json, policy: FetchPolicy, notes: list[str]) -> str | None:
     if not isinstance(url, str) or not url:
         return None
     try:
-        if check_url(url, reach).hostname != name.host:
+        if check_url(url, policy).hostname != name.host:
             raise BadDocument(f"schema_url leads away from {name.host}")
     except BadDocument as fault:
-        # Not the end: the key itself can be asked for its catalog.
+        # Not fatal: the endpoint itself can be asked for its catalog.
         notes.append(f"schema_url is not used: {fault}")
         return None
     return url
@@ -215,5 +215,5 @@ def _schema_url(name: EndpointName, url: Json, reach: FetchPolicy, notes: list[s
 def _text(document: Mapping[str, Json], member: str, url: str) -> str:
     value = document.get(member)
     if not isinstance(value, str) or len(value) > 2_048:
-        raise BadDocument(f"{url}: {member} is missing, or no text")
+        raise BadDocument(f"{url}: {member} is missing, or not text")
     return value

@@ -2,9 +2,8 @@
 
     _xprotocol.weather.example. TXT "v=xp1; k=ed25519:…; e=x25519:…; r=wss://relay.example; w=https://…"
 
-Whoever reads it cannot tell a forged answer from a real one, so the record alone proves nothing: it must
-agree with the well-known document, which TLS vouches for. What it adds is a second place that an attacker has
-to hold, and an early end when the two differ.
+A forged answer looks like a real one, so the record alone proves nothing: it must agree with the well-known
+document, which TLS authenticates. It adds a second channel that an attacker has to control.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from moot.xprotocol.relay_auth import relay_address
 
 RECORD_NAME: Final = "_xprotocol"
 VERSION_TAG: Final = "v=xp1"
-# Two keys and two addresses; a record that is longer is no honest one.
+# Two keys and two addresses fit.
 MAX_RECORD_CHARS: Final = 1_024
-# Records of other versions and other people's may stand beside ours.
+# There may be records of other versions and other services.
 MAX_RECORDS: Final = 32
 LOOKUP_SECONDS: Final = 5.0
 
-# A full name; the texts of its TXT records, none when there are none. Raises NoAnswer.
+# A full name → the texts of its TXT records. Raises NoDnsAnswer.
 Lookup = Callable[[str], Awaitable[Sequence[str]]]
 
 
 class NoDnsAnswer(MootError):
-    """The name servers did not say, which is not the same as saying that there is nothing."""
+    """The name servers did not answer, which is not the same as having no record."""
 
 
 class BadRecord(MootError):
-    """There is a record, and it cannot be used; the text says what to change in it."""
+    """There is an invalid record; the text says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointRecord:
-    """What the record says; members that are not in it are None."""
+    """The content of a record; missing members are None."""
 
     key: str
     encryption_key: str | None = None
@@ -83,21 +82,21 @@ def read_record(text: str) -> EndpointRecord:
 
 
 async def find_record(host: str, lookup: Lookup) -> EndpointRecord | None:
-    """The one record of a host, or None; raises BadRecord, and NoAnswer when nobody says."""
+    """The one record of a host, or None; raises BadRecord and NoDnsAnswer."""
     texts = await lookup(f"{RECORD_NAME}.{host}")
-    ours = [text for text in texts[:MAX_RECORDS] if text.partition(";")[0].strip() == VERSION_TAG]
-    if len(ours) > 1:
-        raise BadRecord(f"{RECORD_NAME}.{host} has {len(ours)} TXT records of {VERSION_TAG}; leave one")
-    return read_record(ours[0]) if ours else None
+    own_records = [text for text in texts[:MAX_RECORDS] if text.partition(";")[0].strip() == VERSION_TAG]
+    if len(own_records) > 1:
+        raise BadRecord(f"{RECORD_NAME}.{host} has {len(own_records)} TXT records of {VERSION_TAG}; keep one")
+    return read_record(own_records[0]) if own_records else None
 
 
 def dns_lookup(
     nameservers: Sequence[str] | None = None, *, port: int = 53, seconds: float = LOOKUP_SECONDS
 ) -> Lookup:
-    """Ask the system's name servers, or those given, by dnspython."""
+    """A lookup by dnspython with the system's name servers, or those given."""
 
     async def lookup(name: str) -> Sequence[str]:
-        # Here, since importing it takes longer than most commands, and few sources are named by xp://.
+        # Imported late: it is slow, and few sources are configured by xp://.
         import dns.asyncresolver
         import dns.exception
         import dns.resolver
@@ -108,17 +107,17 @@ def dns_lookup(
                 resolver.nameservers = list(nameservers)
                 resolver.port = port
             async with asyncio.timeout(seconds + 1):
-                # No search list: the name is whole, and a search could find somebody else's.
+                # No search list: the name is complete.
                 answer = await resolver.resolve(f"{name}.", "TXT", lifetime=seconds, search=False)
         except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
             return []
         except (dns.exception.DNSException, OSError) as fault:
-            raise NoDnsAnswer(f"no name server says what {name} is: {type(fault).__name__}") from None
+            raise NoDnsAnswer(f"no name server answered for {name}: {type(fault).__name__}") from None
         return [b"".join(each.strings).decode("latin-1") for each in answer]
 
     return lookup
 
 
 async def no_lookup(_name: str) -> Sequence[str]:
-    """For who has no DNS, or does not want it asked: the well-known document alone."""
+    """A lookup that finds nothing, to use the well-known document alone."""
     return []

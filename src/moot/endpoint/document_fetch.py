@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from moot.endpoint.address_check import Resolve, connect, is_loopback, system_resolve
+from moot.endpoint.address_check import Resolve, connect_checked, is_loopback, system_resolve
 from moot.errors import InvalidJson, MootError
 from moot.net.http_client import ResponseTooLarge, fetch
 from moot.protocol import strict_json
@@ -62,8 +62,12 @@ async def fetch_json(url: str, reach: FetchPolicy) -> Json:
 
     async def open_socket(host: str, port: int) -> socket.socket:
         # The address that was looked at has to be the one that is talked to.
-        return await connect(
-            host, port, within=reach.seconds, allow_private=reach.allow_private, resolve=reach.resolve
+        return await connect_checked(
+            host,
+            port,
+            timeout_seconds=reach.seconds,
+            allow_private=reach.allow_private,
+            resolve=reach.resolve,
         )
 
     try:

@@ -1,14 +1,14 @@
-"""Calls to endpoints: a request leaves signed and sealed, and only its own answer comes back (XP 5.2).
+"""Calls to endpoints: sends signed and sealed requests and matches their answers (XP 5.2).
 
-async with Caller(identity) as caller:
-    answer = await caller.call(peer, "weather.current.get", {"location": "Bern"}, by=relays, within=60)
+async with EndpointCaller(identity) as caller:
+    answer = await caller.call(peer, "weather.get", {"location": "Bern"}, relays=relays, timeout_seconds=60)
 
-An answer counts when it is verified, is from the key that was asked, for us, about this very request and in
-its conversation, and is the first one. Everything else is dropped without a word (`xprotocol.receipt`), so
-that a relay can withhold an answer but never make one up; what it withholds ends by `within`.
+An answer is accepted when it is verified, comes from the key that was called, is addressed to us, replies to
+this request in its conversation, and is the first one. Everything else is dropped silently (`EventReceiver`),
+so that a relay can withhold an answer but never forge one; a withheld one ends in a timeout.
 
-Whoever shares an identity with an endpoint has one receiver for both: give its hooks `expects`, and hand what
-it accepts to `take`. Everybody else hands the bytes to `hear`.
+If the identity is also an endpoint, there is one receiver for both: its hooks use `expects`, and accepted
+answers go to `deliver`. Otherwise pass the bytes to `receive`.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from moot.xprotocol.replay import ReplayCache
 
 log = logging.getLogger(__name__)
 
-# Requests that wait for their answer at once; each has a future and the event, some 3 KB.
-MAX_WAITING: Final = 1_024
-# Subscriptions that last, beside them.
-MAX_FOLLOWINGS: Final = 1_024
-# A relay that has not said OK by then is as good as none.
+# Concurrent calls; each has a future and the event, some 3 KB.
+MAX_CALLS: Final = 1_024
+# Open subscriptions, besides the calls.
+MAX_SUBSCRIPTIONS: Final = 1_024
+# Timeout for a relay's OK.
 PUBLISH_SECONDS: Final = 15.0
-# Of one subscription in a row, and then so many a second: a chatty resource is not an attack, a flood is.
+# Rate limit for the updates of one subscription.
 UPDATES_BURST: Final = 100
 UPDATES_PER_SECOND: Final = 10.0
-# What whoever meets a bound of ours is told to wait.
+# retry_after when a limit of ours is met.
 BUSY_SECONDS: Final = 1.0
 _CORRELATION_BYTES: Final = 16
 
@@ -63,7 +63,7 @@ OnUpdate = Callable[[Json], None]
 
 
 class EndpointFault(CallFailed):
-    """The endpoint answered with `xp.error`; `fault` is what MCP clients are told (XP 5.3)."""
+    """The endpoint answered with `xp.error`; MCP clients get `fault` (XP 5.3)."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(f"{fault.code}: {fault.message}")
@@ -72,7 +72,7 @@ class EndpointFault(CallFailed):
 
 @dataclass(frozen=True, slots=True)
 class CalledEndpoint:
-    """Whom to ask, and what to seal for it with."""
+    """The endpoint's key, and the key to seal for it with."""
 
     key: str
     enc_key: str
@@ -80,18 +80,18 @@ class CalledEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class CallProofs:
-    """What goes along with every call: grants and delegations (D-59), and the one we act by (XP 6.4)."""
+    """Sent with every call: grants and delegations (D-59), and the one we act by (XP 6.4)."""
 
     proofs: tuple[Json, ...] = ()
     # The id of the last link of the chain among the proofs.
     delegation: str | None = None
 
 
-NO_CREDENTIALS: Final = CallProofs()
+NO_PROOFS: Final = CallProofs()
 
 
 class _PendingCall:
-    """A request without its answer; with `updated_kind`, one that more events belong to later."""
+    """A request without an answer; with `updated_kind`, a subscription that gets more events later."""
 
     __slots__ = ("done", "on_update", "publishing", "request", "room", "room_at", "updated_kind")
 
@@ -108,7 +108,7 @@ class _PendingCall:
         return not self.done.done() and answers(event, self.request)
 
     def is_updated_by(self, event: DirectedEvent, now: float) -> bool:
-        """Whether this is an update that it has room for."""
+        """Whether this is an update of it, within the rate limit."""
         request = self.request
         if (
             event.kind != self.updated_kind
@@ -125,54 +125,54 @@ class _PendingCall:
 
 
 class FollowedResource:
-    """A subscription that lasts: made by `Caller.follow`, over with `close`."""
+    """An open subscription: made by `EndpointCaller.follow`, ended by `close`."""
 
     __slots__ = ("_caller", "contents", "expires_at", "id")
 
     def __init__(self, caller: EndpointCaller, request: DirectedEvent, contents: Json) -> None:
         self._caller = caller
         self.id = request.id
-        # What there was when it began, and when the endpoint forgets it.
+        # The first contents, and when the endpoint drops the subscription.
         self.contents = contents
         self.expires_at = request.expires_at
 
     def close(self) -> None:
-        """Hear no more of it."""
-        self._caller._waiting.pop(self.id, None)
-        self._caller._followings.discard(self.id)
+        """End it."""
+        self._caller._pending.pop(self.id, None)
+        self._caller._subscriptions.discard(self.id)
 
 
 class EndpointCaller:
-    """One identity that asks; any number of calls at once, to any number of endpoints."""
+    """Calls endpoints with one identity; any number of calls at once, to any number of endpoints."""
 
     def __init__(
         self,
         identity: Identity,
         *,
-        ttl: int = DEFAULT_TTL_SECONDS,
-        most: int = MAX_WAITING,
+        ttl_seconds: int = DEFAULT_TTL_SECONDS,
+        max_calls: int = MAX_CALLS,
         is_revoked: Callable[[str, float], bool] = lambda _key, _now: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`ttl` is `relay.event_ttl_seconds`; `is_revoked` says whose answers count for nothing."""
+        """`ttl_seconds` is `relay.event_ttl_seconds`; answers of a key that `is_revoked` are dropped."""
         self.identity = identity
-        self._ttl = ttl
-        self._most = most
+        self._ttl_seconds = ttl_seconds
+        self._max_calls = max_calls
         self._is_revoked = is_revoked
         self._clock = clock
-        self._waiting: dict[str, _PendingCall] = {}
-        # Of these, the ones that were answered and last: they take no call's place.
-        self._followings: set[str] = set()
+        self._pending: dict[str, _PendingCall] = {}
+        # The answered subscriptions among them, which do not count as calls.
+        self._subscriptions: set[str] = set()
         self._publishing: set[asyncio.Task[None]] = set()
         self._closed = False
         self.calls = 0
         self.faults = 0
-        # By the reason; for metrics and for whoever wonders what a relay is up to.
+        # Dropped events by reason.
         self.dropped: dict[str, int] = {}
         hooks = Hooks(
             is_revoked=lambda key, now: self._is_revoked(key, now),
             seen_ids=ReplayCache(),
-            # Only ever asked about what nobody waits for. That is neither remembered nor opened.
+            # Only used for events that nobody expects; they are neither stored nor opened.
             too_fast=lambda _key, _size, _now: 1.0,
             terms=_no_terms,
             authorize=_authorize_nobody,
@@ -187,24 +187,24 @@ class EndpointCaller:
         await self.close()
 
     async def close(self) -> None:
-        """Calls that wait fail with ConnectionLost."""
+        """Pending calls fail with ConnectionLost."""
         self._closed = True
-        for waiting in self._waiting.values():
-            if not waiting.done.done():
-                waiting.done.set_exception(ConnectionLost("closed before the endpoint answered"))
-                waiting.done.exception()
-        self._waiting.clear()
-        self._followings.clear()
+        for pending in self._pending.values():
+            if not pending.done.done():
+                pending.done.set_exception(ConnectionLost("closed before the endpoint answered"))
+                pending.done.exception()
+        self._pending.clear()
+        self._subscriptions.clear()
         for task in tuple(self._publishing):
             task.cancel()
         await asyncio.gather(*self._publishing, return_exceptions=True)
 
     @property
-    def waiting(self) -> int:
-        """Requests and subscriptions that are open now."""
-        return len(self._waiting)
+    def pending_count(self) -> int:
+        """The number of pending calls and open subscriptions."""
+        return len(self._pending)
 
-    # Asking
+    # Calls
 
     async def call(
         self,
@@ -212,20 +212,21 @@ class EndpointCaller:
         kind: str,
         payload: Json,
         *,
-        by: RelayClient,
-        within: float,
-        credentials: CallProofs = NO_CREDENTIALS,
+        relays: RelayClient,
+        timeout_seconds: float,
+        credentials: CallProofs = NO_PROOFS,
     ) -> Json:
         """The payload of the answer. Cancelling is safe; the endpoint may have acted all the same.
 
-        Raises EndpointFault when the endpoint says no, TimedOut when it says nothing, Unreachable when no
-        relay takes the request, RelayRefused when one never will, and UsageError for what cannot be sent.
+        Raises EndpointFault when the endpoint answers with an error, TimedOut when it does not answer,
+        Unreachable when no relay accepts the request, RelayRefused when one refuses it for good, and
+        UsageError for what cannot be sent.
         """
-        waiting = self._begin(peer, kind, payload, credentials, by, None, None)
+        pending = self._start_call(peer, kind, payload, credentials, relays, None, None)
         try:
-            return await self._answer(waiting, peer, within)
+            return await self._wait_for_answer(pending, peer, timeout_seconds)
         finally:
-            self._forget(waiting)
+            self._remove(pending)
 
     async def follow(
         self,
@@ -235,43 +236,43 @@ class EndpointCaller:
         *,
         updated_kind: str,
         on_update: OnUpdate,
-        by: RelayClient,
-        within: float,
-        credentials: CallProofs = NO_CREDENTIALS,
+        relays: RelayClient,
+        timeout_seconds: float,
+        credentials: CallProofs = NO_PROOFS,
     ) -> FollowedResource:
-        """Subscribe (D-78): what there is now, and `on_update` for each change until it is closed.
+        """Subscribe (D-78): the contents now, and `on_update` for each change until it is closed.
 
-        The endpoint forgets a subscription when the request expires: ask again before `expires_at`. Raises
+        The endpoint drops a subscription when the request expires: renew it before `expires_at`. Raises
         what `call` raises.
         """
-        if len(self._followings) >= MAX_FOLLOWINGS:
-            raise OutboxFull(f"{MAX_FOLLOWINGS} subscriptions are open, and no more can be: end one first")
-        waiting = self._begin(peer, kind, payload, credentials, by, updated_kind, on_update)
+        if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise OutboxFull(f"{MAX_SUBSCRIPTIONS} subscriptions are open already: end one first")
+        pending = self._start_call(peer, kind, payload, credentials, relays, updated_kind, on_update)
         try:
-            contents = await self._answer(waiting, peer, within)
+            contents = await self._wait_for_answer(pending, peer, timeout_seconds)
         except BaseException:
-            self._forget(waiting)
+            self._remove(pending)
             raise
-        self._followings.add(waiting.request.id)
-        return FollowedResource(self, waiting.request, contents)
+        self._subscriptions.add(pending.request.id)
+        return FollowedResource(self, pending.request, contents)
 
-    def _begin(
+    def _start_call(
         self,
         peer: CalledEndpoint,
         kind: str,
         payload: Json,
         credentials: CallProofs,
-        by: RelayClient,
+        relays: RelayClient,
         updated_kind: str | None,
         on_update: OnUpdate | None,
     ) -> _PendingCall:
         if self._closed:
             raise ConnectionLost("the adapter is stopping")
-        calls = len(self._waiting) - len(self._followings)
-        if calls >= self._most:
+        calls = len(self._pending) - len(self._subscriptions)
+        if calls >= self._max_calls:
             raise OutboxFull(
-                f"{calls} calls wait for their answers and {self._most} are the most at once: "
-                "wait for some of them, or raise limits.outward_calls"
+                f"{calls} calls are pending and limits.max_outbound_calls is {self._max_calls}: "
+                "wait for some of them, or raise the limit"
             )
         now = self._clock()
         if self._is_revoked(peer.key, now):
@@ -283,91 +284,93 @@ class EndpointCaller:
             recipient=peer.key,
             enc_key=peer.enc_key,
             now=now,
-            ttl=self._ttl,
+            ttl=self._ttl_seconds,
             correlation_id=urandom(_CORRELATION_BYTES).hex(),
             delegation=credentials.delegation,
         )
-        waiting = self._waiting[signed.event.id] = _PendingCall(signed.event, updated_kind, on_update)
+        pending = self._pending[signed.event.id] = _PendingCall(signed.event, updated_kind, on_update)
         self.calls += 1
 
         async def publish() -> None:
             try:
-                await by.publish(signed, within=PUBLISH_SECONDS)
+                await relays.publish(signed, timeout_seconds=PUBLISH_SECONDS)
             except (RelayRefused, TimedOut, OutboxFull, ConnectionLost) as fault:
-                if not waiting.done.done():
-                    waiting.done.set_exception(fault)
+                if not pending.done.done():
+                    pending.done.set_exception(fault)
 
-        # Beside the wait for the answer, which may be here before the relay's OK is.
-        task = waiting.publishing = asyncio.create_task(publish())
+        # Concurrently: the answer may arrive before the relay's OK.
+        task = pending.publishing = asyncio.create_task(publish())
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
-        return waiting
+        return pending
 
-    def _forget(self, waiting: _PendingCall) -> None:
-        self._waiting.pop(waiting.request.id, None)
-        if waiting.publishing is not None:
-            # A request that nobody waits for any more must not be sent when a relay is back.
-            waiting.publishing.cancel()
+    def _remove(self, pending: _PendingCall) -> None:
+        self._pending.pop(pending.request.id, None)
+        if pending.publishing is not None:
+            # An abandoned request must not be sent when a relay is back.
+            pending.publishing.cancel()
 
-    async def _answer(self, waiting: _PendingCall, peer: CalledEndpoint, within: float) -> Json:
+    async def _wait_for_answer(
+        self, pending: _PendingCall, peer: CalledEndpoint, timeout_seconds: float
+    ) -> Json:
         try:
-            async with asyncio.timeout(within):
-                return await waiting.done
+            async with asyncio.timeout(timeout_seconds):
+                return await pending.done
         except TimeoutError as late:
             if isinstance(late, TimedOut):
-                raise Unreachable(f"the request did not get to {peer.key}: {late}") from None
-            raise TimedOut(f"{peer.key} did not answer within {within:g} s") from None
+                raise Unreachable(f"the request did not reach {peer.key}: {late}") from None
+            raise TimedOut(f"{peer.key} did not answer within {timeout_seconds:g} s") from None
         except EndpointFault:
             self.faults += 1
             raise
 
-    # Hearing
+    # Answers
 
-    def hear(self, raw: bytes) -> Outcome:
-        """Take one event from a relay through all checks; what answers a call of ours does so here."""
+    def receive(self, raw: bytes) -> Outcome:
+        """Check one event from a relay, and deliver it if it answers a call of ours."""
         outcome = self._receiver.receive(raw, self._clock())
         if isinstance(outcome, Accepted):
-            self.take(outcome)
+            self.deliver(outcome)
         elif isinstance(outcome, Dropped):
             self.dropped[outcome.reason] = self.dropped.get(outcome.reason, 0) + 1
         return outcome
 
     def expects(self, event: DirectedEvent) -> bool:
-        """Whether a verified event is an answer or an update that we wait for: `Hooks.is_expected`."""
-        waiting = self._waiting.get(event.in_reply_to or "")
-        if waiting is None:
+        """Whether a verified event is an expected answer or update: for `Hooks.is_expected`."""
+        pending = self._pending.get(event.in_reply_to or "")
+        if pending is None:
             return False
-        return waiting.is_answered_by(event) or waiting.is_updated_by(event, self._clock())
+        return pending.is_answered_by(event) or pending.is_updated_by(event, self._clock())
 
-    def take(self, accepted: Accepted) -> bool:
-        """Give an accepted answer to whoever waits for it; whether somebody did."""
+    def deliver(self, accepted: Accepted) -> bool:
+        """Deliver an accepted answer to its call; returns whether there was one."""
         event = accepted.event
-        waiting = self._waiting.get(event.in_reply_to or "")
-        if waiting is None:
+        pending = self._pending.get(event.in_reply_to or "")
+        if pending is None:
             return False
-        if event.kind == waiting.updated_kind and waiting.on_update is not None:
-            waiting.on_update(accepted.payload)
+        if event.kind == pending.updated_kind and pending.on_update is not None:
+            pending.on_update(accepted.payload)
             return True
-        if waiting.done.done():
+        if pending.done.done():
             return False
         if event.kind != ERROR_KIND:
-            waiting.done.set_result(accepted.payload)
+            pending.done.set_result(accepted.payload)
             return True
-        waiting.done.set_exception(EndpointFault(_told(accepted.payload)))
-        # Perhaps nobody asks any more.
-        waiting.done.exception()
+        pending.done.set_exception(EndpointFault(_parse_fault(accepted.payload)))
+        # Nobody may await it any more.
+        pending.done.exception()
         return True
 
 
 def fault_of(trouble: MootError) -> Fault:
-    """XP 5.3: any failure of a call as the fault that it is to a client."""
+    """XP 5.3: the fault for a failed call."""
     match trouble:
         case EndpointFault(fault=fault):
             return fault
         case EventFault():
             return Fault(trouble.code, trouble.message, trouble.retry_after)
         case UsageError():
-            # What cannot be sent: too large, or nothing that JSON can hold.
+            # It cannot be sent: too large, or not JSON.
             return Fault("SCHEMA_VIOLATION", str(trouble))
         case ContractRefused():
             return Fault("UPSTREAM_ERROR", f"the endpoint's answer cannot be used: {trouble.message}")
@@ -376,19 +379,19 @@ def fault_of(trouble: MootError) -> Fault:
     return Fault("ENDPOINT_UNAVAILABLE", str(trouble))
 
 
-def _told(payload: Json) -> Fault:
+def _parse_fault(payload: Json) -> Fault:
     try:
         fault = read_error(payload)
     except ContractRefused:
-        return Fault("INTERNAL", "the endpoint answered an error that cannot be read")
+        return Fault("INTERNAL", "the endpoint answered with an invalid error")
     wait = fault.retry_after
-    # A stranger's number: neither for ever nor before now.
+    # An untrusted number: it must be finite and not negative.
     usable = wait is not None and isfinite(wait) and wait >= 0
     return Fault(fault.code, fault.message, wait if usable else None)
 
 
 def _with_proofs(payload: Json, proofs: Sequence[Json]) -> Json:
-    """A tool that has an argument of this name gets its argument; then nothing can come along."""
+    """Add proofs, unless the payload has a member of that name."""
     if not proofs or not isinstance(payload, dict) or PROOFS in payload:
         return payload
     return {**payload, PROOFS: list(proofs)}

@@ -1,8 +1,7 @@
-"""What comes from one set of relays: answers for a caller, and what the keys that it calls say publicly.
+"""Listens on one set of relays: for answers to a caller, and for announces and revocations of its endpoints.
 
-All keys that are reached by the same relays share one subscription, because a relay allows few on one
-connection. When a key comes or goes the subscription is asked for anew before the old one ends; what then
-comes twice, the receiver knows.
+All keys on the same relays share one subscription, because a relay allows few on one connection. When a key
+is added or removed, the new subscription is made before the old one ends; the receiver drops duplicates.
 """
 
 from __future__ import annotations
@@ -23,22 +22,24 @@ from moot.xprotocol.events import ANNOUNCE, REVOKE, SKEW_SECONDS, SignedPublic
 
 log = logging.getLogger(__name__)
 
-# What a relay takes in one list of a filter.
+# A relay's limit for one list of a filter.
 MAX_PEERS: Final = 256
-# A relay that refuses the subscription is asked again after this.
+# Retry after a relay refused the subscription.
 REFUSED_SECONDS: Final = 30.0
 
 OnPublic = Callable[[SignedPublic], None]
 
 
 class EventListener:
-    """Runs within `async with`; `relays` belong to whoever made them."""
+    """Runs within `async with`; `relays` are not opened or closed here."""
 
-    def __init__(self, relays: RelayClient, caller: EndpointCaller, *, answers: bool = True) -> None:
-        """`answers` False: somebody else hears the answers on these relays and hands them to the caller."""
+    def __init__(
+        self, relays: RelayClient, caller: EndpointCaller, *, listens_for_answers: bool = True
+    ) -> None:
+        """`listens_for_answers` False: somebody else receives the answers and passes them to the caller."""
         self.relays = relays
         self._caller = caller
-        self._answers = answers
+        self._listens_for_answers = listens_for_answers
         self._peers: dict[str, list[OnPublic]] = {}
         self._changed = asyncio.Event()
         self._ready = asyncio.Event()
@@ -54,11 +55,11 @@ class EventListener:
             await asyncio.gather(self._running, return_exceptions=True)
 
     def add(self, key: str, on_public: OnPublic) -> None:
-        """Hear a key from now on; raises UsageError when there are too many."""
+        """Listen to a key; raises UsageError when there are too many."""
         listeners = self._peers.get(key)
         if listeners is None:
             if len(self._peers) >= MAX_PEERS:
-                raise UsageError(f"{MAX_PEERS} endpoints are the most on one relay: use another for the rest")
+                raise UsageError(f"at most {MAX_PEERS} endpoints per relay: use another relay for the rest")
             self._peers[key] = [on_public]
             self._ready.clear()
             self._changed.set()
@@ -76,16 +77,16 @@ class EventListener:
     def is_ready(self) -> bool:
         return self._ready.is_set()
 
-    async def ready(self, within: float) -> None:
-        """Wait until a relay has told all that it had stored of these keys; raises TimeoutError."""
-        async with asyncio.timeout(within):
+    async def wait_ready(self, timeout_seconds: float) -> None:
+        """Wait until a relay has sent all stored events of these keys; raises TimeoutError."""
+        async with asyncio.timeout(timeout_seconds):
             await self._ready.wait()
 
     def _filters(self) -> list[dict[str, Json]]:
         keys = sorted(self._peers)
         filters: list[dict[str, Json]] = [{"kinds": [ANNOUNCE, REVOKE], "senders": keys}]
-        if self._answers:
-            # Answers to what we ask from now on; the other side's clock may be late.
+        if self._listens_for_answers:
+            # Answers to calls from now on; the other side's clock may be late.
             since = int(time.time()) - SKEW_SECONDS
             filters.append({"recipients": [self._caller.identity.key.text], "senders": keys, "since": since})
         return filters
@@ -96,14 +97,14 @@ class EventListener:
         try:
             while True:
                 self._changed.clear()
-                # The new one first: what comes meanwhile comes by one of the two.
-                following = self.relays.subscribe(self._filters()) if self._peers else None
+                # The new one first, so that no event is missed in between.
+                replacement = self.relays.subscribe(self._filters()) if self._peers else None
                 if current is not None:
                     await current.close()
                 if reading is not None:
                     reading.cancel()
-                current = following
-                reading = None if following is None else asyncio.create_task(self._read(following))
+                current = replacement
+                reading = None if replacement is None else asyncio.create_task(self._read(replacement))
                 await self._changed.wait()
         finally:
             if reading is not None:
@@ -113,28 +114,30 @@ class EventListener:
                 await current.close()
 
     async def _read(self, subscription: RelaySubscription) -> None:
-        stored = asyncio.create_task(self._note_stored(subscription))
+        stored = asyncio.create_task(self._wait_stored(subscription))
         try:
             async for raw in subscription:
-                self._take(raw)
+                self._dispatch(raw)
         except RelayRefused as fault:
-            log.warning("a relay refuses us", extra={"relay": fault.url, "words": fault.words[:200]})
+            log.warning(
+                "a relay refused the subscription", extra={"relay": fault.url, "reason": fault.reason[:200]}
+            )
             await asyncio.sleep(REFUSED_SECONDS)
             self._changed.set()
         except Exception:
             # A connection's task: nobody awaits it.
-            log.exception("hearing a relay failed")
+            log.exception("listening to a relay failed")
         finally:
             stored.cancel()
             await asyncio.gather(stored, return_exceptions=True)
 
-    async def _note_stored(self, subscription: RelaySubscription) -> None:
-        await subscription.stored()
+    async def _wait_stored(self, subscription: RelaySubscription) -> None:
+        await subscription.wait_stored()
         if not self._changed.is_set():
             self._ready.set()
 
-    def _take(self, raw: bytes) -> None:
-        outcome = self._caller.hear(raw)
+    def _dispatch(self, raw: bytes) -> None:
+        outcome = self._caller.receive(raw)
         if isinstance(outcome, PublicReceived):
             for listener in tuple(self._peers.get(outcome.signed.event.sender, ())):
                 listener(outcome.signed)

@@ -1,14 +1,14 @@
-"""An endpoint's relays: publish and listen, over whichever of them can be reached.
+"""The relay client: publishes and subscribes, over whichever of its relays can be reached.
 
-async with Relays(["wss://relay.example", "wss://other.example"], identity) as relays:
+async with RelayClient(["wss://relay.example", "wss://other.example"], identity) as relays:
     async with relays.subscribe([{"recipients": [identity.key.text]}]) as events:
         await relays.publish(signed)
         async for raw in events: ...
 
-The first address is the preferred one, the others are fall-backs (XP 3.1). One relay is in use at a time.
-When it breaks, or says no OK in time, the next is taken at once; when all were tried, after
-`reconnect_interval_seconds` from the first one again. Wherever we come to, events without an OK are sent
-again and subscriptions go on. An event may so come to a relay twice; relays and receivers know it by its id.
+The first address is the preferred one, the others are fallbacks (XP 3.1). One relay is in use at a time.
+When it fails, or does not confirm an event in time, the next is used at once; after all have failed, the
+client waits `reconnect_interval_seconds` and starts with the first. On each new connection, events without
+an OK are sent again and subscriptions continue. A relay may get an event twice; its id tells.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from moot.endpoint.relay_messages import PublishResult
 from moot.endpoint.relay_session import RelaySession
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from moot.errors import ConnectionLost, MootError, OutboxFull, TimedOut, Unreachable, UsageError
 from moot.identity.keys import Identity
@@ -33,7 +33,7 @@ from moot.xprotocol.relay_auth import relay_address
 log = logging.getLogger(__name__)
 
 _WATCH_SECONDS: Final = 0.5
-DEFAULT_SETTINGS: Final = RelaysSettings()
+DEFAULT_SETTINGS: Final = RelayClientSettings()
 
 
 class _PendingPublish:
@@ -46,7 +46,7 @@ class _PendingPublish:
         # The same event may be published by several at once.
         self.publishers = 0
         self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        # None: not sent on the present connection.
+        # None: not sent on the current connection.
         self.sent_at: float | None = None
 
 
@@ -57,13 +57,13 @@ class RelayClient:
         self,
         urls: Sequence[str],
         identity: Identity,
-        settings: RelaysSettings = DEFAULT_SETTINGS,
+        settings: RelayClientSettings = DEFAULT_SETTINGS,
         *,
         on_change: Callable[[str | None], None] = lambda _url: None,
     ) -> None:
-        """`on_change` is told the address of the relay that is in use, or None when none is."""
+        """`on_change` gets the address of the relay in use, or None when there is none."""
         if not urls:
-            raise UsageError("no relay is named: give at least one, such as wss://relay.example")
+            raise UsageError("no relay is configured: give at least one, such as wss://relay.example")
         for url in urls:
             relay_address(url)
         self.urls = tuple(dict.fromkeys(urls))
@@ -71,11 +71,11 @@ class RelayClient:
         self._settings = settings
         self._on_change = on_change
         self._session: RelaySession | None = None
-        self._waiting: dict[str, _PendingPublish] = {}
+        self._pending: dict[str, _PendingPublish] = {}
         self._subscriptions: dict[str, RelaySubscription] = {}
-        # Those that have heard of everything stored, on the present connection.
+        # Those that have received all stored events on the current connection.
         self._live: set[str] = set()
-        self._numbers = 0
+        self._subscription_count = 0
         self._connected = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._resending: asyncio.Task[None] | None = None
@@ -93,20 +93,20 @@ class RelayClient:
         """The relay in use, if any."""
         return None if self._session is None else self._session.url
 
-    async def connected(self, within: float) -> str:
-        """Wait for a relay; its address. Raises Unreachable, which says what was wrong with the last one."""
+    async def wait_connected(self, timeout_seconds: float) -> str:
+        """Wait for a relay and return its address. Raises Unreachable with the last relay's fault."""
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(timeout_seconds):
                 while self._session is None:
                     self._connected.clear()
                     await self._connected.wait()
         except TimeoutError:
-            why = self.last_fault or f"nothing within {within:g} s"
-            raise Unreachable(f"no relay of {', '.join(self.urls)} can be used: {why}") from None
+            why = self.last_fault or f"nothing within {timeout_seconds:g} s"
+            raise Unreachable(f"no relay of {', '.join(self.urls)} is available: {why}") from None
         return self._session.url
 
     async def close(self) -> None:
-        """Leave. Events without an OK fail with ConnectionLost; subscriptions end."""
+        """Disconnect. Events without an OK fail with ConnectionLost; subscriptions end."""
         if self._running is not None:
             self._running.cancel()
             with suppress(asyncio.CancelledError):
@@ -114,89 +114,92 @@ class RelayClient:
             self._running = None
         for subscription in list(self._subscriptions.values()):
             await subscription.close()
-        for waiting in self._waiting.values():
-            if not waiting.done.done():
-                waiting.done.set_exception(ConnectionLost("closed before a relay said OK"))
-                waiting.done.exception()
-        self._waiting.clear()
+        for pending in self._pending.values():
+            if not pending.done.done():
+                pending.done.set_exception(ConnectionLost("closed before a relay confirmed the event"))
+                pending.done.exception()
+        self._pending.clear()
 
     # Publishing
 
-    async def publish(self, signed: Signed, *, within: float = 30.0) -> str:
-        """Have a relay keep this event; returns which one did, once the event is on its disk.
+    async def publish(self, signed: Signed, *, timeout_seconds: float = 30.0) -> str:
+        """Publish an event; returns the relay's address once the event is on its disk.
 
-        Raises RelayRefused when the relay will never take it, TimedOut when none did in time (one may have it
-        all the same), OutboxFull when too many wait. Cancelling is safe: the event may have been taken.
+        Raises RelayRefused when the relay refuses it for good, TimedOut when none confirmed it in time (one
+        may have it all the same), OutboxFull when too many are pending. Cancelling is safe: the event may
+        have been stored.
         """
         event_id = signed.event.id
-        waiting = self._waiting.get(event_id)
-        if waiting is None:
-            if len(self._waiting) >= self._settings.publish_waiting:
+        pending = self._pending.get(event_id)
+        if pending is None:
+            if len(self._pending) >= self._settings.max_pending_events:
                 raise OutboxFull(
-                    f"{len(self._waiting)} events wait for a relay's OK and publish_waiting is "
-                    f"{self._settings.publish_waiting}: wait until some have it"
+                    f"{len(self._pending)} events wait for a relay's OK and max_pending_events is "
+                    f"{self._settings.max_pending_events}: wait until some have it"
                 )
-            waiting = self._waiting[event_id] = _PendingPublish(signed.raw)
-            self._send(waiting)
-        waiting.publishers += 1
+            pending = self._pending[event_id] = _PendingPublish(signed.raw)
+            self._send(pending)
+        pending.publishers += 1
         try:
-            async with asyncio.timeout(within):
-                return await asyncio.shield(waiting.done)
+            async with asyncio.timeout(timeout_seconds):
+                return await asyncio.shield(pending.done)
         except TimeoutError:
             why = f" ({self.last_fault})" if self._session is None and self.last_fault else ""
-            raise TimedOut(f"no relay said OK to an event within {within:g} s{why}") from None
+            raise TimedOut(f"no relay confirmed an event within {timeout_seconds:g} s{why}") from None
         finally:
-            waiting.publishers -= 1
-            if not waiting.publishers and self._waiting.get(event_id) is waiting:
-                del self._waiting[event_id]
+            pending.publishers -= 1
+            if not pending.publishers and self._pending.get(event_id) is pending:
+                del self._pending[event_id]
 
-    def _send(self, waiting: _PendingPublish) -> None:
+    def _send(self, pending: _PendingPublish) -> None:
         session = self._session
-        if session is None or waiting.done.done():
+        if session is None or pending.done.done():
             return
         try:
-            session.publish(waiting.raw)
+            session.publish(pending.raw)
         except OutboxFull:
-            # It is sent with the others as soon as there is room.
-            waiting.sent_at = None
+            # Sent later, when there is room.
+            pending.sent_at = None
             self._resend_soon()
             return
-        waiting.sent_at = asyncio.get_running_loop().time()
+        pending.sent_at = asyncio.get_running_loop().time()
 
     def _resend_soon(self) -> None:
         if self._resending is None or self._resending.done():
             self._resending = asyncio.create_task(self._resend())
 
     async def _resend(self) -> None:
-        """Send whatever was not sent on the present connection, no faster than it is taken."""
+        """Send what was not sent on the current connection, no faster than the relay accepts it."""
         session = self._session
         try:
-            for waiting in [each for each in self._waiting.values() if each.sent_at is None]:
+            for pending in [each for each in self._pending.values() if each.sent_at is None]:
                 if session is None or session is not self._session:
                     return
                 await session.writable()
-                if waiting.done.done() or waiting.sent_at is not None:
+                if pending.done.done() or pending.sent_at is not None:
                     continue
-                session.publish(waiting.raw)
-                waiting.sent_at = asyncio.get_running_loop().time()
+                session.publish(pending.raw)
+                pending.sent_at = asyncio.get_running_loop().time()
         except (TimedOut, OutboxFull):
             if session is not None:
-                session.end("it takes nothing")
+                session.end("it accepts no data")
 
     # Listening
 
     def subscribe(self, filters: Sequence[Mapping[str, Json]]) -> RelaySubscription:
-        """Listen for events, now and after every break, until it is closed.
+        """Subscribe to events, now and after every reconnect, until it is closed.
 
-        `recipients` can only be the key of our own identity. Events are bytes as they came: nothing is
+        `recipients` can only be the key of our own identity. Events are raw bytes: nothing is
         verified yet (`moot.xprotocol.event_receiver` does that).
         """
-        self._numbers += 1
-        name = f"s{self._numbers}"
-        subscription = RelaySubscription(name, filters, self._settings, self._room, self._unsubscribe)
+        self._subscription_count += 1
+        name = f"s{self._subscription_count}"
+        subscription = RelaySubscription(
+            name, filters, self._settings, self._resume_reading, self._unsubscribe
+        )
         self._subscriptions[name] = subscription
         if self._session is not None:
-            self._session.subscribe(name, subscription.wish(self._session.url))
+            self._session.subscribe(name, subscription.filters_for(self._session.url))
         return subscription
 
     def _unsubscribe(self, subscription: RelaySubscription) -> None:
@@ -204,149 +207,149 @@ class RelayClient:
         self._live.discard(subscription.name)
         if self._session is not None:
             self._session.unsubscribe(subscription.name)
-        self._room()
+        self._resume_reading()
 
-    def _room(self) -> None:
-        """Somebody took an event: read on when nobody is behind any more."""
+    def _resume_reading(self) -> None:
+        """Resume reading when all queues have room again."""
         session = self._session
         if session is None or not session.is_paused:
             return
         if all(each.has_room for each in self._subscriptions.values()):
             session.resume()
 
-    # What a session tells
+    # Callbacks of the session
 
-    def heard(self, session: RelaySession, subscription: str, raw: bytes) -> None:
+    def on_event(self, session: RelaySession, subscription: str, raw: bytes) -> None:
         listener = self._subscriptions.get(subscription)
         if session is not self._session or listener is None:
             return
-        listener.heard(raw)
+        listener.add_event(raw)
         if listener.is_full:
             session.pause()
 
-    def told_stored(self, session: RelaySession, subscription: str) -> None:
+    def on_stored(self, session: RelaySession, subscription: str) -> None:
         listener = self._subscriptions.get(subscription)
         if session is self._session and listener is not None:
             self._live.add(subscription)
-            listener.told_stored()
+            listener.mark_stored()
 
-    def closed(self, session: RelaySession, subscription: str, words: str) -> None:
+    def on_closed(self, session: RelaySession, subscription: str, reason: str) -> None:
         listener = self._subscriptions.get(subscription)
         if session is not self._session or listener is None:
             return
-        log.warning("a relay ends a subscription", extra={"relay": session.url, "words": words})
+        log.warning("a relay ends a subscription", extra={"relay": session.url, "reason": reason})
         self._live.discard(subscription)
-        if words.startswith(("invalid:", "restricted:")):
+        if reason.startswith(("invalid:", "restricted:")):
             del self._subscriptions[subscription]
-            listener.refused(RelayRefused(session.url, words))
+            listener.fail(RelayRefused(session.url, reason))
             return
         loop = asyncio.get_running_loop()
-        loop.call_later(self._settings.reconnect_interval_seconds, self._ask_again, session, subscription)
+        loop.call_later(self._settings.reconnect_interval_seconds, self._resubscribe, session, subscription)
 
-    def _ask_again(self, session: RelaySession, subscription: str) -> None:
+    def _resubscribe(self, session: RelaySession, subscription: str) -> None:
         listener = self._subscriptions.get(subscription)
         if session is self._session and listener is not None:
-            session.subscribe(subscription, listener.wish(session.url))
+            session.subscribe(subscription, listener.filters_for(session.url))
 
-    def answered(self, session: RelaySession, ok: PublishResult) -> None:
-        waiting = self._waiting.get(ok.id)
-        if session is not self._session or waiting is None or waiting.done.done():
+    def on_publish_result(self, session: RelaySession, ok: PublishResult) -> None:
+        pending = self._pending.get(ok.id)
+        if session is not self._session or pending is None or pending.done.done():
             return
-        if ok.taken:
-            waiting.done.set_result(session.url)
-        elif ok.may_try_later:
-            waiting.sent_at = None
+        if ok.accepted:
+            pending.done.set_result(session.url)
+        elif ok.is_retryable:
+            pending.sent_at = None
             asyncio.get_running_loop().call_later(
-                self._settings.retry_seconds, self._try_again, ok.id, waiting
+                self._settings.publish_retry_seconds, self._retry_publish, ok.id, pending
             )
         else:
-            waiting.done.set_exception(RelayRefused(session.url, ok.words))
+            pending.done.set_exception(RelayRefused(session.url, ok.reason))
 
-    def _try_again(self, event_id: str, waiting: _PendingPublish) -> None:
-        if self._waiting.get(event_id) is waiting and waiting.sent_at is None:
-            self._send(waiting)
+    def _retry_publish(self, event_id: str, pending: _PendingPublish) -> None:
+        if self._pending.get(event_id) is pending and pending.sent_at is None:
+            self._send(pending)
 
-    # The round of relays
+    # Connections
 
     async def _run(self) -> None:
         try:
-            place = 0
+            index = 0
             while True:
-                session = await self._opened(self.urls[place])
+                session = await self._open_session(self.urls[index])
                 while session is not None:
-                    self._take(session)
-                    preferred = await self._watched(session, place)
-                    self._leave(session)
+                    self._use_session(session)
+                    preferred = await self._watch_session(session, index)
+                    self._drop_session(session)
                     if preferred is not None:
-                        place = 0
+                        index = 0
                     session = preferred
-                place += 1
-                if place == len(self.urls):
-                    place = 0
+                index += 1
+                if index == len(self.urls):
+                    index = 0
                     await asyncio.sleep(self._settings.reconnect_interval_seconds)
         except Exception:
             # A connection's task: nobody awaits it before the end.
-            log.exception("the round of relays failed")
+            log.exception("the relay client failed")
             raise
         finally:
             if self._resending is not None:
                 self._resending.cancel()
             if self._session is not None:
                 session = self._session
-                session.end("we leave")
-                self._leave(session)
-                await session.gone()
+                session.end("closed by us")
+                self._drop_session(session)
+                await session.wait_closed()
 
-    async def _opened(self, url: str) -> RelaySession | None:
+    async def _open_session(self, url: str) -> RelaySession | None:
         try:
             return await RelaySession.open(url, self._identity, self, self._settings)
         except (Unreachable, UpgradeRefused, TimedOut, ConnectionLost) as fault:
             self.last_fault = fault
-            log.info("a relay cannot be used", extra={"relay": url, "fault": str(fault)})
+            log.info("a relay is unavailable", extra={"relay": url, "fault": str(fault)})
             return None
 
-    def _take(self, session: RelaySession) -> None:
+    def _use_session(self, session: RelaySession) -> None:
         self._session = session
         self._live.clear()
         for name, subscription in self._subscriptions.items():
-            session.subscribe(name, subscription.wish(session.url))
-        for waiting in self._waiting.values():
-            waiting.sent_at = None
+            session.subscribe(name, subscription.filters_for(session.url))
+        for pending in self._pending.values():
+            pending.sent_at = None
         if self._resending is not None:
             self._resending.cancel()
         self._resending = asyncio.create_task(self._resend())
         self._connected.set()
         self._on_change(session.url)
 
-    async def _watched(self, session: RelaySession, place: int) -> RelaySession | None:
-        """Until this relay is to be left; returns the preferred one when it is there again."""
+    async def _watch_session(self, session: RelaySession, index: int) -> RelaySession | None:
+        """Wait until this relay has to be dropped; returns the preferred one when it is back."""
         loop = asyncio.get_running_loop()
         settings = self._settings
-        look_again = loop.time() + settings.return_seconds
+        next_try = loop.time() + settings.preferred_retry_seconds
         while not session.ended.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WATCH_SECONDS):
                     await session.ended.wait()
             now = loop.time()
             oldest = min(
-                (each.sent_at for each in self._waiting.values() if each.sent_at is not None), default=now
+                (each.sent_at for each in self._pending.values() if each.sent_at is not None), default=now
             )
-            if now - oldest > settings.ok_seconds:
-                session.end(f"no OK within {settings.ok_seconds:g} s")
-            elif place > 0 and now >= look_again:
-                preferred = await self._opened(self.urls[0])
+            if now - oldest > settings.ok_timeout_seconds:
+                session.end(f"no OK within {settings.ok_timeout_seconds:g} s")
+            elif index > 0 and now >= next_try:
+                preferred = await self._open_session(self.urls[0])
                 if preferred is not None:
                     session.end("the preferred relay is back")
                     return preferred
-                look_again = loop.time() + settings.return_seconds
+                next_try = loop.time() + settings.preferred_retry_seconds
         self.last_fault = ConnectionLost(f"{session.url}: {session.reason}")
-        log.info("a relay is left", extra={"relay": session.url, "reason": session.reason})
+        log.info("a relay was dropped", extra={"relay": session.url, "reason": session.reason})
         return None
 
-    def _leave(self, session: RelaySession) -> None:
+    def _drop_session(self, session: RelaySession) -> None:
         self._session = None
         for name in self._live:
             if (subscription := self._subscriptions.get(name)) is not None:
-                subscription.complete_until(session.url, session.heard_until)
+                subscription.set_complete_until(session.url, session.complete_until)
         self._live.clear()
         self._on_change(None)

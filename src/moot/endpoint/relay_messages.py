@@ -1,7 +1,7 @@
-"""What a relay says and is told, from the client's side (xp1, Relay).
+"""The messages between client and relay, from the client's side (xp1, Relay).
 
-A relay is not trusted: whatever it sends is read within bounds, and an event stays unread bytes until a
-receiver verifies it. The relay's own room reads the other direction.
+A relay is not trusted: its messages are bounded, and an event stays raw bytes until a receiver verifies it.
+`moot.relay.wire_messages` is the other side.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _PARTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _TEXT: Final = msgspec.json.Decoder(str)
 _TRUTH: Final = msgspec.json.Decoder(bool)
 _EVENT_HEAD: Final = b'["EVENT","'
-# A relay explains itself in a sentence.
-_MOST_WORDS: Final = 500
+# Of a relay's explanation.
+_MAX_REASON_CHARS: Final = 500
 # The id in the OK that answers a proof.
 PROOF_ID: Final = "auth"
-# Words after which the same event may be taken later.
-_LATER: Final = frozenset({"rate-limited", "full", "error"})
+# Codes after which the same event may be accepted later.
+_RETRYABLE: Final = frozenset({"rate-limited", "full", "error"})
 
 
-class NotARelay(MootError):
-    """What came is no message of a relay."""
+class InvalidRelayMessage(MootError):
+    """The bytes are not a relay message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class RelayEvent:
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """Whether an event was taken; `words` say why not."""
+    """Whether an event was accepted; `reason` says why not."""
 
     id: str
-    taken: bool
-    words: str
+    accepted: bool
+    reason: str
 
     @property
-    def may_try_later(self) -> bool:
-        return self.words.partition(":")[0] in _LATER
+    def is_retryable(self) -> bool:
+        return self.reason.partition(":")[0] in _RETRYABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +64,19 @@ class SubscriptionClosed:
     """The relay ended or refused a subscription."""
 
     subscription: str
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RelayNotice:
-    """Something for people."""
+    """A text for people."""
 
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a proof has to hold."""
+    """What a proof has to contain."""
 
     challenge: str
 
@@ -84,10 +84,10 @@ class Challenge:
 Message = RelayEvent | PublishResult | EndOfStored | SubscriptionClosed | RelayNotice | Challenge
 
 
-def read(data: bytes) -> Message:
-    """What a relay says; raises NotARelay, whatever the bytes are."""
+def parse_message(data: bytes) -> Message:
+    """Parse a relay's message; raises InvalidRelayMessage and nothing else."""
     if data.startswith(_EVENT_HEAD) and data.endswith(b"]"):
-        # The usual case: our names of subscriptions have no quotes, and what follows is one JSON value.
+        # The usual case: our subscription names have no quotes, and one JSON value follows.
         end = data.find(b'",', len(_EVENT_HEAD), len(_EVENT_HEAD) + 100)
         if end > 0:
             return RelayEvent(data[len(_EVENT_HEAD) : end].decode("utf-8", "replace"), data[end + 2 : -1])
@@ -97,32 +97,32 @@ def read(data: bytes) -> Message:
             case "EVENT", 3:
                 return RelayEvent(_TEXT.decode(parts[1]), bytes(parts[2]))
             case "OK", 4:
-                words = _TEXT.decode(parts[3])[:_MOST_WORDS]
-                return PublishResult(_TEXT.decode(parts[1]), _TRUTH.decode(parts[2]), words)
+                reason = _TEXT.decode(parts[3])[:_MAX_REASON_CHARS]
+                return PublishResult(_TEXT.decode(parts[1]), _TRUTH.decode(parts[2]), reason)
             case "EOSE", 2:
                 return EndOfStored(_TEXT.decode(parts[1]))
             case "CLOSED", 3:
-                return SubscriptionClosed(_TEXT.decode(parts[1]), _TEXT.decode(parts[2])[:_MOST_WORDS])
+                return SubscriptionClosed(_TEXT.decode(parts[1]), _TEXT.decode(parts[2])[:_MAX_REASON_CHARS])
             case "NOTICE", 2:
-                return RelayNotice(_TEXT.decode(parts[1])[:_MOST_WORDS])
+                return RelayNotice(_TEXT.decode(parts[1])[:_MAX_REASON_CHARS])
             case "AUTH", 2:
-                return Challenge(_TEXT.decode(parts[1])[:_MOST_WORDS])
+                return Challenge(_TEXT.decode(parts[1])[:_MAX_REASON_CHARS])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass
-    raise NotARelay("that is no message of a relay")
+    raise InvalidRelayMessage("not a relay message")
 
 
-def publish(raw: bytes) -> bytes:
+def encode_publish(raw: bytes) -> bytes:
     return b'["EVENT",%b]' % raw
 
 
-def authenticate(proof: bytes) -> bytes:
+def encode_auth(proof: bytes) -> bytes:
     return b'["AUTH",%b]' % proof
 
 
-def request(subscription: str, filters: list[dict[str, Json]]) -> bytes:
+def encode_subscribe(subscription: str, filters: list[dict[str, Json]]) -> bytes:
     return orjson.dumps(["REQ", subscription, *filters])
 
 
-def close(subscription: str) -> bytes:
+def encode_unsubscribe(subscription: str) -> bytes:
     return orjson.dumps(["CLOSE", subscription])

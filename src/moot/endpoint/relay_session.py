@@ -1,7 +1,7 @@
-"""One relay while it lasts: a connection to listen on, and another to publish on.
+"""One session with a relay: a connection for subscriptions, and another to publish on.
 
-Two, because a listener that cannot keep up stops reading, and an OK that waits behind unread events would
-hold up the very work that makes room. Both go to the same relay and end together.
+Two, because a slow subscriber stops reading, and an OK behind unread events would hold up the work that makes
+room. Both go to the same relay and end together.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from moot.endpoint import relay_messages
 from moot.endpoint.relay_messages import (
     Challenge,
     EndOfStored,
-    NotARelay,
+    InvalidRelayMessage,
     PublishResult,
     RelayEvent,
     RelayNotice,
     SubscriptionClosed,
 )
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.errors import ConnectionLost, OutboxFull, TimedOut
 from moot.identity.keys import Identity
 from moot.net.websocket_client import ClientSocket, dial
@@ -30,38 +30,38 @@ from moot.xprotocol.relay_auth import prove
 
 log = logging.getLogger(__name__)
 
-_GOODBYE_SECONDS = 1.0
+_CLOSE_SECONDS = 1.0
 
 
 class SessionListener(Protocol):
-    """Who is told what a relay says. Called from the loop; nothing here may block or raise."""
+    """Callbacks for a relay's messages. Called on the loop; they must not block or raise."""
 
-    def heard(self, session: RelaySession, subscription: str, raw: bytes) -> None: ...
+    def on_event(self, session: RelaySession, subscription: str, raw: bytes) -> None: ...
 
-    def told_stored(self, session: RelaySession, subscription: str) -> None: ...
+    def on_stored(self, session: RelaySession, subscription: str) -> None: ...
 
-    def closed(self, session: RelaySession, subscription: str, words: str) -> None: ...
+    def on_closed(self, session: RelaySession, subscription: str, reason: str) -> None: ...
 
-    def answered(self, session: RelaySession, ok: PublishResult) -> None: ...
+    def on_publish_result(self, session: RelaySession, ok: PublishResult) -> None: ...
 
 
 class RelaySession:
-    """Made by `open`; over when `ended` is set."""
+    """Made by `open`; ended when `ended` is set."""
 
-    def __init__(self, url: str, audience: SessionListener, settings: RelaysSettings) -> None:
+    def __init__(self, url: str, listener: SessionListener, settings: RelayClientSettings) -> None:
         self.url = url
         self.ended = asyncio.Event()
         self.reason = ""
-        # Up to when nothing can have been missed on it; known when it is over.
-        self.heard_until = 0.0
-        self._audience = audience
+        # The time until which no event can have been missed; known when it has ended.
+        self.complete_until = 0.0
+        self._listener = listener
         self._settings = settings
         self._faults = 0
         self._listening: ClientSocket | None = None
         self._publishing: ClientSocket | None = None
         self._challenge: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._proven: asyncio.Future[PublishResult] = asyncio.get_running_loop().create_future()
-        # When it was last told to stop reading, by the clock on the wall.
+        self._auth_result: asyncio.Future[PublishResult] = asyncio.get_running_loop().create_future()
+        # Wall-clock time since when reading is paused.
         self._paused_at: float | None = None
 
     @classmethod
@@ -69,160 +69,163 @@ class RelaySession:
         cls,
         url: str,
         identity: Identity,
-        audience: SessionListener,
-        settings: RelaysSettings,
+        listener: SessionListener,
+        settings: RelayClientSettings,
     ) -> RelaySession:
-        """Connect and prove the key; raises Unreachable, TurnedAway, TimedOut, ConnectionLost."""
-        session = cls(url, audience, settings)
+        """Connect and authenticate; raises Unreachable, UpgradeRefused, TimedOut, ConnectionLost."""
+        session = cls(url, listener, settings)
         try:
-            session._listening = await session._dialled(listens=True)
-            session._publishing = await session._dialled(listens=False)
-            await session._prove(identity)
+            session._listening = await session._dial(is_subscriber=True)
+            session._publishing = await session._dial(is_subscriber=False)
+            await session._authenticate(identity)
         except BaseException:
-            session.end("it never began")
+            session.end("connecting failed")
             raise
         return session
 
-    async def _dialled(self, *, listens: bool) -> ClientSocket:
+    async def _dial(self, *, is_subscriber: bool) -> ClientSocket:
         return await dial(
-            self.url, _RelayFrameListener(self, listens=listens), headers={}, limits=self._settings.dial
+            self.url,
+            SessionFrameListener(self, is_subscriber=is_subscriber),
+            headers={},
+            limits=self._settings.dial,
         )
 
-    async def _prove(self, identity: Identity) -> None:
+    async def _authenticate(self, identity: Identity) -> None:
         try:
-            async with asyncio.timeout(self._settings.proof_seconds):
+            async with asyncio.timeout(self._settings.auth_timeout_seconds):
                 challenge = await self._challenge
                 proof = prove(identity, self.url, challenge, now=time.time())
-                self._say(relay_messages.authenticate(proof))
-                ok = await self._proven
+                self._send(relay_messages.encode_auth(proof))
+                ok = await self._auth_result
         except TimeoutError:
-            raise TimedOut(f"{self.url} asked for no proof, or did not answer one, in time") from None
-        if not ok.taken:
-            raise ConnectionLost(f"{self.url} does not take our proof: {ok.words}")
+            raise TimedOut(f"{self.url} sent no challenge, or did not answer the proof, in time") from None
+        if not ok.accepted:
+            raise ConnectionLost(f"{self.url} refused our proof: {ok.reason}")
 
-    # What the relays ask for
+    # Requests
 
     def subscribe(self, name: str, filters: list[dict[str, Json]]) -> None:
-        self._say(relay_messages.request(name, filters))
+        self._send(relay_messages.encode_subscribe(name, filters))
 
     def unsubscribe(self, name: str) -> None:
-        self._say(relay_messages.close(name))
+        self._send(relay_messages.encode_unsubscribe(name))
 
     def publish(self, raw: bytes) -> None:
-        """Raises OutboxFull; on a session that is over it goes nowhere."""
+        """Raises OutboxFull; does nothing on an ended session."""
         if self._publishing is not None and not self.ended.is_set():
-            self._publishing.send(relay_messages.publish(raw))
+            self._publishing.send(relay_messages.encode_publish(raw))
 
     async def writable(self) -> None:
-        """Wait until the relay takes more; raises TimedOut."""
+        """Wait until the relay accepts more; raises TimedOut."""
         if self._publishing is not None and self._publishing.is_full:
-            await self._publishing.wait_drained(self._settings.ok_seconds)
+            await self._publishing.wait_drained(self._settings.ok_timeout_seconds)
 
     def pause(self) -> None:
-        """Read no more events for now."""
-        if self._paused_at is None and _read_on(self._listening, False):
+        """Stop reading events for now."""
+        if self._paused_at is None and _set_reading(self._listening, False):
             self._paused_at = time.time()
 
     def resume(self) -> None:
         if self._paused_at is not None:
             self._paused_at = None
-            _read_on(self._listening, True)
+            _set_reading(self._listening, True)
 
     @property
     def is_paused(self) -> bool:
         return self._paused_at is not None
 
     def end(self, reason: str) -> None:
-        """Leave this relay, now."""
+        """End both connections now."""
         if self.ended.is_set():
             return
         self.reason = reason
-        # A connection that died without a word is noticed by a ping that stays unanswered.
+        # A silently dead connection is noticed by an unanswered ping.
         until = time.time() if self._paused_at is None else self._paused_at
-        self.heard_until = until - 2 * self._settings.dial.ping_seconds
+        self.complete_until = until - 2 * self._settings.dial.ping_seconds
         self.ended.set()
         fault = ConnectionLost(f"{self.url}: {reason}")
-        for waiting in (self._challenge, self._proven):
+        for waiting in (self._challenge, self._auth_result):
             if not waiting.done():
                 waiting.set_exception(fault)
-                # Perhaps nobody asks any more.
+                # Nobody may await it any more.
                 waiting.exception()
         self.resume()
-        for line in (self._listening, self._publishing):
-            if line is not None:
-                line.close(1000, "")
+        for connection in (self._listening, self._publishing):
+            if connection is not None:
+                connection.close(1000, "")
 
-    async def gone(self) -> None:
-        """Wait until both connections have ended, for a moment; then they are cut off."""
-        for line in (self._listening, self._publishing):
-            if line is not None:
-                await line.wait_closed(_GOODBYE_SECONDS)
+    async def wait_closed(self) -> None:
+        """Wait briefly until both connections have closed; then they are aborted."""
+        for connection in (self._listening, self._publishing):
+            if connection is not None:
+                await connection.wait_closed(_CLOSE_SECONDS)
 
-    def _say(self, message: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         if self._listening is None or self.ended.is_set():
             return
         try:
             self._listening.send(message)
         except OutboxFull:
-            self.end("it takes nothing")
+            self.end("it accepts no data")
 
-    # What the connections tell
+    # Messages
 
-    def said(self, data: bytes, *, listens: bool) -> None:
+    def on_message(self, data: bytes, *, is_subscriber: bool) -> None:
         if self.ended.is_set():
             return
         try:
-            message = relay_messages.read(data)
-        except NotARelay:
+            message = relay_messages.parse_message(data)
+        except InvalidRelayMessage:
             self._faults += 1
-            if self._faults > self._settings.faults:
-                self.end("it sends what no relay sends")
+            if self._faults > self._settings.max_faults:
+                self.end("too many invalid messages")
             return
-        audience = self._audience
+        listener = self._listener
         match message:
             case RelayEvent(subscription, raw):
-                if listens:
-                    audience.heard(self, subscription, raw)
+                if is_subscriber:
+                    listener.on_event(self, subscription, raw)
             case PublishResult(id=relay_messages.PROOF_ID):
-                if listens and not self._proven.done():
-                    self._proven.set_result(message)
+                if is_subscriber and not self._auth_result.done():
+                    self._auth_result.set_result(message)
             case PublishResult():
-                if not listens:
-                    audience.answered(self, message)
+                if not is_subscriber:
+                    listener.on_publish_result(self, message)
             case EndOfStored(subscription):
-                if listens:
-                    audience.told_stored(self, subscription)
-            case SubscriptionClosed(subscription, words):
-                if listens:
-                    audience.closed(self, subscription, words)
+                if is_subscriber:
+                    listener.on_stored(self, subscription)
+            case SubscriptionClosed(subscription, reason):
+                if is_subscriber:
+                    listener.on_closed(self, subscription, reason)
             case Challenge(challenge):
-                if listens and not self._challenge.done():
+                if is_subscriber and not self._challenge.done():
                     self._challenge.set_result(challenge)
-            case RelayNotice(words):
-                log.info("a relay says", extra={"relay": self.url, "words": words})
+            case RelayNotice(reason):
+                log.info("notice from a relay", extra={"relay": self.url, "notice": reason})
 
 
-class _RelayFrameListener:
+class SessionFrameListener:
     """One of the two connections."""
 
-    def __init__(self, session: RelaySession, *, listens: bool) -> None:
+    def __init__(self, session: RelaySession, *, is_subscriber: bool) -> None:
         self._session = session
-        self._listens = listens
+        self._listens = is_subscriber
 
-    def opened(self, _line: ClientSocket) -> None:
-        """`dial` returns it."""
+    def opened(self, _connection: ClientSocket) -> None:
+        """Nothing to do: `dial` returns the socket."""
 
     def received(self, data: bytes, binary: bool) -> None:
         if not binary:
-            self._session.said(data, listens=self._listens)
+            self._session.on_message(data, is_subscriber=self._listens)
 
     def closed(self, code: int, reason: str) -> None:
         self._session.end(f"closed with {code} {reason}".rstrip())
 
 
-def _read_on(line: ClientSocket | None, on: bool) -> bool:
-    """Have a connection read, or not; returns whether it could be told."""
-    transport = None if line is None else line._transport
+def _set_reading(connection: ClientSocket | None, on: bool) -> bool:
+    """Pause or resume reading; returns whether there is a connection."""
+    transport = None if connection is None else connection._transport
     if transport is None:
         return False
     socket = transport.underlying_transport

@@ -1,4 +1,4 @@
-"""How an endpoint uses its relays: waits, bounds, and how far back it asks after a break."""
+"""Settings of the relay client: timeouts, limits, and how far back it reads after a reconnect."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ _DIAL: Final = DialLimits(message_bytes=MAX_EVENT_BYTES + 1_024)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RelaysSettings:
-    """All of it has a number; XP 3.1 names the first."""
+class RelayClientSettings:
+    """XP 3.1 names the first; the others are ours."""
 
-    # XP 3.1: between two rounds of trying all relays.
+    # XP 3.1: wait after all relays have failed.
     reconnect_interval_seconds: float = 5.0
-    # On a fall-back: how often the first relay is tried, because others meet there.
-    return_seconds: float = 60.0
-    # A relay that has not said OK by then is left for the next one, and the event goes there.
-    ok_seconds: float = 10.0
-    # Challenge and proof, together.
-    proof_seconds: float = 10.0
-    # Events that wait for their OK.
-    publish_waiting: int = 1_024
-    # Between two tries of an event that the relay would not take just then.
-    retry_seconds: float = 1.0
-    # What one subscription holds before the socket is read no further.
-    queue_events: int = 1_024
-    queue_bytes: int = 16 << 20
-    # An event can come to a relay until it expires. Whoever was away since `t` misses nothing when it asks
-    # for all that were made since `t` minus the longest lifetime that its peers use, and the skew.
+    # On a fallback: how often the preferred relay is tried.
+    preferred_retry_seconds: float = 60.0
+    # A relay that has not confirmed an event by then is dropped for the next one, and the event goes there.
+    ok_timeout_seconds: float = 10.0
+    # Challenge and proof together.
+    auth_timeout_seconds: float = 10.0
+    # Published events without an OK.
+    max_pending_events: int = 1_024
+    # Between two tries of an event that the relay refused for the moment.
+    publish_retry_seconds: float = 1.0
+    # Queue of one subscription; when it is full, the socket is not read.
+    max_queued_events: int = 1_024
+    max_queued_bytes: int = 16 << 20
+    # An event can reach a relay until it expires. After a break since `t`, nothing is missed if the client
+    # reads everything created since `t` minus the longest lifetime that its peers use, and the clock skew.
     overlap_seconds: int = DEFAULT_TTL_SECONDS + SKEW_SECONDS
-    # Some 100 bytes each; more than comes within the overlap, or an event may be heard twice.
-    remembered_events: int = 200_000
-    # Messages that are none, from one connection; then it is no relay worth having.
-    faults: int = 20
+    # Hashes of some 100 bytes; must cover the overlap, or an event may be delivered twice.
+    max_seen_events: int = 200_000
+    # Invalid messages on one connection; then it is closed.
+    max_faults: int = 20
     dial: DialLimits = _DIAL

@@ -1,12 +1,12 @@
-"""What an endpoint listens for, over as many connections as it takes: nothing lost, nothing twice.
+"""A subscription that survives reconnects: nothing is lost, nothing comes twice.
 
-After a break a subscription asks again, from a while before the break on (`overlap_seconds` says how long and
-why), and passes over what it has had. It knows an event by the hash of its bytes, not by the `id` in it:
-nothing is verified here, and a hostile relay could send a forgery under the id of an event that it wants
-lost. Whoever acts on events verifies them and remembers their ids (`xprotocol.receipt`).
+After a break it subscribes again, from `overlap_seconds` before the break on, and skips what it has had. It
+knows an event by the hash of its bytes, not by its `id`: nothing is verified here, and a hostile relay could
+send a forgery under the id of an event that it wants to suppress. `EventReceiver` verifies events and
+remembers their ids.
 
-The queue is bounded. When it is full the sockets are read no further; the relay then waits, or closes the
-connection as too slow, and what was not taken is asked for again.
+The queue is bounded. When it is full the socket is not read; the relay then waits, or closes the connection
+as too slow, and the rest is requested again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Self
 
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.errors import MootError, UsageError
 from moot.protocol.operation import Json
 
@@ -25,71 +25,71 @@ _DIGEST_BYTES: Final = 16
 
 
 class RelayRefused(MootError):
-    """A relay said no, and saying it again changes nothing; the text is the relay's own words."""
+    """A relay refused for good; the text is the relay's."""
 
-    def __init__(self, url: str, words: str) -> None:
-        super().__init__(f"{url} refused: {words}")
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url} refused: {reason}")
         self.url = url
-        self.words = words
+        self.reason = reason
 
 
 class SubscriptionMemory:
-    """Hashes of events that were heard; past its bound the oldest are forgotten."""
+    """Hashes of received events; beyond the limit the oldest are dropped."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_events: int) -> None:
+        self._max_events = max_events
         self._digests: dict[bytes, None] = {}
 
     def is_new(self, raw: bytes) -> bool:
-        """Whether these bytes come for the first time; they are known from now on."""
+        """Whether these bytes come for the first time; remembers them."""
         digest = sha256(raw).digest()[:_DIGEST_BYTES]
         if digest in self._digests:
             return False
         self._digests[digest] = None
-        if len(self._digests) > self._most:
+        if len(self._digests) > self._max_events:
             del self._digests[next(iter(self._digests))]
         return True
 
 
 class RelaySubscription:
-    """The bytes of events as they come: `async for raw in subscription`. Made by `Relays.subscribe`."""
+    """Yields the bytes of events: `async for raw in subscription`. Made by `RelayClient.subscribe`."""
 
     def __init__(
         self,
         name: str,
         filters: Sequence[Mapping[str, Json]],
-        settings: RelaysSettings,
+        settings: RelayClientSettings,
         on_room: Callable[[], None],
         on_close: Callable[[RelaySubscription], None],
     ) -> None:
         if not filters:
-            raise UsageError("a subscription needs a filter; {} asks for all public events")
+            raise UsageError("a subscription needs a filter; {} matches all public events")
         self.name = name
         self._filters = [dict(one) for one in filters]
         self._settings = settings
         self._on_room = on_room
         self._on_close = on_close
-        self._memory = SubscriptionMemory(settings.remembered_events)
+        self._memory = SubscriptionMemory(settings.max_seen_events)
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._changed = asyncio.Event()
-        self._told_stored = asyncio.Event()
+        self._stored = asyncio.Event()
         self._fault: MootError | None = None
         self._is_over = False
-        # By the relay's address: until when nothing was missed there.
+        # By relay address: the time until which no event was missed there.
         self._complete_until: dict[str, float] = {}
         self.repeats = 0
 
-    # What whoever listens calls
+    # For the subscriber
 
-    async def stored(self) -> None:
-        """Wait until a relay has told everything that it had stored when it was asked."""
-        await self._told_stored.wait()
+    async def wait_stored(self) -> None:
+        """Wait until a relay has sent all events that it had stored."""
+        await self._stored.wait()
         if self._fault is not None:
             raise self._fault
 
     async def close(self) -> None:
-        """No more events; those that wait are dropped."""
+        """End it; queued events are dropped."""
         if not self._is_over:
             self._end(None)
             self._on_close(self)
@@ -98,7 +98,7 @@ class RelaySubscription:
         return self
 
     async def __anext__(self) -> bytes:
-        """The next event; raises RelayRefused when the relay will not have this subscription at all."""
+        """The next event; raises RelayRefused when the relay refuses this subscription for good."""
         while not self._queue:
             if self._fault is not None:
                 raise self._fault
@@ -117,22 +117,25 @@ class RelaySubscription:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # What the relays call
+    # For the relay client
 
     @property
     def is_full(self) -> bool:
         settings = self._settings
-        return len(self._queue) >= settings.queue_events or self._queued_bytes >= settings.queue_bytes
+        return (
+            len(self._queue) >= settings.max_queued_events or self._queued_bytes >= settings.max_queued_bytes
+        )
 
     @property
     def has_room(self) -> bool:
-        """Whether so much was taken that it is worth reading on."""
+        """Whether the queue is at most half full, so that reading may resume."""
         settings = self._settings
         return (
-            len(self._queue) <= settings.queue_events // 2 and self._queued_bytes <= settings.queue_bytes // 2
+            len(self._queue) <= settings.max_queued_events // 2
+            and self._queued_bytes <= settings.max_queued_bytes // 2
         )
 
-    def heard(self, raw: bytes) -> None:
+    def add_event(self, raw: bytes) -> None:
         if self._is_over:
             return
         if not self._memory.is_new(raw):
@@ -142,23 +145,23 @@ class RelaySubscription:
         self._queued_bytes += len(raw)
         self._changed.set()
 
-    def told_stored(self) -> None:
-        self._told_stored.set()
+    def mark_stored(self) -> None:
+        self._stored.set()
 
-    def refused(self, fault: MootError) -> None:
+    def fail(self, fault: MootError) -> None:
         self._end(fault)
 
-    def complete_until(self, url: str, moment: float) -> None:
-        """On this relay nothing made or delivered before `moment` was missed."""
+    def set_complete_until(self, url: str, moment: float) -> None:
+        """Nothing created or delivered before `moment` was missed on this relay."""
         self._complete_until[url] = moment
 
-    def wish(self, url: str) -> list[dict[str, Json]]:
-        """The filters for this relay now: all, or after a break from the overlap on."""
+    def filters_for(self, url: str) -> list[dict[str, Json]]:
+        """The filters for this relay: as given, or after a break from the overlap on."""
         moment = self._complete_until.get(url)
         if moment is None:
             return self._filters
         since = int(moment) - self._settings.overlap_seconds
-        return [_narrowed(one, since) for one in self._filters]
+        return [_narrow(one, since) for one in self._filters]
 
     def _end(self, fault: MootError | None) -> None:
         self._is_over = True
@@ -167,15 +170,15 @@ class RelaySubscription:
             self._queue.clear()
             self._queued_bytes = 0
         self._changed.set()
-        self._told_stored.set()
+        self._stored.set()
         self._on_room()
 
 
-def _narrowed(one: Mapping[str, Json], since: int) -> dict[str, Json]:
+def _narrow(one: Mapping[str, Json], since: int) -> dict[str, Json]:
     if one.get("recipients") is None:
-        # Delegations and revocations come to a relay however long after they were made, and are few.
+        # Delegations and revocations may reach a relay long after they were made, and are few.
         return dict(one)
-    # `limit` was about the first time; now everything that was missed is wanted.
+    # `limit` was for the first time; now everything that was missed is needed.
     narrowed = {name: value for name, value in one.items() if name != "limit"}
     before = one.get("since")
     narrowed["since"] = max(since, before if isinstance(before, int) else 0, 0)

@@ -1,12 +1,11 @@
-"""The relay itself: what becomes of each message, who hears of which event. No sockets here.
+"""The relay's logic: handles each client message and delivers events to subscriptions. No sockets here.
 
-An event is read, its times, id and signature are checked, and it is handed to the store. When it is on disk
-its sender is told OK, and whoever subscribed gets the bytes that came. So whatever anybody hears or was told
-is there after a crash.
+An event is parsed, its times, id and signature are checked, and it is stored. When it is on disk its sender
+gets OK, and subscribers get its original bytes. Nothing that was confirmed or delivered is lost in a crash.
 
-A subscription begins with what is stored, page by page, as fast as its reader takes it. Events that come
-meanwhile are not collected for it: it is marked, and reads those from the store, too, until nothing is left
-behind; from then on it hears events as they are committed. Numbers (`seq`) tell what it has had.
+A subscription starts with stored events, page by page, as fast as its reader takes them. Events that arrive
+meanwhile are not queued for it: it is marked and reads those from the store, too, until it has caught up;
+from then on it gets events as they are committed. Sequence numbers (`seq`) tell what it has had.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from moot.relay.relay_settings import RelayLimits
 from moot.relay.subscription_filters import EventFilter, FilterIndex
 from moot.relay.wire_messages import (
     AuthMessage,
-    NotAMessage,
+    InvalidClientMessage,
     PublishMessage,
     SubscribeMessage,
     UnsubscribeMessage,
@@ -45,52 +44,52 @@ from moot.xprotocol.relay_auth import CHALLENGE_BYTES, proven_key
 log = logging.getLogger(__name__)
 
 _ID = re.compile(rb'"id"\s*:\s*"([0-9a-f]{64})"')
-_NO_ID: Final = "0" * 64
-# Numbers of events sent by one filter that the next one passes over; past it an event may come twice.
-_NUMBERS_KEPT: Final = 100_000
+_UNKNOWN_ID: Final = "0" * 64
+# Sequence numbers sent by one filter that the next one skips; beyond it an event may come twice.
+_MAX_SEQS: Final = 100_000
 _POLICY: Final = 1008
 
 
 class ClientConnection(Protocol):
-    """How a client is written to."""
+    """The connection to a client."""
 
     def send(self, frame: bytes) -> None: ...
 
     def end(self, code: int, reason: str) -> None: ...
 
     async def ready(self) -> None:
-        """Wait until what was sent is mostly gone; returns at once when the connection is."""
+        """Wait until the send buffer has room; returns at once when the connection is closed."""
 
 
 class RelayClientState:
-    """One connection, as the relay knows it."""
+    """The state of one client connection."""
 
     __slots__ = (
         "challenge",
+        "connection",
         "events",
         "faults",
         "is_gone",
         "keys",
-        "line",
         "requests",
         "subscriptions",
         "unconfirmed",
     )
 
-    def __init__(self, line: ClientConnection, limits: RelayLimits, now: float) -> None:
-        self.line = line
+    def __init__(self, connection: ClientConnection, limits: RelayLimits, now: float) -> None:
+        self.connection = connection
         self.challenge = base64url.encode(secrets.token_bytes(CHALLENGE_BYTES))
         self.keys: set[str] = set()
         self.subscriptions: dict[str, ClientSubscription] = {}
         self.unconfirmed = 0
         self.is_gone = False
-        self.events = TokenBucket(limits.events_per_second, limits.events_burst, now)
-        self.requests = TokenBucket(limits.requests_per_second, limits.requests_burst, now)
-        self.faults = TokenBucket(limits.faults_per_second, limits.faults_burst, now)
+        self.events = TokenBucket(limits.events_per_second, limits.burst_events, now)
+        self.requests = TokenBucket(limits.requests_per_second, limits.burst_requests, now)
+        self.faults = TokenBucket(limits.faults_per_second, limits.burst_faults, now)
 
 
 class ClientSubscription:
-    """What one client has asked for."""
+    """One subscription of one client."""
 
     __slots__ = ("after", "client", "filters", "head", "is_over", "missed", "name")
 
@@ -99,22 +98,22 @@ class ClientSubscription:
         self.name = name
         self.filters = filters
         self.head = wire_messages.event_head(name)
-        # The last number that it was told from the store; None: not done with that yet.
+        # The last sequence number sent from the store; None: it has not caught up yet.
         self.after: int | None = None
         self.missed = False
         self.is_over = False
 
-    def wants(self, event: Event) -> bool:
+    def matches(self, event: Event) -> bool:
         return any(one.matches(event) for one in self.filters)
 
 
-# Who looks after a coroutine: a task group of whoever runs the relay.
+# Starts a task that the server owns.
 Start = Callable[[Coroutine[Any, Any, None]], object]
 Watcher = Callable[[Signed], None]
 
 
 class Relay:
-    """Told what clients send and what time it is; belongs to one loop."""
+    """Handles the messages of all clients; belongs to one loop."""
 
     def __init__(
         self, store: EventStore, limits: RelayLimits, addresses: Sequence[str], start: Start
@@ -124,46 +123,46 @@ class Relay:
         self.addresses = tuple(addresses)
         self.delivered = 0
         self.outcomes: Counter[str] = Counter()
-        # Called with every event that is new and on disk; for whoever shows or counts them.
+        # Called with every new event that is on disk.
         self.watchers: list[Watcher] = []
         self._start = start
         self._index: FilterIndex[ClientSubscription] = FilterIndex()
         self._senders = token_buckets(
-            limits.sender_events_per_second, limits.sender_events_burst, max_keys=limits.senders_counted
+            limits.sender_events_per_second, limits.sender_burst_events, max_keys=limits.max_senders
         )
 
-    def enter(self, client: RelayClientState) -> None:
-        """A new connection: it is given its challenge."""
-        client.line.send(wire_messages.auth_message(client.challenge))
+    def add_client(self, client: RelayClientState) -> None:
+        """Register a connection and send its challenge."""
+        client.connection.send(wire_messages.auth_message(client.challenge))
 
-    def leave(self, client: RelayClientState) -> None:
+    def remove_client(self, client: RelayClientState) -> None:
         client.is_gone = True
         for name in list(client.subscriptions):
-            self._end(client, name)
+            self._end_subscription(client, name)
 
     def receive(self, client: RelayClientState, data: bytes, now: float) -> None:
-        """One message of a client; raises nothing, whatever it holds."""
+        """Handle one message of a client; raises nothing, whatever it holds."""
         try:
             message = wire_messages.read_message(data, self.limits)
-        except NotAMessage as fault:
-            self._not_a_message(client, fault, now)
+        except InvalidClientMessage as fault:
+            self._reject_message(client, fault, now)
             return
         if message.__class__ is PublishMessage:
             self._publish(client, message.raw, now)
             return
         if (wait := client.requests.take(now)) and not isinstance(message, UnsubscribeMessage):
-            words = _too_fast("requests_per_second", self.limits.requests_per_second, wait)
+            reason = _rate_limited("requests_per_second", self.limits.requests_per_second, wait)
             name = message.subscription if isinstance(message, SubscribeMessage) else None
-            client.line.send(
-                wire_messages.notice_message(words)
+            client.connection.send(
+                wire_messages.notice_message(reason)
                 if name is None
-                else wire_messages.closed_message(name, words)
+                else wire_messages.closed_message(name, reason)
             )
             self._fault(client, now)
         elif isinstance(message, SubscribeMessage):
             self._subscribe(client, message, now)
         elif isinstance(message, UnsubscribeMessage):
-            self._end(client, message.subscription)
+            self._end_subscription(client, message.subscription)
         elif isinstance(message, AuthMessage):
             self._authenticate(client, message.raw, now)
 
@@ -174,22 +173,24 @@ class Relay:
             signed = decode(raw)
         except MalformedEvent as fault:
             found = _ID.search(raw)
-            self._refuse(client, found[1].decode() if found else _NO_ID, f"invalid: {fault.message}")
+            self._refuse(client, found[1].decode() if found else _UNKNOWN_ID, f"invalid: {fault.message}")
             self._fault(client, now)
             return
         event, limits = signed.event, self.limits
         if wait := client.events.take(now):
-            words = _too_fast("events_per_second", limits.events_per_second, wait)
-            self._refuse(client, event.id, words)
+            reason = _rate_limited("events_per_second", limits.events_per_second, wait)
+            self._refuse(client, event.id, reason)
             return
-        if client.unconfirmed >= limits.unconfirmed_events:
-            words = f"rate-limited: limits.unconfirmed_events is {limits.unconfirmed_events}; wait for OK"
-            self._refuse(client, event.id, words)
+        if client.unconfirmed >= limits.max_unconfirmed_events:
+            reason = (
+                f"rate-limited: limits.max_unconfirmed_events is {limits.max_unconfirmed_events}; wait for OK"
+            )
+            self._refuse(client, event.id, reason)
             return
         try:
             check_times(event, now)
             if now >= event.expires_at + SKEW_SECONDS and event.kind not in KEPT_FOR_GOOD:
-                # A grant holds as long as it says, but is not carried around for that long.
+                # A grant may be valid for longer than it is relayed.
                 raise EventExpired(f"the event expired at {event.expires_at}")
             verify_event(signed)
         except EventExpired as fault:
@@ -199,33 +200,35 @@ class Relay:
             self._refuse(client, event.id, f"invalid: {fault.message}")
             self._fault(client, now)
             return
-        # Only now: before the signature, anybody could use up somebody else's rate.
+        # After the signature check: else anybody could use up somebody else's rate.
         if wait := self._senders.take(event.sender, now):
-            words = _too_fast("sender_events_per_second", limits.sender_events_per_second, wait)
-            self._refuse(client, event.id, words)
+            reason = _rate_limited("sender_events_per_second", limits.sender_events_per_second, wait)
+            self._refuse(client, event.id, reason)
             return
         client.unconfirmed += 1
-        self.store.add(signed, now, partial(self._settled, client, signed))
+        self.store.add(signed, now, partial(self._on_stored, client, signed))
 
-    def _settled(self, client: RelayClientState, signed: Signed, added: Added, seq: int) -> None:
+    def _on_stored(self, client: RelayClientState, signed: Signed, added: Added, seq: int) -> None:
         client.unconfirmed -= 1
         self.outcomes[added] += 1
         if not client.is_gone:
-            taken, words = _SAID[added]
-            client.line.send(wire_messages.ok_message(signed.event.id, taken, words))
+            accepted, reason = _OK_RESULTS[added]
+            client.connection.send(wire_messages.ok_message(signed.event.id, accepted, reason))
         if added == "stored":
             self._deliver(signed, seq)
 
     def _deliver(self, signed: Signed, seq: int) -> None:
         event = signed.event
         for subscription in self._index.candidates(event):
-            if not subscription.wants(event):
+            if not subscription.matches(event):
                 continue
             if subscription.after is None:
                 subscription.missed = True
             elif seq > subscription.after:
                 self.delivered += 1
-                subscription.client.line.send(wire_messages.event_message(subscription.head, signed.raw))
+                subscription.client.connection.send(
+                    wire_messages.event_message(subscription.head, signed.raw)
+                )
         for watcher in self.watchers:
             watcher(signed)
 
@@ -233,125 +236,125 @@ class Relay:
 
     def _subscribe(self, client: RelayClientState, request: SubscribeMessage, now: float) -> None:
         name, limits = request.subscription, self.limits
-        self._end(client, name)
+        self._end_subscription(client, name)
         wanted = {key for one in request.filters for key in one.recipients or ()}
-        words = None
-        if len(client.subscriptions) >= limits.subscriptions:
-            words = f"rate-limited: limits.subscriptions is {limits.subscriptions}; close one first"
+        reason = None
+        if len(client.subscriptions) >= limits.max_subscriptions:
+            reason = f"rate-limited: limits.max_subscriptions is {limits.max_subscriptions}; close one first"
         elif wanted and not client.keys:
-            words = "auth-required: events for a key go to whoever has proven to hold it"
+            reason = "auth-required: authenticate with this key to receive its events"
         elif not wanted <= client.keys:
-            words = "restricted: a recipient is not a key that this connection has proven"
-        if words is not None:
-            client.line.send(wire_messages.closed_message(name, words))
+            reason = "restricted: this connection has not authenticated with this recipient's key"
+        if reason is not None:
+            client.connection.send(wire_messages.closed_message(name, reason))
             return
         subscription = ClientSubscription(client, name, request.filters)
         client.subscriptions[name] = subscription
         self._index.add(subscription, subscription.filters)
-        self._start(self._tell_stored(subscription, now))
+        self._start(self._send_stored(subscription, now))
 
-    async def _tell_stored(self, subscription: ClientSubscription, now: float) -> None:
+    async def _send_stored(self, subscription: ClientSubscription, now: float) -> None:
         try:
             await self._catch_up(subscription, now)
         except sqlite3.Error as fault:
             log.error("events cannot be read", extra={"fault": str(fault)})
             if not subscription.is_over:
-                self._end(subscription.client, subscription.name)
-                words = "error: stored events cannot be read; try again later"
-                subscription.client.line.send(wire_messages.closed_message(subscription.name, words))
+                self._end_subscription(subscription.client, subscription.name)
+                reason = "error: stored events cannot be read; try again later"
+                subscription.client.connection.send(wire_messages.closed_message(subscription.name, reason))
 
     async def _catch_up(self, subscription: ClientSubscription, now: float) -> None:
-        """Send what is stored, then EOSE, then what came meanwhile, until nothing is left behind."""
-        line = subscription.client.line
+        """Send stored events, then EOSE, then what arrived meanwhile, until it has caught up."""
+        connection = subscription.client.connection
         first, last = 0, None
         sent: set[int] = set()
-        told_end = False
+        is_end_sent = False
         while True:
             subscription.missed = False
-            for place, one in enumerate(subscription.filters):
-                reading = EventReader(one.query(now), first_seq=first, last_seq=last)
+            for index, one in enumerate(subscription.filters):
+                reading = EventReader(one.to_query(now), first_seq=first, last_seq=last)
                 while page := await self.store.page(reading):
                     if subscription.is_over:
                         return
                     for event in page:
                         if event.seq in sent:
                             continue
-                        if place + 1 < len(subscription.filters) and len(sent) < _NUMBERS_KEPT:
+                        if index + 1 < len(subscription.filters) and len(sent) < _MAX_SEQS:
                             sent.add(event.seq)
                         self.delivered += 1
-                        line.send(wire_messages.event_message(subscription.head, event.raw))
-                    await line.ready()
+                        connection.send(wire_messages.event_message(subscription.head, event.raw))
+                    await connection.ready()
                 last = reading.last_seq
             if subscription.is_over or last is None:
                 return
-            if not told_end:
-                told_end = True
-                line.send(wire_messages.eose_message(subscription.name))
+            if not is_end_sent:
+                is_end_sent = True
+                connection.send(wire_messages.eose_message(subscription.name))
             if not subscription.missed:
                 subscription.after = last
                 return
-            # Past the first round `limit` has done its work, and times cannot have changed.
+            # `limit` is only for the first round.
             first, last = last + 1, None
             subscription.filters = tuple(_without_limit(one) for one in subscription.filters)
             sent.clear()
 
-    def _end(self, client: RelayClientState, name: str) -> None:
+    def _end_subscription(self, client: RelayClientState, name: str) -> None:
         subscription = client.subscriptions.pop(name, None)
         if subscription is not None:
             subscription.is_over = True
             self._index.remove(subscription, subscription.filters)
 
-    # Proofs and faults
+    # Authentication and faults
 
     def _authenticate(self, client: RelayClientState, raw: bytes, now: float) -> None:
-        found = _ID_OF_PROOF
-        if len(client.keys) >= self.limits.keys:
-            words = f"restricted: limits.keys is {self.limits.keys}; open another connection"
-            client.line.send(wire_messages.ok_message(found, False, words))
+        found = _AUTH_ID
+        if len(client.keys) >= self.limits.max_keys:
+            reason = f"restricted: limits.max_keys is {self.limits.max_keys}; open another connection"
+            client.connection.send(wire_messages.ok_message(found, False, reason))
             return
         try:
             key = proven_key(raw, relays=self.addresses, challenge=client.challenge, now=now)
         except UnverifiedEvent as fault:
-            client.line.send(wire_messages.ok_message(found, False, f"invalid: {fault.message}"))
+            client.connection.send(wire_messages.ok_message(found, False, f"invalid: {fault.message}"))
             self._fault(client, now)
             return
         client.keys.add(key)
-        client.line.send(wire_messages.ok_message(found, True))
+        client.connection.send(wire_messages.ok_message(found, True))
 
-    def _refuse(self, client: RelayClientState, event_id: str, words: str) -> None:
-        self.outcomes[words.partition(":")[0]] += 1
-        client.line.send(wire_messages.ok_message(event_id, False, words))
+    def _refuse(self, client: RelayClientState, event_id: str, reason: str) -> None:
+        self.outcomes[reason.partition(":")[0]] += 1
+        client.connection.send(wire_messages.ok_message(event_id, False, reason))
 
-    def _not_a_message(self, client: RelayClientState, fault: NotAMessage, now: float) -> None:
+    def _reject_message(self, client: RelayClientState, fault: InvalidClientMessage, now: float) -> None:
         self.outcomes["invalid"] += 1
-        words = f"invalid: {fault.message}"
-        client.line.send(
-            wire_messages.notice_message(words)
+        reason = f"invalid: {fault.message}"
+        client.connection.send(
+            wire_messages.notice_message(reason)
             if fault.subscription is None
-            else wire_messages.closed_message(fault.subscription, words)
+            else wire_messages.closed_message(fault.subscription, reason)
         )
         self._fault(client, now)
 
     def _fault(self, client: RelayClientState, now: float) -> None:
         if client.faults.take(now):
             limits = self.limits
-            words = f"too many faults: limits.faults_per_second is {limits.faults_per_second:g}"
-            client.line.end(_POLICY, words)
+            reason = f"too many faults: limits.faults_per_second is {limits.faults_per_second:g}"
+            client.connection.end(_POLICY, reason)
 
 
-# An OK about a proof names no event.
-_ID_OF_PROOF: Final = "auth"
-_SAID: Final[dict[Added, tuple[bool, str]]] = {
+# The id in the OK to a proof.
+_AUTH_ID: Final = "auth"
+_OK_RESULTS: Final[dict[Added, tuple[bool, str]]] = {
     "stored": (True, ""),
-    "duplicate": (True, "duplicate: it is here already"),
-    "superseded": (True, "duplicate: a newer announce of this sender is here"),
-    "full": (False, "full: this relay, or what it keeps for one sender, has no room; try again later"),
+    "duplicate": (True, "duplicate: already stored"),
+    "superseded": (True, "duplicate: there is a newer announce of this sender"),
+    "full": (False, "full: the relay's limit, or its limit for one sender, is met; try again later"),
     "failed": (False, "error: the event could not be written; try again later"),
 }
 
 
-def _too_fast(name: str, most: float, wait: float) -> str:
-    return f"rate-limited: limits.{name} is {most:g}; wait {wait:.1f} s"
+def _rate_limited(name: str, limit: float, wait: float) -> str:
+    return f"rate-limited: limits.{name} is {limit:g}; wait {wait:.1f} s"
 
 
 def _without_limit(one: EventFilter) -> EventFilter:

@@ -1,6 +1,6 @@
-"""A relay on a port, from start to stop: by itself (`moot xp relay`) or inside another program.
+"""The relay server: listens on a port, by itself (`moot xp relay`) or inside another program.
 
-async with running_relay(RelaySettings(data=folder, port=0)) as relay:
+async with open_relay(RelaySettings(data=folder, port=0)) as relay:
     relay.url        # ws://127.0.0.1:PORT
 """
 
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 _GOING_AWAY: Final = 1001
 _TRY_AGAIN: Final = 1013
-# Clients are told within this; then what they sent is on disk, and the store is closed.
-_GOODBYE_SECONDS: Final = 1.0
+# How long clients have to close their connections.
+_CLOSE_SECONDS: Final = 1.0
 _NO_PAGE: Final = (404, b'{"error":"this is a relay: connect with a WebSocket"}')
 
 
@@ -49,17 +49,17 @@ class RelaySocket:
         self._connection: ServerSocket | None = None
         self._outbox = Outbox("all", server.settings.outbox, self._too_slow)
         self._client = RelayClientState(self, server.settings.limits, time.time())
-        self._room = asyncio.Event()
-        self._room.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._full_timer: asyncio.TimerHandle | None = None
 
-    # What the connection calls
+    # Called by the connection
 
     def opened(self, connection: ServerSocket) -> None:
         self._connection = connection
         self._outbox.attach(connection)
         self._server.sockets.add(self)
-        self._server.relay.enter(self._client)
+        self._server.relay.add_client(self._client)
 
     def received(self, data: bytes, binary: bool) -> None:
         if binary:
@@ -73,31 +73,31 @@ class RelaySocket:
         self._stop_full_timer()
         self._outbox.detach()
         self._connection = None
-        self._room.set()
-        self._server.relay.leave(self._client)
+        self._writable.set()
+        self._server.relay.remove_client(self._client)
 
     def full(self) -> None:
         loop = asyncio.get_running_loop()
-        self._room.clear()
+        self._writable.clear()
         self._outbox.pause(loop.time())
         if self._full_timer is None:
             seconds = self._server.settings.outbox.seconds
-            # Also when nothing more is said: whoever took nothing for so long is stuck.
+            # Also without new messages: a client that reads nothing for so long is stuck.
             self._full_timer = loop.call_later(
-                seconds, self._too_slow, f"{seconds:g} s behind, the most that outbox_seconds allows"
+                seconds, self._too_slow, f"{seconds:g} s behind, the limit of outbox_seconds"
             )
 
     def drained(self) -> None:
         self._stop_full_timer()
         self._outbox.resume(asyncio.get_running_loop().time())
-        # `resume` may have filled the transport anew, and then `full` was called from within.
+        # `resume` may have filled the transport again and called `full`.
         if self._full_timer is None:
-            self._room.set()
+            self._writable.set()
 
     def flush(self) -> None:
         self._server.outgoing.flush()
 
-    # What the relay calls
+    # Called by the relay
 
     def send(self, frame: bytes) -> None:
         self._server.outgoing.send(self._outbox, frame)
@@ -106,22 +106,22 @@ class RelaySocket:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def cut(self) -> None:
-        """Whoever does not answer the goodbye is not waited for."""
+    def abort(self) -> None:
+        """Close without waiting for the client."""
         if self._connection is not None:
             self._connection._drop()
 
     async def ready(self) -> None:
-        # One turn of the loop: what was sent leaves at its end, and only then is known to fill the transport.
+        # One turn of the loop: data is written at its end, and only then can fill the transport.
         await asyncio.sleep(0)
-        await self._room.wait()
+        await self._writable.wait()
 
-    def _too_slow(self, how_far: str) -> None:
-        log.info("slow", extra={"behind": how_far})
+    def _too_slow(self, detail: str) -> None:
+        log.info("client too slow", extra={"reason": detail})
         self._stop_full_timer()
         self._outbox.detach()
-        self._room.set()
-        self.end(_TRY_AGAIN, f"reading too slowly: {how_far}")
+        self._writable.set()
+        self.end(_TRY_AGAIN, f"reading too slowly: {detail}")
 
     def _stop_full_timer(self) -> None:
         if self._full_timer is not None:
@@ -132,22 +132,22 @@ class RelaySocket:
 class RelayServer:
     """A relay that listens. Made by `running_relay`."""
 
-    def __init__(self, settings: RelaySettings, store: EventStore, listening: socket.socket) -> None:
+    def __init__(self, settings: RelaySettings, store: EventStore, listener_socket: socket.socket) -> None:
         self.settings = settings
         self.store = store
-        self.port: int = listening.getsockname()[1]
+        self.port: int = listener_socket.getsockname()[1]
         self.addresses = settings.addresses(self.port)
         self.outgoing = Outgoing(asyncio.get_running_loop())
-        self.relay = Relay(store, settings.limits, self.addresses, self._start)
+        self.relay = Relay(store, settings.limits, self.addresses, self._start_task)
         self.sockets: set[RelaySocket] = set()
-        self.door = ConnectionLimiter(settings.door)
-        self._listening = listening
+        self.connection_limiter = ConnectionLimiter(settings.connections)
+        self._listener_socket = listener_socket
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
         config = uvicorn.Config(
-            self._http,
-            http=limited_http_protocol(self.door),
-            ws=server_protocol(self._admit, settings.sockets, self.door.release),  # type: ignore[arg-type]
+            self._serve_http,
+            http=limited_http_protocol(self.connection_limiter),
+            ws=server_protocol(self._admit, settings.sockets, self.connection_limiter.release),  # type: ignore[arg-type]
             interface="asgi3",
             proxy_headers=False,
             lifespan="off",
@@ -166,55 +166,55 @@ class RelayServer:
         return f"ws://{host}:{self.port}"
 
     async def start(self) -> None:
-        """Listen, with nothing in the store whose time is over."""
+        """Remove expired events and listen."""
         await self._prune()
-        self._start(self._prune_again())
-        await self._listener.listen(self._listening)
+        self._start_task(self._prune_periodically())
+        await self._listener.listen(self._listener_socket)
 
     async def stop(self) -> None:
-        """Tell clients, close sockets; what was taken is on disk when this is done."""
-        # Whoever is told to go may be back before the port is closed, and would stay with nobody behind it.
+        """Close all connections; accepted events are on disk when this is done."""
+        # A client may reconnect before the port is closed.
         self._is_stopping = True
         self._listener.should_exit = True
         with suppress(sqlite3.Error):
             await self.store.committed()
-        # One turn, so that the last OKs go out before the goodbye.
+        # One turn, so that the last OKs are sent before the close frames.
         await asyncio.sleep(0)
-        for one in list(self.sockets):
-            one.end(_GOING_AWAY, "the relay is stopping")
-        deadline = asyncio.get_running_loop().time() + _GOODBYE_SECONDS
+        for client_socket in list(self.sockets):
+            client_socket.end(_GOING_AWAY, "the relay is stopping")
+        deadline = asyncio.get_running_loop().time() + _CLOSE_SECONDS
         while self.sockets and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
-        for one in list(self.sockets):
-            one.cut()
+        for client_socket in list(self.sockets):
+            client_socket.abort()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._listener.stop()
-        for one in list(self.sockets):
-            one.cut()
+        for client_socket in list(self.sockets):
+            client_socket.abort()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         """A task that ends with this server at the latest."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
             log.error("a task of the relay failed", exc_info=fault)
 
-    async def _prune_again(self) -> None:
+    async def _prune_periodically(self) -> None:
         while True:
-            await asyncio.sleep(self.settings.prune_seconds)
+            await asyncio.sleep(self.settings.prune_interval_seconds)
             await self._prune()
 
     async def _prune(self) -> None:
         try:
             removed = await self.store.prune()
         except sqlite3.Error as fault:
-            # A full disk: events are refused meanwhile, and what is stored can still be read.
+            # A full disk: events are refused meanwhile; stored ones can still be read.
             log.error("events cannot be pruned", extra={"fault": str(fault)})
             return
         if removed:
@@ -222,28 +222,26 @@ class RelayServer:
 
     def _admit(self, upgrade: Upgrade) -> UpgradeRefusal | Handler:
         if self._is_stopping:
-            return UpgradeRefusal(503, b'{"error":"the relay is stopping: come back later"}')
+            return UpgradeRefusal(503, b'{"error":"the relay is stopping: try again later"}')
         origin = upgrade.headers.get("origin")
         if origin is not None and self.settings.is_local and not _is_local_origin(origin):
-            # Any page in a browser on this machine can reach it here (D-84); programs send no origin.
-            return UpgradeRefusal(
-                403, b'{"error":"this relay is for programs on this machine, not for web pages"}'
-            )
+            # Any web page in a browser on this machine could connect (D-84); programs send no origin.
+            return UpgradeRefusal(403, b'{"error":"this relay does not accept connections from web pages"}')
         if upgrade.path.partition("?")[0] not in self._paths:
             return UpgradeRefusal(404, b'{"error":"the relay is at another path: /"}')
         return RelaySocket(self)
 
     @property
     def _paths(self) -> frozenset[str]:
-        # Behind a proxy the relay may live at a path of its own, which the proxy may hand on or take away.
+        # Behind a proxy the relay may have a path, which the proxy may keep or strip.
         found = {"", "/"}
         for address in self.addresses:
             path = "/" + address.split("/", 3)[3] if address.count("/") > 2 else "/"
             found |= {path, path + "/"}
         return frozenset(found)
 
-    async def _http(self, scope: Any, _receive: Any, send: Any) -> None:
-        """What a browser or a health check is told; everything else happens on the WebSocket."""
+    async def _serve_http(self, scope: Any, _receive: Any, send: Any) -> None:
+        """Answer browsers and health checks; everything else happens on the WebSocket."""
         if scope["type"] != "http":
             return
         is_read = scope["method"] in ("GET", "HEAD")
@@ -260,41 +258,41 @@ class RelayServer:
         if path not in ("/", "/health"):
             return _NO_PAGE
         stats = self.store.stats()
-        said = {
+        body = {
             "relay": "xp1",
             "version": __version__,
             "status": "ok",
             "connections": len(self.sockets),
             "events": stats.events,
         }
-        return 200, orjson.dumps(said)
+        return 200, orjson.dumps(body)
 
 
 @asynccontextmanager
-async def running_relay(settings: RelaySettings) -> AsyncIterator[RelayServer]:
-    """A relay for as long as the block lasts; raises UsageError when it cannot listen or use its data."""
-    # Says what is missing before anything is opened.
+async def open_relay(settings: RelaySettings) -> AsyncIterator[RelayServer]:
+    """A relay for the length of the block; raises UsageError when it cannot listen or use its data."""
+    # Raises before anything is opened.
     settings.addresses(settings.port)
-    listening = bind_socket(settings.host, settings.port, port_name="--port")
+    listener_socket = bind_socket(settings.host, settings.port, port_name="--port")
     try:
         store = EventStore.open(settings.data, settings.store)
     except BaseException:
-        listening.close()
+        listener_socket.close()
         raise
     try:
-        server = RelayServer(settings, store, listening)
+        server = RelayServer(settings, store, listener_socket)
         try:
             await server.start()
             yield server
         finally:
             await server.stop()
     finally:
-        listening.close()
+        listener_socket.close()
         await store.close()
 
 
 def _is_local_origin(origin: str) -> bool:
-    """Of a page that was served by this machine itself."""
+    """Whether a page was served by this machine itself."""
     try:
         return (urlsplit(origin).hostname or "") in LOOPBACK
     except ValueError:

@@ -1,6 +1,6 @@
-"""What a relay may be asked to carry: each limit with its name and its number.
+"""Settings and limits of a relay.
 
-A refusal names the limit, so that whoever meets one knows which to raise.
+A refusal names the limit that was met.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from moot.store.event_store import StoreLimits
 from moot.xprotocol.events import MAX_EVENT_BYTES
 from moot.xprotocol.relay_auth import relay_address
 
-# Where devserver and documentation expect a relay.
+# The default of devserver and documentation.
 DEFAULT_PORT = 8765
 DEFAULT_STORE = StoreLimits()
-DEFAULT_DOOR = ConnectionLimits(max_connections=10_000)
-# Four of the largest events behind, or ten seconds without taking any.
+DEFAULT_CONNECTIONS = ConnectionLimits(max_connections=10_000)
+# Four of the largest events, or ten seconds without reading.
 DEFAULT_OUTBOX = OutboxLimits(bytes=4 << 20, messages=8_192, seconds=10.0)
-# Room for the words around the largest event.
+# Room for the message around the largest event.
 DEFAULT_SOCKETS = SocketLimits(message_bytes=MAX_EVENT_BYTES + 1_024)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -31,61 +31,61 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class RelayLimits:
     """What one connection and one sender may do."""
 
-    # Verifying takes some 100 µs: a connection at this rate takes a twentieth of a core. 0: any number.
+    # Verifying takes some 100 µs: a connection at this rate uses a twentieth of a core. 0: no limit.
     events_per_second: float = 500.0
-    events_burst: int = 2_000
-    # Of one key, over all its connections. 0: any number.
+    burst_events: int = 2_000
+    # Of one key, over all its connections. 0: no limit.
     sender_events_per_second: float = 500.0
-    sender_events_burst: int = 2_000
-    # Keys whose rate is remembered; the one that was quiet longest is forgotten first.
-    senders_counted: int = 50_000
-    # Events of one connection that wait for their commit.
-    unconfirmed_events: int = 4_096
+    sender_burst_events: int = 2_000
+    # Keys whose rate is tracked; the one that was idle longest is dropped first.
+    max_senders: int = 50_000
+    # Events of one connection that are not committed yet.
+    max_unconfirmed_events: int = 4_096
     # REQ, CLOSE and AUTH.
     requests_per_second: float = 20.0
-    requests_burst: int = 100
-    # Messages that are none, events that do not verify, proofs that fail; then 1008.
+    burst_requests: int = 100
+    # Invalid messages, events and proofs; beyond it the connection is closed with 1008.
     faults_per_second: float = 5.0
-    faults_burst: int = 50
-    subscriptions: int = 32
-    subscription_id_chars: int = 64
-    filters: int = 8
+    burst_faults: int = 50
+    max_subscriptions: int = 32
+    max_subscription_id_chars: int = 64
+    max_filters: int = 8
     # In one list of a filter.
-    filter_values: int = 256
-    # Keys that one connection may prove.
-    keys: int = 8
+    max_filter_values: int = 256
+    # Keys that one connection may authenticate.
+    max_keys: int = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """Everything that a relay needs to know."""
+    """All settings of a relay."""
 
     data: Path
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    # Addresses under which clients reach it, when that is not where it listens (a proxy, a public name).
+    # Public addresses, if they differ from where it listens (a proxy, a public name).
     urls: tuple[str, ...] = ()
     limits: RelayLimits = RelayLimits()
     store: StoreLimits = DEFAULT_STORE
-    door: ConnectionLimits = DEFAULT_DOOR
+    connections: ConnectionLimits = DEFAULT_CONNECTIONS
     outbox: OutboxLimits = DEFAULT_OUTBOX
     sockets: SocketLimits = DEFAULT_SOCKETS
-    prune_seconds: float = 60.0
+    prune_interval_seconds: float = 60.0
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody but this machine is meant to reach it: no proxy stands before it either."""
+        """Whether it is only for this machine: it listens on loopback, and no proxy is configured."""
         return self.host in LOOPBACK and not self.urls
 
     def addresses(self, port: int) -> tuple[str, ...]:
-        """How this relay is known, for the proofs of its clients; raises UsageError when nobody has said."""
+        """The addresses of this relay in its clients' proofs; raises UsageError when they are unknown."""
         if self.urls:
             return tuple(dict.fromkeys(relay_address(url) for url in self.urls))
         if self.host in LOOPBACK:
             return tuple(f"ws://{'[::1]' if name == '::1' else name}:{port}" for name in LOOPBACK)
         if self.host in ("0.0.0.0", "::", ""):  # noqa: S104  # compared, not bound
             raise UsageError(
-                f"a relay on {self.host or 'any address'} must know how clients reach it: give its address, "
+                f"a relay on {self.host or 'any address'} must know its public address: give it, "
                 "for example --url wss://relay.example.org"
             )
         host = f"[{self.host}]" if ":" in self.host else self.host

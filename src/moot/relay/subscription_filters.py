@@ -1,11 +1,11 @@
-"""Which events a subscription wants, and which subscriptions want an event; pure.
+"""Filters of subscriptions, and an index from events to subscriptions; pure.
 
-Everything that a filter names must hold, of several values any one may, and of several filters one is
-enough. A filter without `recipients` only ever matches public events: who writes to whom is nobody else's
-business, so events with a recipient go to whoever has proven that key and asks for it by name.
+All members of a filter must match, of several values any one, and of several filters one is enough. A filter
+without `recipients` only matches public events: events with a recipient are delivered only to a client that
+has authenticated with that key and names it in its filter.
 
-The index finds candidates by the recipient of a directed event, or the kind of a public one, so that an event
-costs what its own readers cost and not what all subscriptions do.
+The index finds candidates by the recipient of a directed event, or the kind of a public one, so that the cost
+of an event does not grow with the number of all subscriptions.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ S = TypeVar("S")
 
 _HEX_64 = re.compile("[0-9a-f]{64}", re.ASCII)
 _KEY = re.compile("ed25519:[A-Za-z0-9_-]{43}", re.ASCII)
-# One filter is one statement of SQL; its values all together.
-_MOST_VALUES_IN_ALL: Final = 600
+# All values of one filter together, since it becomes one SQL statement.
+_MAX_VALUES: Final = 600
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One filter of a REQ, as it is on the wire. `limit` takes the newest of what is stored."""
+    """One filter of a REQ. `limit` selects the newest stored events."""
 
     ids: tuple[str, ...] | None = None
     kinds: tuple[str, ...] | None = None
@@ -40,8 +40,8 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     until: int | None = None
     limit: int | None = None
 
-    def fault(self, most_values: int) -> str | None:
-        """What is wrong with it, if anything."""
+    def find_problem(self, max_values: int) -> str | None:
+        """What is wrong with it; None: nothing."""
         lists = {
             "ids": self.ids,
             "kinds": self.kinds,
@@ -50,10 +50,10 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "correlation_ids": self.correlation_ids,
         }
         for name, values in lists.items():
-            if values is not None and not 0 < len(values) <= most_values:
-                return f"{name}: 1 to {most_values} values (limits.filter_values), or leave it out"
-        if sum(len(values) for values in lists.values() if values) > _MOST_VALUES_IN_ALL:
-            return f"more than {_MOST_VALUES_IN_ALL} values in one filter: use several"
+            if values is not None and not 0 < len(values) <= max_values:
+                return f"{name}: 1 to {max_values} values (limits.max_filter_values), or leave it out"
+        if sum(len(values) for values in lists.values() if values) > _MAX_VALUES:
+            return f"more than {_MAX_VALUES} values in one filter: use several"
         if not all(_HEX_64.fullmatch(id) for id in self.ids or ()):
             return "ids: 64 hexadecimal digits in lower case"
         if not all(_KEY.fullmatch(key) for key in (*(self.senders or ()), *(self.recipients or ()))):
@@ -68,7 +68,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return None
 
     def matches(self, event: Event) -> bool:
-        """Whether an event that comes now is wanted; `limit` is about stored ones."""
+        """Whether a new event matches; `limit` is only for stored ones."""
         if self.recipients is None:
             if event.recipient is not None:
                 return False
@@ -83,8 +83,8 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             and (self.until is None or event.timestamp <= self.until)
         )
 
-    def query(self, now: float) -> EventQuery:
-        """The same question to the store."""
+    def to_query(self, now: float) -> EventQuery:
+        """The filter as a query to the store."""
         return EventQuery(
             ids=self.ids or (),
             kinds=self.kinds or (),
@@ -100,18 +100,18 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class FilterIndex(Generic[S]):
-    """Subscriptions by what they could want. A subscription is any hashable thing with a `wants(event)`."""
+    """Subscriptions by recipient and kind. A subscription is any hashable object."""
 
     def __init__(self) -> None:
         self._by_recipient: dict[str, dict[S, None]] = {}
         self._by_kind: dict[str, dict[S, None]] = {}
 
     def add(self, subscription: S, filters: Iterable[EventFilter]) -> None:
-        for table, key in _places(filters):
+        for table, key in _index_keys(filters):
             self._table(table).setdefault(key, {})[subscription] = None
 
     def remove(self, subscription: S, filters: Iterable[EventFilter]) -> None:
-        for name, key in _places(filters):
+        for name, key in _index_keys(filters):
             table = self._table(name)
             found = table.get(key)
             if found is not None:
@@ -120,7 +120,7 @@ class FilterIndex(Generic[S]):
                     del table[key]
 
     def candidates(self, event: Event) -> Iterable[S]:
-        """Each once; whether one really wants the event is for its filters to say."""
+        """Possible subscriptions, each once; their filters decide."""
         if event.recipient is not None:
             return self._by_recipient.get(event.recipient, ())
         return self._by_kind.get(event.kind, ())
@@ -129,12 +129,12 @@ class FilterIndex(Generic[S]):
         return self._by_recipient if name == "recipient" else self._by_kind
 
 
-def _places(filters: Iterable[EventFilter]) -> set[tuple[str, str]]:
-    places: set[tuple[str, str]] = set()
+def _index_keys(filters: Iterable[EventFilter]) -> set[tuple[str, str]]:
+    keys: set[tuple[str, str]] = set()
     for one in filters:
         if one.recipients is not None:
-            places.update(("recipient", key) for key in one.recipients)
+            keys.update(("recipient", key) for key in one.recipients)
         else:
-            # Other kinds are never public, and a stranger's words must not fill the table.
-            places.update(("kind", kind) for kind in PUBLIC_KINDS.intersection(one.kinds or PUBLIC_KINDS))
-    return places
+            # Other kinds are never public, and untrusted input must not fill the table.
+            keys.update(("kind", kind) for kind in PUBLIC_KINDS.intersection(one.kinds or PUBLIC_KINDS))
+    return keys

@@ -1,12 +1,12 @@
-"""What clients and a relay say to each other: JSON arrays, shaped after NIP-01 and NIP-42.
+"""The messages between clients and a relay: JSON arrays, modelled on NIP-01 and NIP-42.
 
     client   ["EVENT", event]   ["REQ", subscription, filter, …]   ["CLOSE", subscription]   ["AUTH", proof]
-    relay    ["EVENT", subscription, event]   ["OK", id, taken, words]   ["EOSE", subscription]
-             ["CLOSED", subscription, words]   ["NOTICE", words]   ["AUTH", challenge]
+    relay    ["EVENT", subscription, event]   ["OK", id, accepted, reason]   ["EOSE", subscription]
+             ["CLOSED", subscription, reason]   ["NOTICE", text]   ["AUTH", challenge]
 
-Words begin with one that programs read: `duplicate`, `invalid`, `expired`, `rate-limited`, `restricted`,
-`auth-required`, `full`, `error`, then a colon and a sentence for people. An event stays the bytes that came:
-it is cut out of its message and never written anew.
+A reason starts with a code for programs: `duplicate`, `invalid`, `expired`, `rate-limited`, `restricted`,
+`auth-required`, `full`, `error`, then a colon and a sentence for people. An event keeps its original bytes:
+it is cut out of its message and never encoded again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from moot.relay.subscription_filters import EventFilter
 
 _EVENT_HEAD: Final = b'["EVENT",'
 _PARTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_WORD: Final = msgspec.json.Decoder(str)
+_TEXT: Final = msgspec.json.Decoder(str)
 _FILTER: Final = msgspec.json.Decoder(EventFilter)
 
 
-class NotAMessage(MootError):
-    """What a client sent is none of the messages above; `subscription` is set when it can be told which."""
+class InvalidClientMessage(MootError):
+    """A client's message is invalid; `subscription` is set when it is known."""
 
     def __init__(self, message: str, subscription: str | None = None) -> None:
         super().__init__(message)
@@ -39,14 +39,14 @@ class NotAMessage(MootError):
 
 @dataclass(frozen=True, slots=True)
 class PublishMessage:
-    """The bytes of an event, unread."""
+    """The bytes of an event, not parsed."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeMessage:
-    """Stored events first, then those that come."""
+    """Requests stored events, then new ones."""
 
     subscription: str
     filters: tuple[EventFilter, ...]
@@ -54,14 +54,14 @@ class SubscribeMessage:
 
 @dataclass(frozen=True, slots=True)
 class UnsubscribeMessage:
-    """No more of this subscription."""
+    """Ends a subscription."""
 
     subscription: str
 
 
 @dataclass(frozen=True, slots=True)
 class AuthMessage:
-    """The bytes of a proof, unread."""
+    """The bytes of a proof, not parsed."""
 
     raw: bytes
 
@@ -70,61 +70,63 @@ Message = PublishMessage | SubscribeMessage | UnsubscribeMessage | AuthMessage
 
 
 def read_message(data: bytes, limits: RelayLimits) -> Message:
-    """What a client says; raises NotAMessage, whatever the bytes are."""
+    """Parse a client's message; raises InvalidClientMessage and nothing else."""
     if data.startswith(_EVENT_HEAD) and data.endswith(b"]"):
-        # The usual case. Whatever stands between is read as one JSON value, or is no event.
+        # The usual case: the event itself is parsed later.
         return PublishMessage(data[len(_EVENT_HEAD) : -1])
     try:
         parts = _PARTS.decode(data)
-        word = _WORD.decode(parts[0]) if parts else ""
+        verb = _TEXT.decode(parts[0]) if parts else ""
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise NotAMessage(
-            "a message is a JSON array that begins with a word: EVENT, REQ, CLOSE or AUTH"
+        raise InvalidClientMessage(
+            "a message is a JSON array that begins with EVENT, REQ, CLOSE or AUTH"
         ) from None
-    if word == "EVENT" and len(parts) == 2:
+    if verb == "EVENT" and len(parts) == 2:
         return PublishMessage(bytes(parts[1]))
-    if word == "AUTH" and len(parts) == 2:
+    if verb == "AUTH" and len(parts) == 2:
         return AuthMessage(bytes(parts[1]))
-    if word == "CLOSE" and len(parts) == 2:
-        return UnsubscribeMessage(_subscription(parts[1], limits))
-    if word == "REQ" and len(parts) > 2:
-        return _request(parts, limits)
-    raise NotAMessage(
-        'write ["EVENT",event], ["REQ",subscription,filter,…], ["CLOSE",subscription] or ["AUTH",proof]'
+    if verb == "CLOSE" and len(parts) == 2:
+        return UnsubscribeMessage(_parse_subscription_id(parts[1], limits))
+    if verb == "REQ" and len(parts) > 2:
+        return _parse_subscribe(parts, limits)
+    raise InvalidClientMessage(
+        'send ["EVENT",event], ["REQ",subscription,filter,…], ["CLOSE",subscription] or ["AUTH",proof]'
     )
 
 
-def _request(parts: list[msgspec.Raw], limits: RelayLimits) -> SubscribeMessage:
-    name = _subscription(parts[1], limits)
-    if len(parts) - 2 > limits.filters:
-        raise NotAMessage(f"{len(parts) - 2} filters; limits.filters is {limits.filters}", name)
+def _parse_subscribe(parts: list[msgspec.Raw], limits: RelayLimits) -> SubscribeMessage:
+    name = _parse_subscription_id(parts[1], limits)
+    if len(parts) - 2 > limits.max_filters:
+        raise InvalidClientMessage(
+            f"{len(parts) - 2} filters; limits.max_filters is {limits.max_filters}", name
+        )
     try:
         filters = tuple(_FILTER.decode(part) for part in parts[2:])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as fault:
-        raise NotAMessage(f"a filter that cannot be read: {str(fault)[:200]}", name) from None
+        raise InvalidClientMessage(f"an invalid filter: {str(fault)[:200]}", name) from None
     for one in filters:
-        if (words := one.fault(limits.filter_values)) is not None:
-            raise NotAMessage(words, name)
+        if (reason := one.find_problem(limits.max_filter_values)) is not None:
+            raise InvalidClientMessage(reason, name)
     return SubscribeMessage(name, filters)
 
 
-def _subscription(part: msgspec.Raw, limits: RelayLimits) -> str:
+def _parse_subscription_id(part: msgspec.Raw, limits: RelayLimits) -> str:
     try:
-        name = _WORD.decode(part)
+        name = _TEXT.decode(part)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise NotAMessage("a subscription is named by a text") from None
-    if not 0 < len(name) <= limits.subscription_id_chars or not name.isprintable():
-        raise NotAMessage(
-            f"a subscription's name has 1 to {limits.subscription_id_chars} printable characters"
+        raise InvalidClientMessage("a subscription id must be text") from None
+    if not 0 < len(name) <= limits.max_subscription_id_chars or not name.isprintable():
+        raise InvalidClientMessage(
+            f"a subscription id has 1 to {limits.max_subscription_id_chars} printable characters"
         )
     return name
 
 
-# What the relay says, framed
+# Messages of the relay, framed
 
 
 def event_head(subscription: str) -> bytes:
-    """How every event for a subscription begins; `event_message` takes it."""
+    """The start of every event message of a subscription, for `event_message`."""
     return b'["EVENT",%b,' % orjson.dumps(subscription)
 
 
@@ -132,22 +134,22 @@ def event_message(head: bytes, raw: bytes) -> bytes:
     return encode_frame(b"%b%b]" % (head, raw))
 
 
-def ok_message(event_id: str, taken: bool, words: str = "") -> bytes:
-    if taken and not words:
+def ok_message(event_id: str, accepted: bool, reason: str = "") -> bytes:
+    if accepted and not reason:
         return encode_frame(b'["OK","%b",true,""]' % event_id.encode())
-    return encode_frame(orjson.dumps(["OK", event_id, taken, words]))
+    return encode_frame(orjson.dumps(["OK", event_id, accepted, reason]))
 
 
 def eose_message(subscription: str) -> bytes:
     return encode_frame(orjson.dumps(["EOSE", subscription]))
 
 
-def closed_message(subscription: str, words: str) -> bytes:
-    return encode_frame(orjson.dumps(["CLOSED", subscription, words]))
+def closed_message(subscription: str, reason: str) -> bytes:
+    return encode_frame(orjson.dumps(["CLOSED", subscription, reason]))
 
 
-def notice_message(words: str) -> bytes:
-    return encode_frame(orjson.dumps(["NOTICE", words]))
+def notice_message(reason: str) -> bytes:
+    return encode_frame(orjson.dumps(["NOTICE", reason]))
 
 
 def auth_message(challenge: str) -> bytes:

@@ -1,8 +1,7 @@
 """The adapter's configuration as values (XP 3.1): every setting with its default and the reason for it.
 
-`loading` makes these from a file. Whatever is not in the document is an addition of ours and marked
-*addition*: who may call (`access`, `trust`, `revoked`), where things are kept (`store`, `control`, `audit`)
-and every bound (`limits`).
+`config_loader` makes these from a file. Settings that the specification does not have are marked *addition*:
+who may call (`access`, `trust`, `revoked`), where data is kept (`store`, `control`, `audit`) and every limit.
 """
 
 from __future__ import annotations
@@ -25,31 +24,31 @@ ListenerTransport = Literal["stdio", "sse", "http", "none"]
 Lifetime = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIFETIME_SECONDS)]
 
 KEY_FILE: Final = Path("~/.xprotocol/adapter.key")
-# The document's name for the file, where a command is told none.
+# File names that commands look for when no file is given.
 CONFIG_NAMES: Final = ("xprotocol-mcp-adapter.yml", "xprotocol-mcp-adapter.yaml")
 
 
 class IdentitySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`identity:`: who the adapter is, and who stands above it."""
+    """`identity:`: the adapter's key, and the key above it."""
 
     # Made on first use where there is none; `~` is the home folder.
     key_file: Path = KEY_FILE
     # Published in the announce.
     display_name: Text = "XProtocol MCP Adapter"
-    # The key above this one in its organisation: its delegations and revocations count here.
+    # The key above this one in its organisation: its delegations and revocations are accepted.
     parent_key: str | None = None
     # The chain of delegations that ends at this adapter, as `register` writes it.
     parent_delegation_event: Path | None = None
 
 
 class RelaySection(msgspec.Struct, frozen=True, kw_only=True):
-    """`relay:`: where events travel."""
+    """`relay:`: the relays that carry events."""
 
-    # The first is preferred, the others are fallen back on.
+    # The first is preferred, the others are fallbacks.
     urls: tuple[str, ...]
-    # Between two rounds of trying all of them.
+    # Wait after all of them have failed.
     reconnect_interval_seconds: Seconds = 5.0
-    # How long an event of ours may travel: a day at most.
+    # Lifetime of published events: a day at most.
     event_ttl_seconds: Lifetime = DEFAULT_TTL_SECONDS
 
 
@@ -61,14 +60,14 @@ class McpServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     transport: ListenerTransport = "stdio"
     # Only for sse and http; `start --port` overrides it. 0 takes a free one.
     sse_port: Port = 8765
-    # This machine alone.
+    # Loopback by default.
     sse_host: Text = "127.0.0.1"
-    # *Addition*: the environment variable with the token that HTTP clients have to show. Without one, whoever
-    # reaches the port calls with this adapter's rights.
+    # *Addition*: the environment variable with the token that HTTP clients have to send. Without one, anyone
+    # who reaches the port calls with this adapter's rights.
     token_env: str | None = None
-    # What that variable holds; not a setting.
+    # The value of that variable; not a setting.
     token: Secret | None = None
-    # *Addition*: values of Host that are answered besides the loopback names and `sse_host`.
+    # *Addition*: values of Host that are accepted besides the loopback names and `sse_host`.
     allowed_hosts: tuple[str, ...] = ()
     # *Addition*: values of Origin of web pages that may connect; none by default.
     allowed_origins: tuple[str, ...] = ()
@@ -85,18 +84,18 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     publish_dns: bool = False
     # Where `/.well-known/xprotocol-endpoint`, `/xp/schemas` and `/health` are served; 0 takes a free one.
     well_known_port: Port = 8766
-    # This machine alone, unlike in the document's example: a proxy with TLS stands in front of it.
+    # Loopback, unlike in the specification's example: put a proxy with TLS in front of it.
     well_known_host: Text = "127.0.0.1"
-    # *Addition*: the host in `xp://host` under which this endpoint is found.
+    # *Addition*: the host in `xp://host` of this endpoint.
     domain: str | None = None
-    # *Addition*: where others reach the well-known address, if that is not where it is served.
+    # *Addition*: the public URL of the well-known pages, if it differs from where they are served.
     public_url: str | None = None
     # *Addition*: `/metrics` there: counts, no keys.
     metrics: bool = True
 
     @property
     def address(self) -> str | None:
-        """What others put before /.well-known/…; None: nobody has said."""
+        """The public base address of /.well-known/…; None: not configured."""
         if self.public_url is not None:
             return self.public_url.rstrip("/")
         return None if self.domain is None else f"https://{self.domain}"
@@ -108,22 +107,22 @@ class LoggingSettings(msgspec.Struct, frozen=True, kw_only=True):
     level: LogLevel = "info"
     # `json` for machines, one object a line; `text` for people.
     format: LogFormat = "json"
-    # `stdout`, `stderr` or a file. With a stdio listener, stdout is MCP's, and lines go to stderr (D-72).
+    # `stdout`, `stderr` or a file. With a stdio listener, stdout is for MCP: lines go to stderr (D-72).
     output: Text = "stdout"
 
     @property
     def severity(self) -> Literal["debug", "info", "warning", "error"]:
-        """The level in the words of `moot.logs`."""
+        """The level as `moot.logs` names it."""
         return "warning" if self.level == "warn" else self.level
 
 
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`audit:` (*addition*; XP 8.6): who called what, when, with what outcome: one JSON object a line."""
+    """`audit:` (*addition*; XP 8.6): who called what, when, with what outcome; one JSON object per line."""
 
     # None: `audit.jsonl` in the store.
     file: File = None
     enabled: bool = True
-    # Whether arguments and results stand there, too. Then the file needs as much care as what it is about.
+    # Whether arguments and results are logged, too. Then the file is as sensitive as they are.
     plaintext: bool = False
     # 16 MiB: an editor still opens it.
     file_bytes: Positive = 16 << 20
@@ -132,77 +131,77 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits:` (*addition*): every bound that can be set; a refusal names the one it met."""
+    """`limits:` (*addition*): every limit that can be set; a refusal names the one it met."""
 
-    # Of one key over all sources, describes and refreshes included: 10 a second; 0: any number (XP 8.4).
+    # Requests of one key over all sources, describe and refresh included: 10 a second; 0: no limit (XP 8.4).
     requests_per_minute: Count = 600
-    # Keys whose rate is remembered; the one that was quiet longest is forgotten first.
-    senders_counted: Positive = 50_000
-    # Calls of all senders in progress at once, and of one sender.
-    calls: Positive = 256
-    calls_per_sender: Positive = 32
-    # An MCP server's answer, without any sign of progress.
+    # Keys whose rate is tracked; the one that was idle longest is dropped first.
+    max_senders: Positive = 50_000
+    # Concurrent calls of all senders, and of one sender.
+    max_calls: Positive = 256
+    max_calls_per_sender: Positive = 32
+    # Timeout of a call to an MCP server without progress.
     upstream_call_seconds: Seconds = 60.0
-    # An MCP server's start: `npx` may have to fetch it first.
+    # Timeout of an MCP server's start: `npx` may have to download it first.
     upstream_start_seconds: Seconds = 60.0
-    # Resources subscribed to at once, by all and by one sender (XP 4.5).
-    subscriptions: Positive = 1_024
-    subscriptions_per_sender: Positive = 64
-    # D-71: changes of schemas within it make one announce.
+    # Resource subscriptions of all senders, and of one sender (XP 4.5).
+    max_subscriptions: Positive = 1_024
+    max_subscriptions_per_sender: Positive = 64
+    # D-71: schema changes within it make one announce.
     announce_debounce_seconds: Seconds = 1.0
-    # An announce is repeated so often, since events expire.
+    # How often the announce is repeated, since events expire.
     announce_interval_seconds: Seconds = 1_800.0
-    # Between two refreshes asked for by `xp.schema.refresh`: asking costs a server its whole list.
-    refresh_seconds: Seconds = 5.0
-    # A relay's OK to an answer of ours; relays may be away for a while. Then it is given up, says the log.
+    # Between two refreshes by `xp.schema.refresh`: each fetches all lists of a server.
+    min_refresh_interval_seconds: Seconds = 5.0
+    # How long an answer waits for a relay's OK; then it is dropped and logged.
     answer_seconds: Seconds = 300.0
-    # How often a resource is read whose server does not tell of changes (XP 4.5).
+    # How often a resource is read whose server sends no notifications (XP 4.5).
     resource_poll_seconds: Seconds = 30.0
-    # Ids of events kept until these expire; when full, events are refused (xp1, Replay).
-    seen_events: Positive = 1_000_000
-    # Answers to `xp.schema.describe`.
-    described: Positive = 100
-    # Discovery of one endpoint: name, well-known document, catalog.
+    # Event ids kept until the events expire; when full, events are refused (xp1, Replay).
+    max_seen_events: Positive = 1_000_000
+    # Matches in an answer to `xp.schema.describe`.
+    max_describe_results: Positive = 100
+    # Discovery of one endpoint: DNS, well-known document, catalog.
     discovery_seconds: Seconds = 15.0
-    discovery_bytes: Positive = 8 << 20
-    # Tools that one XProtocol endpoint may bring; MCP clients show them all to their model.
-    tools_per_endpoint: Positive = 1_000
-    # Calls to XProtocol endpoints in progress at once.
-    outward_calls: Positive = 256
-    # How long what is in progress may take to end when the adapter stops.
+    max_discovery_bytes: Positive = 8 << 20
+    # Tools of one XProtocol endpoint; MCP clients show them all to their model.
+    max_tools_per_endpoint: Positive = 1_000
+    # Concurrent calls to XProtocol endpoints.
+    max_outbound_calls: Positive = 256
+    # How long calls in progress may take to end when the adapter stops.
     stop_seconds: Seconds = 5.0
 
 
 class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that an adapter is told. Paths are absolute, keys are checked, capabilities are in full."""
+    """The whole configuration. Paths are absolute, keys are checked, capabilities are written in full."""
 
     identity: IdentitySettings
     relay: RelaySection
     mcp_sources: tuple[McpSource, ...] = ()
     xprotocol_sources: tuple[XProtocolSource, ...] = ()
-    # None: the file has no `mcp_server:` and nothing to show to MCP clients.
+    # None: no listener for MCP clients.
     mcp_server: McpServerSettings | None = None
     discovery: DiscoverySettings = DiscoverySettings()
     logging: LoggingSettings = LoggingSettings()
-    # D-72: how often a source's lists are fetched again where it does not say itself.
+    # D-72: how often a source's lists are fetched again, unless the source has its own interval.
     schema_refresh_interval_seconds: float = REFRESH_SECONDS
-    # *Addition* (D-59): key → capabilities that it has here.
+    # *Addition* (D-59): key → capabilities of that key.
     access: Mapping[str, Scopes] = msgspec.field(default_factory=dict)
-    # *Addition*: keys whose delegations and revocations count here, beside `parent_key`.
+    # *Addition*: keys whose delegations and revocations are accepted, besides `parent_key`.
     trust: frozenset[str] = frozenset()
-    # *Addition*: keys that are void here whatever anybody says.
+    # *Addition*: revoked keys.
     revoked: frozenset[str] = frozenset()
     audit: AuditSettings = AuditSettings()
-    # *Addition*: data folder: versions of schemas, seen events, pins, audit. Default: beside the key file,
-    # with `.data` in place of its ending, since all of it belongs to that key.
+    # *Addition*: data folder: versions of schemas, seen events, pins, audit. Default: next to the key file,
+    # with the suffix `.data`, since all of it belongs to that key.
     store: Path
-    # *Addition*: the socket by which `status` and others on this machine reach the running adapter.
+    # *Addition*: the Unix socket by which `status` and other commands reach the running adapter.
     control: Path
     search: SearchSettings = SearchSettings()
     limits: AdapterLimits = AdapterLimits()
-    # The file all this came from; None: from nowhere.
+    # The file that was read; None: there is none.
     file: Path | None = None
-    # What was read but may not be what was meant; no secrets.
+    # Warnings about settings that may not be what was meant; no secrets.
     notes: tuple[str, ...] = ()
 
     @property
@@ -212,7 +211,7 @@ class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def anchors(self) -> frozenset[str]:
-        """Keys that are trusted by configuration: `trust:` and the parent's."""
+        """Keys that the configuration trusts: `trust:` and the parent's."""
         parent = self.identity.parent_key
         return self.trust if parent is None else self.trust | {parent}
 

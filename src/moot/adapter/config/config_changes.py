@@ -1,4 +1,4 @@
-"""Another configuration while the adapter runs: what differs, and what of it needs a restart."""
+"""Compares two configurations: what differs, and what of it needs a restart; and watches the file."""
 
 from __future__ import annotations
 
@@ -13,36 +13,32 @@ import msgspec
 
 from moot.adapter.config.adapter_settings import AdapterSettings
 from moot.adapter.config.source_settings import McpSource
-from moot.adapter.trust_chain.chain_walk import events_in, read_small
-from moot.errors import MalformedEvent, UsageError
 from moot.protocol.operation import Json
-from moot.protocol.strict_json import encode
-from moot.xprotocol.delegation import DelegationChain
-from moot.xprotocol.events import SignedPublic, read
 
-# How often a file is looked at; editors and configuration tools take a moment, people do not notice.
+# How often the file is checked.
 WATCH_SECONDS: Final = 0.5
-# Sections that are bound to sockets, files and keys that are open already.
-_FIXED: Final = ("relay", "mcp_server", "discovery", "logging", "audit", "store", "control")
-# Bounds that were handed to what is open already.
-_FIXED_LIMITS: Final = (
-    "upstream_call_seconds", "upstream_start_seconds", "seen_events", "answer_seconds", "outward_calls",
+# Sections that apply to sockets, files and keys that are open already.
+_RESTART_SECTIONS: Final = ("relay", "mcp_server", "discovery", "logging", "audit", "store", "control")
+# Limits of parts that are open already.
+_RESTART_LIMITS: Final = (
+    "upstream_call_seconds", "upstream_start_seconds", "max_seen_events", "answer_seconds",
+    "max_outbound_calls",
 )  # fmt: skip
-# What of a source makes its process or its connection another one; all the rest is ours alone.
-_WIRING: Final = ("transport", "argv", "env", "cwd", "url", "auth", "ca_file", "pin")
+# Fields of a source whose change needs a new process or connection.
+_CONNECTION_FIELDS: Final = ("transport", "argv", "env", "cwd", "url", "auth", "ca_file", "pin")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanges:
-    """What a new configuration came to."""
+    """What differs in a new configuration."""
 
     # The new settings, with the old ones where only a restart can change them.
     applied: AdapterSettings
     added: tuple[str, ...]
     removed: tuple[str, ...]
-    # Sources whose server is another one, or reached otherwise.
+    # Sources whose server has to be started or connected anew.
     restarted: tuple[str, ...]
-    # Sources whose server goes on as it is.
+    # Other changed sources: their server goes on.
     changed: tuple[str, ...]
     endpoints_changed: bool
     needs_restart: tuple[str, ...]
@@ -58,15 +54,15 @@ class ConfigChanges:
 
 
 def changes_between(old: AdapterSettings, new: AdapterSettings, *, rotated: bool = False) -> ConfigChanges:
-    """What differs between two configurations; `rotated`: other keys stand in the same file."""
+    """What differs between two configurations; `rotated`: the key file has another key."""
     before = {source.name: source for source in old.mcp_sources}
     after = {source.name: source for source in new.mcp_sources}
     both = [name for name in after if name in before]
-    restarted = tuple(name for name in both if _wired_otherwise(before[name], after[name]))
-    needs_restart = [key for key in _FIXED if getattr(old, key) != getattr(new, key)]
-    kept = {key: getattr(old, key) for key in _FIXED}
+    restarted = tuple(name for name in both if _connects_otherwise(before[name], after[name]))
+    needs_restart = [key for key in _RESTART_SECTIONS if getattr(old, key) != getattr(new, key)]
+    kept = {key: getattr(old, key) for key in _RESTART_SECTIONS}
     needs_restart += [
-        f"limits.{name}" for name in _FIXED_LIMITS if getattr(old.limits, name) != getattr(new.limits, name)
+        f"limits.{name}" for name in _RESTART_LIMITS if getattr(old.limits, name) != getattr(new.limits, name)
     ]
     if rotated or old.identity.key_file != new.identity.key_file:
         needs_restart.append("identity.key_file")
@@ -82,33 +78,17 @@ def changes_between(old: AdapterSettings, new: AdapterSettings, *, rotated: bool
     )
 
 
-def _wired_otherwise(one: McpSource, other: McpSource) -> bool:
-    return any(getattr(one, name) != getattr(other, name) for name in _WIRING)
+def _connects_otherwise(one: McpSource, other: McpSource) -> bool:
+    return any(getattr(one, name) != getattr(other, name) for name in _CONNECTION_FIELDS)
 
 
-def own_delegations(settings: AdapterSettings, chain: DelegationChain | None) -> tuple[SignedPublic, ...]:
-    """The events of the adapter's own chain, the root's first; they were verified with the chain."""
-    file = settings.identity.parent_delegation_event
-    if chain is None or file is None:
-        return ()
-    found: dict[str, SignedPublic] = {}
-    for event in events_in(read_small(file), str(file)):
-        try:
-            signed = read(event, encode(event))
-        except MalformedEvent as fault:
-            raise UsageError(f"{file}: not a delegation: {fault.message}") from None
-        if isinstance(signed, SignedPublic):
-            found[signed.event.id] = signed
-    return tuple(found[link.id] for link in chain.links)
-
-
-async def file_changes(file: Path, every: float = WATCH_SECONDS) -> AsyncIterator[None]:
-    """Whenever a file is another one than before, and has been so for one look; until cancelled."""
+async def file_changes(file: Path, interval_seconds: float = WATCH_SECONDS) -> AsyncIterator[None]:
+    """Yields whenever a file has changed and been stable for one check; until cancelled."""
     known = seen = _stamp(file)
     while True:
-        await asyncio.sleep(every)
+        await asyncio.sleep(interval_seconds)
         now = _stamp(file)
-        # Two looks alike: whoever writes it has finished. A file that is gone is being replaced.
+        # Equal twice: the writer has finished. A missing file is being replaced.
         if now == seen and now != known and now is not None:
             known = now
             yield

@@ -1,7 +1,7 @@
-"""From a YAML file and the environment to `AdapterSettings` (XP 3): every mistake is named, none is guessed.
+"""Reads `AdapterSettings` from a YAML file and the environment (XP 3), reporting every mistake.
 
-`read_settings` says everything that it found; `load_settings` is for those who want to start and stops at any
-problem. Only the environment that is handed in is read, and only the variables that the file names.
+`read_settings` returns settings and problems; `load_settings` raises if there is any problem. Only the given
+environment is read, and only the variables that the file names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,14 @@ from moot.adapter.config.endpoint_loader import EndpointLoader
 from moot.adapter.config.server_credentials import ServerCredentials
 from moot.adapter.config.source_loader import SourceLoader
 from moot.adapter.config.source_settings import REFRESH_SECONDS, Interval, McpSource
-from moot.adapter.config.value_readers import placed, read_existing, read_key, read_path, read_relay, read_url
+from moot.adapter.config.value_readers import (
+    read_existing,
+    read_key,
+    read_path,
+    read_relay,
+    read_url,
+    resolve_path,
+)
 from moot.config.gateway_config import is_loopback, is_wildcard
 from moot.config.section_reader import Reader, at, checked, mapping, optional, read_plain, strings
 from moot.config.strict_yaml import read_yaml
@@ -47,9 +54,9 @@ from moot.xprotocol.capability_names import Scopes
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
-# What the system takes as the name of a socket is 107 bytes; a few are left for a temporary name.
-SOCKET_PATH_BYTES: Final = 100
-# No configuration comes near: a hundred sources with overrides are some 200 KiB.
+# A socket path has at most 107 bytes; a few are left for a temporary name.
+MAX_SOCKET_PATH_BYTES: Final = 100
+# A hundred sources with overrides are some 200 KiB.
 MAX_FILE_BYTES: Final = 4 << 20
 
 _DOMAIN: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
@@ -62,7 +69,7 @@ _KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """What a file came to."""
+    """The result of reading a file."""
 
     # None: the file cannot be read at all. Whatever has a problem is left out, or at its default.
     settings: AdapterSettings | None
@@ -70,7 +77,7 @@ class LoadedConfig:
 
 
 def find_config(folder: Path) -> Path | None:
-    """The adapter's configuration in a folder, under the document's name for it."""
+    """The adapter's configuration file in a folder."""
     return next((folder / name for name in CONFIG_NAMES if (folder / name).is_file()), None)
 
 
@@ -79,7 +86,7 @@ def load_settings(
 ) -> AdapterSettings:
     """The settings in a file; raises UsageError with every problem, one a line.
 
-    `replaced` are whole sections that count in place of the file's: for those who bring a relay or a key.
+    `replaced` are whole sections that override the file's, for callers with their own relay or key.
     """
     loaded = read_settings(path, environ=environ, replaced=replaced)
     if loaded.problems or loaded.settings is None:
@@ -91,7 +98,7 @@ def load_settings(
 def read_settings(
     path: Path, *, environ: Mapping[str, str], replaced: Mapping[str, Json] | None = None
 ) -> LoadedConfig:
-    """Everything that a file says and everything that is wrong with it; raises nothing."""
+    """The settings in a file and all its problems; raises nothing."""
     try:
         document = {**mapping(_document(path), ""), **(replaced or {})}
     except UsageError as fault:
@@ -102,7 +109,7 @@ def read_settings(
 def settings_from(
     document: Json, *, folder: Path, environ: Mapping[str, str], file: Path | None = None
 ) -> LoadedConfig:
-    """The same from what stands in a file, for those who have no file. Relative paths start in `folder`."""
+    """The same from the content of a file. Relative paths start in `folder`."""
     try:
         sections = mapping(document, "")
     except UsageError as fault:
@@ -111,23 +118,23 @@ def settings_from(
 
 
 def control_path(store: Path) -> Path:
-    """Where the control socket of an adapter with this data folder is, unless `control:` says otherwise."""
-    beside = store / "control.sock"
-    if len(os.fsencode(beside)) <= SOCKET_PATH_BYTES:
-        return beside
-    # Too long a name for a socket: a short one that is made of it.
+    """The default path of the control socket for this data folder."""
+    path = store / "control.sock"
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
+        return path
+    # Too long for a socket: use a short hash of it.
     digest = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"xprotocol-{os.getuid()}" / f"{digest}.sock"
 
 
 def store_path(key_file: Path) -> Path:
-    """Where an adapter with this key keeps its data, unless `store:` says otherwise."""
+    """The default data folder for this key."""
     return key_file.with_suffix(".data")
 
 
 def _unreadable(fault: UsageError) -> LoadedConfig:
     findings = ConfigProblems()
-    findings.raised(fault)
+    findings.add_error(fault)
     return LoadedConfig(None, tuple(findings.problems))
 
 
@@ -138,7 +145,7 @@ def _document(path: Path) -> Json:
     except OSError as fault:
         raise UsageError(f"cannot be read: {fault.strerror}") from None
     if len(text) > MAX_FILE_BYTES:
-        raise UsageError(f"is larger than {MAX_FILE_BYTES} bytes: no configuration")
+        raise UsageError(f"is larger than {MAX_FILE_BYTES} bytes")
     try:
         document = read_yaml(text.decode("utf-8"))
     except UnicodeDecodeError:
@@ -150,7 +157,7 @@ def _document(path: Path) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class _Sections:
-    """The sections of one file, read one after the other."""
+    """Reads the sections of one file."""
 
     document: Mapping[str, Json]
     folder: Path
@@ -159,16 +166,14 @@ class _Sections:
 
     def read(self, file: Path | None) -> LoadedConfig:
         document, findings = self.document, self.findings
-        findings.unknown(document, dict.fromkeys(_KEYS), "")
+        findings.check_keys(document, dict.fromkeys(_KEYS), "")
         identity, relay, refresh = self._identity(), self._relay(), self._refresh()
-        sources = SourceLoader(self.folder, self.environ, findings, refresh).mcp_sources(
-            document.get("mcp_sources")
-        )
-        endpoints = EndpointLoader(self.folder, findings, refresh).xprotocol_sources(
-            document.get("xprotocol_sources")
-        )
+        sources = SourceLoader(self.folder, self.environ, findings, refresh).load(document.get("mcp_sources"))
+        endpoints = EndpointLoader(self.folder, findings, refresh).load(document.get("xprotocol_sources"))
         if not document.get("mcp_sources") and not document.get("xprotocol_sources"):
-            findings.note("mcp_sources", "is empty, and so is xprotocol_sources: there is nothing to bridge")
+            findings.add_note(
+                "mcp_sources", "is empty, and so is xprotocol_sources: there is nothing to bridge"
+            )
         store = self._path("store") or store_path(identity.key_file)
         settings = AdapterSettings(
             identity=identity,
@@ -195,12 +200,12 @@ class _Sections:
     def _section(
         self, kind: type[_Struct], key: str, readers: Mapping[str, Reader] | None = None
     ) -> _Struct | None:
-        return self.findings.section(kind, self.document.get(key), key, readers)
+        return self.findings.read_section(kind, self.document.get(key), key, readers)
 
     def _identity(self) -> IdentitySettings:
         readers = {
-            # Unlike the others, there is always one.
-            "key_file": lambda value, path: placed(value, self.folder, path),
+            # Unlike the others, it is never None.
+            "key_file": lambda value, path: resolve_path(value, self.folder, path),
             "parent_key": _optional_key,
             "parent_delegation_event": read_existing(self.folder),
         }
@@ -211,7 +216,7 @@ class _Sections:
 
     def _relay(self) -> RelaySection | None:
         if self.document.get("relay") is None:
-            self.findings.problem(
+            self.findings.add_problem(
                 "relay.urls", "is missing; name at least one relay, such as wss://relay.example"
             )
             return None
@@ -219,8 +224,8 @@ class _Sections:
         for url in relay.urls if relay is not None else ():
             parts = urlsplit(url)
             if parts.scheme == "ws" and not is_loopback(parts.hostname or ""):
-                self.findings.note(
-                    "relay.urls", f"{url} is not encrypted: others see who calls whom; use wss"
+                self.findings.add_note(
+                    "relay.urls", f"{url} is not encrypted: others can see who calls whom; use wss"
                 )
         return relay
 
@@ -230,33 +235,33 @@ class _Sections:
             raise UsageError(f"{path}: is empty; name at least one relay, such as wss://relay.example")
         urls: list[str] = []
         for place, entry in enumerate(entries):
-            with self.findings.caught(f"{path}[{place}]"):
+            with self.findings.catching(f"{path}[{place}]"):
                 urls.append(read_relay(entry, f"{path}[{place}]"))
         return tuple(dict.fromkeys(urls))
 
     def _refresh(self) -> float:
         key = "schema_refresh_interval_seconds"
         if self.document.get(key) is not None:
-            with self.findings.caught(key):
+            with self.findings.catching(key):
                 seconds: float = read_plain(Interval, self.document[key], key)
                 return seconds
         return REFRESH_SECONDS
 
     def _listener(self) -> McpServerSettings | None:
         given = self.document.get("mcp_server")
-        readers = {"token": _never_in_a_file}
+        readers = {"token": _reject_secret}
         listener = self._section(McpServerSettings, "mcp_server", readers) or McpServerSettings()
         if listener.token_env is not None:
             credentials = ServerCredentials(self.folder, self.environ, self.findings)
-            with self.findings.caught("mcp_server.token_env"):
-                token = credentials.secret(listener.token_env, "mcp_server.token_env")
+            with self.findings.catching("mcp_server.token_env"):
+                token = credentials.read_secret(listener.token_env, "mcp_server.token_env")
                 listener = msgspec.structs.replace(listener, token=token)
         if listener.transport == "none" or (given is None and not self.document.get("xprotocol_sources")):
             return None
         if listener.over_http and not is_loopback(listener.sse_host) and listener.token is None:
-            self.findings.note(
+            self.findings.add_note(
                 "mcp_server.sse_host",
-                "not this machine alone: whoever reaches it calls with this adapter's rights; "
+                "not only loopback: anyone who reaches it calls with this adapter's rights; "
                 "set mcp_server.token_env",
             )
         return listener
@@ -265,9 +270,9 @@ class _Sections:
         readers = {"public_url": _optional_url, "domain": _optional_domain}
         discovery = self._section(DiscoverySettings, "discovery", readers) or DiscoverySettings()
         if discovery.publish_dns and discovery.domain is None:
-            self.findings.note("discovery.publish_dns", "needs discovery.domain to say for which host")
+            self.findings.add_note("discovery.publish_dns", "needs discovery.domain")
         if is_wildcard(discovery.well_known_host):
-            self.findings.note(
+            self.findings.add_note(
                 "discovery.well_known_host", "listens on every address of this machine, unencrypted"
             )
         return discovery
@@ -276,32 +281,32 @@ class _Sections:
         settings = self._section(LoggingSettings, "logging") or LoggingSettings()
         if settings.output in ("stdout", "stderr"):
             return settings
-        with self.findings.caught("logging.output"):
-            file = placed(settings.output, self.folder, "logging.output")
+        with self.findings.catching("logging.output"):
+            file = resolve_path(settings.output, self.folder, "logging.output")
             return msgspec.structs.replace(settings, output=str(file))
         return settings
 
     def _access(self, sources: tuple[McpSource, ...]) -> dict[str, Scopes]:
         namespaces = tuple(dict.fromkeys(source.namespace for source in sources))
         access: dict[str, Scopes] = {}
-        with self.findings.caught("access"):
+        with self.findings.catching("access"):
             for key, names in optional(self.document.get("access"), "access").items():
                 here = at("access", key)
-                with self.findings.caught(here):
+                with self.findings.catching(here):
                     access[read_key(key, here)] = self._capabilities(names, here, namespaces)
         return access
 
     def _capabilities(self, value: Json, path: str, namespaces: tuple[str, ...]) -> Scopes:
-        if self._has_faulty_sources(namespaces):
-            # What a short name means cannot be said before they are mended.
+        if self._has_source_problems(namespaces):
+            # Short names cannot be expanded until those are fixed.
             return frozenset(strings(value, path))
         found: set[str] = set()
         for place, name in enumerate(strings(value, path)):
-            with self.findings.caught(f"{path}[{place}]"):
+            with self.findings.catching(f"{path}[{place}]"):
                 found.add(granted_capability(name, namespaces))
         return frozenset(found)
 
-    def _has_faulty_sources(self, namespaces: tuple[str, ...]) -> bool:
+    def _has_source_problems(self, namespaces: tuple[str, ...]) -> bool:
         listed = self.document.get("mcp_sources")
         return any(problem.path.startswith("mcp_sources") for problem in self.findings.problems) or (
             bool(listed) and not namespaces
@@ -310,41 +315,41 @@ class _Sections:
     def _keys(self, section: str) -> frozenset[str]:
         value = self.document.get(section)
         keys: set[str] = set()
-        with self.findings.caught(section):
+        with self.findings.catching(section):
             for place, key in enumerate(
                 () if value is None else checked(value, list, "a list of keys", section)
             ):
-                with self.findings.caught(f"{section}[{place}]"):
+                with self.findings.catching(f"{section}[{place}]"):
                     keys.add(read_key(key, f"{section}[{place}]"))
         return frozenset(keys)
 
     def _path(self, key: str) -> Path | None:
-        with self.findings.caught(key):
+        with self.findings.catching(key):
             path: Path | None = read_path(self.folder)(self.document.get(key), key)
             return path
         return None
 
     def _control(self, store: Path) -> Path:
         control = self._path("control") or control_path(store)
-        if len(os.fsencode(control)) > SOCKET_PATH_BYTES:
-            self.findings.problem(
-                "control", f"longer than {SOCKET_PATH_BYTES} bytes; no socket can be called so"
+        if len(os.fsencode(control)) > MAX_SOCKET_PATH_BYTES:
+            self.findings.add_problem(
+                "control", f"is longer than {MAX_SOCKET_PATH_BYTES} bytes, the limit for a socket path"
             )
         return control
 
 
 def granted_capability(name: str, namespaces: tuple[str, ...]) -> str:
-    """D-60 for those who grant: in full, and `com.acme.*` may span several namespaces. Raises UsageError."""
+    """D-60: an `access:` capability in full; `com.acme.*` may span several namespaces. Raises UsageError."""
     prefix = name[:-1]
     if name.endswith(".*") and any(f"{namespace}.".startswith(prefix) for namespace in namespaces):
         return name
     return expand_capability(name, namespaces)
 
 
-def _never_in_a_file(_value: Json, path: str) -> None:
+def _reject_secret(_value: Json, path: str) -> None:
     raise UsageError(
-        f"{path}: a secret never stands in a file; put it into an environment variable, "
-        "and name that with token_env"
+        f"{path}: secrets are not allowed in the file; put it into an environment variable "
+        "and name the variable with token_env"
     )
 
 

@@ -1,7 +1,7 @@
-"""Everything that is wrong with a configuration, not only the first thing, each with the path of its key.
+"""Collects all problems of a configuration, each with the path of its key.
 
-The readers of `moot.config.section_reader` raise at the first mistake; here each is caught where it happens
-and kept, and what is still sound is read on. No message shows a value that may be a secret.
+The readers of `moot.config.section_reader` raise at the first mistake; here each is caught and kept, and
+reading goes on. No message shows a value that may be a secret.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
-    """By name; finding out their types takes a millisecond."""
+    """Fields by name; cached, since finding out their types takes a millisecond."""
     return {each.encode_name: each for each in msgspec.structs.fields(kind)}
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """What keeps a configuration from working: where, and what to do about it."""
+    """An error in a configuration: where it is, and what to do about it."""
 
     # Of the key, as in `mcp_sources[1].auth.token_env`; empty: the file as a whole.
     path: str
@@ -41,57 +41,57 @@ class ConfigProblem:
 
 @dataclass(slots=True)
 class ConfigProblems:
-    """What was found so far. A note is about what works, but may not be what was meant."""
+    """Problems and notes found so far. A note is about what works, but may not be what was meant."""
 
     problems: list[ConfigProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def problem(self, path: str, message: str) -> None:
+    def add_problem(self, path: str, message: str) -> None:
         self.problems.append(ConfigProblem(path, message))
 
-    def note(self, path: str, message: str) -> None:
+    def add_note(self, path: str, message: str) -> None:
         self.notes.append(f"{path}: {message}")
 
-    def raised(self, fault: UsageError, path: str = "") -> None:
-        """Keep what a reader raised; it names the path itself, or stands for the one given."""
+    def add_error(self, fault: UsageError, path: str = "") -> None:
+        """Add what a reader raised; its text names the path itself, or it belongs to the one given."""
         text = str(fault)
         where, colon, message = text.partition(": ")
         if colon and (where.startswith(path) if path else " " not in where):
-            self.problem(where, message)
+            self.add_problem(where, message)
         else:
-            self.problem(path, text)
+            self.add_problem(path, text)
 
     @contextmanager
-    def caught(self, path: str) -> Iterator[None]:
-        """What goes wrong inside the block is a problem of this path; the block ends there."""
+    def catching(self, path: str) -> Iterator[None]:
+        """Turn an error inside the block into a problem of this path."""
         try:
             yield
         except UsageError as fault:
-            self.raised(fault, path)
+            self.add_error(fault, path)
         except InvalidKey as fault:
-            self.problem(path, str(fault))
+            self.add_problem(path, str(fault))
         except UnicodeError:
-            # Half of a surrogate pair, which YAML can spell.
-            self.problem(path, "holds a character that is none")
+            # Half of a surrogate pair, which YAML can write.
+            self.add_problem(path, "contains an invalid character")
 
-    def section(
+    def read_section(
         self, kind: type[_Struct], value: Json, path: str, readers: Mapping[str, Reader] | None = None
     ) -> _Struct | None:
-        """A struct filled from a mapping, as `read_struct` does, but with every mistake kept.
+        """A struct filled from a mapping, as `read_struct` does, but collecting every mistake.
 
         A field that cannot be read has its default; None when it has none, or the struct itself refuses.
         """
-        with self.caught(path):
+        with self.catching(path):
             given = {} if value is None else mapping(value, path)
             fields = _fields(kind)
-            self.unknown(given, fields, path)
+            self.check_keys(given, fields, path)
             values: dict[str, Any] = {}
             whole = True
             for key, described in fields.items():
                 here = at(path, key)
                 if key in given:
                     faults = len(self.problems)
-                    with self.caught(here):
+                    with self.catching(here):
                         reader = (readers or {}).get(key)
                         values[described.name] = (
                             reader(given[key], here)
@@ -100,29 +100,29 @@ class ConfigProblems:
                         )
                     whole = whole and (len(self.problems) == faults or not described.required)
                 elif described.required:
-                    self.problem(here, "is missing")
+                    self.add_problem(here, "is missing")
                     whole = False
             return kind(**values) if whole else None
         return None
 
-    def unknown(self, given: Mapping[str, Json], known: Mapping[str, object], path: str) -> None:
-        """Every key that is not known is a problem."""
+    def check_keys(self, given: Mapping[str, Json], known: Mapping[str, object], path: str) -> None:
+        """Add a problem for every unknown key."""
         for key in given:
             if key not in known:
-                self.raised(unknown_key(path, key, known), at(path, key))
+                self.add_error(unknown_key(path, key, known), at(path, key))
 
-    def entries(self, value: Json, path: str) -> list[tuple[Json, str]]:
+    def read_entries(self, value: Json, path: str) -> list[tuple[Json, str]]:
         """The entries of a list of sources, each with its path. Two of one name are a problem."""
         if value is None:
             return []
         if not isinstance(value, list):
-            self.problem(path, "must be a list: each entry begins with - name:")
+            self.add_problem(path, "must be a list: each entry begins with - name:")
             return []
         first: dict[str, str] = {}
         for place, entry in enumerate(value):
             name = entry.get("name") if isinstance(entry, dict) else None
             if isinstance(name, str) and first.setdefault(name, f"{path}[{place}]") != f"{path}[{place}]":
-                self.problem(
-                    f"{path}[{place}].name", f"is that of {first[name]}, too; sources are told apart by it"
+                self.add_problem(
+                    f"{path}[{place}].name", f"is also the name of {first[name]}; names must be unique"
                 )
         return [(entry, f"{path}[{place}]") for place, entry in enumerate(value)]

@@ -18,12 +18,12 @@ from moot.endpoint.discovery import parse_endpoint
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 
-# What MCP clients take in a tool's name; 32 leave as much for the name itself (D-68: 64 in all).
+# Allowed in a tool's name by MCP clients; 32 leave as much for the name itself (D-68: 64 in all).
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
 
 
 class _XProtocolEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `xprotocol_sources` as it is written."""
+    """One entry of `xprotocol_sources` as written."""
 
     name: str
     endpoint: str | None = None
@@ -40,17 +40,18 @@ class _XProtocolEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class EndpointLoader:
-    """What reading an endpoint needs besides the endpoint."""
+    """Reads the entries of `xprotocol_sources`."""
 
     folder: Path
     findings: ConfigProblems
-    # What holds for endpoints that do not say it themselves.
-    refresh_seconds: float
+    # For endpoints without an interval of their own.
+    default_refresh_seconds: float
 
-    def xprotocol_sources(self, value: Json) -> tuple[XProtocolSource, ...]:
-        """All that can be read; what cannot is among the findings."""
+    def load(self, value: Json) -> tuple[XProtocolSource, ...]:
+        """All valid sources; problems go to `findings`."""
         found = [
-            self._endpoint(entry, path) for entry, path in self.findings.entries(value, "xprotocol_sources")
+            self._endpoint(entry, path)
+            for entry, path in self.findings.read_entries(value, "xprotocol_sources")
         ]
         return tuple(source for source in found if source is not None)
 
@@ -66,18 +67,20 @@ class EndpointLoader:
             "delegation_event": read_existing(self.folder),
             "proofs": self._proofs,
         }
-        entry = findings.section(_XProtocolEntry, value, path, readers)
+        entry = findings.read_section(_XProtocolEntry, value, path, readers)
         given = value if isinstance(value, dict) else {}
         directly = [key for key in ("key", "relay") if given.get(key) is not None]
         if given.get("endpoint") is not None and directly:
-            findings.problem(path, "has endpoint and key: give endpoint, or key and relay, and not both")
+            findings.add_problem(path, "has endpoint and key: give endpoint, or key and relay, not both")
         elif given.get("endpoint") is None and len(directly) < 2 and isinstance(value, dict):
-            findings.problem(path, "give endpoint: xp://host, or key: ed25519:… together with relay: wss://…")
+            findings.add_problem(
+                path, "give endpoint: xp://host, or key: ed25519:… together with relay: wss://…"
+            )
         if entry is None or len(findings.problems) > faults:
             return None
         every = entry.schema_refresh_interval_seconds
         fields: dict[str, Any] = msgspec.structs.asdict(entry)
-        fields["schema_refresh_interval_seconds"] = self.refresh_seconds if every is None else every
+        fields["schema_refresh_interval_seconds"] = self.default_refresh_seconds if every is None else every
         return XProtocolSource(**fields)
 
     def _proofs(self, value: Json, path: str) -> tuple[Path, ...]:
@@ -99,5 +102,5 @@ def _xp_address(value: Json, path: str) -> str | None:
 def _tool_prefix(value: Json, path: str) -> str:
     prefix: str = checked("" if value is None else value, str, "text", path)
     if not _PREFIX.fullmatch(prefix):
-        raise UsageError(f"{path}: at most 32 letters, digits, _ and -: it begins the names of MCP tools")
+        raise UsageError(f"{path}: at most 32 letters, digits, _ and -: a prefix for the names of MCP tools")
     return prefix

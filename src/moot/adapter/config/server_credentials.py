@@ -1,4 +1,4 @@
-"""What proves us to an MCP server (XP 8.2): from the environment and from files, never written down."""
+"""Reads credentials for MCP servers (XP 8.2) from the environment and from files."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from moot.errors import UsageError
 from moot.protocol.operation import Json
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
-# Keys under which people write a secret itself.
+# Keys under which people put the secret itself.
 _LITERALS: Final = frozenset({"api_key", "apikey", "bearer", "key", "password", "secret", "token", "value"})
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCredentials:
-    """Readers of `auth:` and `pass_env:`; what is missing becomes a finding."""
+    """Readers of `auth:` and `pass_env:`."""
 
     folder: Path
     environ: Mapping[str, str]
     findings: ConfigProblems
 
-    def auth(self, value: Json, path: str) -> Auth | None:
+    def read_auth(self, value: Json, path: str) -> Auth | None:
         if value is None:
             return None
         given = mapping(value, path)
         for key in given:
             if key.lower() in _LITERALS:
                 raise UsageError(
-                    f"{at(path, key)}: a secret never stands in a file; put it into an environment variable "
-                    "and name that with token_env"
+                    f"{at(path, key)}: secrets are not allowed here; put it into an environment variable "
+                    "and name the variable with token_env"
                 )
         if "type" not in given:
             raise UsageError(f"{path}.type: is missing; bearer, api_key or client_certificate")
@@ -46,40 +46,46 @@ class ServerCredentials:
         if kind == "client_certificate":
             return self._certificate(given, path)
         known = {"type": 0, "token_env": 0} | ({"header": 0} if kind == "api_key" else {})
-        self.findings.unknown(given, known, path)
+        self.findings.check_keys(given, known, path)
         if given.get("token_env") is None:
-            raise UsageError(f"{path}.token_env: is missing; it names the variable that holds the secret")
-        secret = self.secret(given["token_env"], f"{path}.token_env")
+            raise UsageError(
+                f"{path}.token_env: is missing; it names the environment variable with the secret"
+            )
+        secret = self.read_secret(given["token_env"], f"{path}.token_env")
         if kind == "bearer":
             return BearerAuth(token=secret)
         header = checked(given.get("header", API_KEY_HEADER), str, "the name of a header", f"{path}.header")
         if not _HEADER.fullmatch(header):
-            raise UsageError(f"{path}.header: is no name of an HTTP header")
+            raise UsageError(f"{path}.header: is not the name of an HTTP header")
         return ApiKeyAuth(key=secret, header=header)
 
     def _certificate(self, given: Mapping[str, Json], path: str) -> CertificateAuth:
-        self.findings.unknown(given, dict.fromkeys(("type", "cert_file", "key_file", "password_env")), path)
+        self.findings.check_keys(
+            given, dict.fromkeys(("type", "cert_file", "key_file", "password_env")), path
+        )
         files: dict[str, Path] = {}
         for key in ("cert_file", "key_file"):
             if given.get(key) is None:
                 raise UsageError(f"{path}.{key}: is missing; it names a PEM file")
             files[key] = read_existing(self.folder)(given[key], f"{path}.{key}")
         locked = given.get("password_env")
-        password = None if locked is None else self.secret(locked, f"{path}.password_env")
+        password = None if locked is None else self.read_secret(locked, f"{path}.password_env")
         return CertificateAuth(cert_file=files["cert_file"], key_file=files["key_file"], password=password)
 
-    def secret(self, name: Json, path: str) -> Secret:
-        """What an environment variable holds; raises UsageError when that is nothing, or fits no header."""
+    def read_secret(self, name: Json, path: str) -> Secret:
+        """The value of an environment variable; raises UsageError when it is missing or invalid."""
         text = TokenSource(Path(), self.environ).environment(name, path)
-        # It becomes a header: a line break would begin another one.
+        # It becomes a header: a line break would start another one.
         if not text.isprintable() or not text.isascii():
-            raise UsageError(f"{path}: the environment variable holds characters that no header can carry")
+            raise UsageError(
+                f"{path}: the environment variable contains characters that are not allowed in a header"
+            )
         return Secret(text)
 
-    def passed(self, value: Json, path: str) -> dict[str, str]:
-        """Names of variables → what they hold. Each that is not set is a problem of its own."""
-        passed: dict[str, str] = {}
+    def read_pass_env(self, value: Json, path: str) -> dict[str, str]:
+        """Values by variable name. Each that is not set is a problem of its own."""
+        values: dict[str, str] = {}
         for place, name in enumerate(strings(value, path)):
-            with self.findings.caught(f"{path}[{place}]"):
-                passed[name] = TokenSource(Path(), self.environ).environment(name, f"{path}[{place}]")
-        return passed
+            with self.findings.catching(f"{path}[{place}]"):
+                values[name] = TokenSource(Path(), self.environ).environment(name, f"{path}[{place}]")
+        return values

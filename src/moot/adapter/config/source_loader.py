@@ -16,12 +16,12 @@ from moot.adapter.config.config_problems import ConfigProblems
 from moot.adapter.config.server_credentials import ServerCredentials
 from moot.adapter.config.source_settings import Auth, CertificateAuth, Interval, McpSource, SourceTransport
 from moot.adapter.config.value_readers import (
-    placed,
     read_existing,
     read_name,
     read_namespace,
     read_url,
     read_variables,
+    resolve_path,
 )
 from moot.config.gateway_config import Positive, is_loopback
 from moot.config.section_reader import at, mapping
@@ -42,8 +42,8 @@ from moot.xprotocol.source_overrides import (
 Quality = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 _SECRET_NAME: Final = re.compile(r"token|secret|passw|credential|api_?key", re.IGNORECASE)
-_OF_A_PROCESS: Final = ("command", "args", "env", "pass_env", "cwd")
-_OF_A_URL: Final = ("url", "auth", "ca_file")
+_STDIO_KEYS: Final = ("command", "args", "env", "pass_env", "cwd")
+_HTTP_KEYS: Final = ("url", "auth", "ca_file")
 
 
 class _RateLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,18 +51,18 @@ class _RateLimit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _McpEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `mcp_sources` as it is written."""
+    """One entry of `mcp_sources` as written."""
 
     name: str
     transport: SourceTransport
     # What the kinds of its tools begin with, such as com.acme.files.
     xprotocol_namespace: str
-    # For stdio: the program, with arguments if one likes; split as a shell would, but run by none (D-72).
+    # For stdio: the program and arguments; split like a shell command, but no shell runs it (D-72).
     command: str | None = None
-    # Further arguments, taken as they are.
+    # Further arguments, not split.
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
-    # *Addition*: variables of the adapter's own environment that the process gets: secrets, by name.
+    # *Addition*: names of variables that the process gets from the adapter's environment, such as secrets.
     pass_env: Mapping[str, str] = msgspec.field(default_factory=dict)
     cwd: Path | None = None
     url: str | None = None
@@ -74,7 +74,7 @@ class _McpEntry(msgspec.Struct, frozen=True, kw_only=True):
     capability_inference: Inference = "auto"
     # For `explicit`; short names are written out.
     capabilities: tuple[str, ...] = ()
-    # Tools that are exposed; without it, all are.
+    # Tools that are exposed; the default is all.
     tool_allowlist: tuple[str, ...] | None = None
     tool_denylist: tuple[str, ...] = ()
     # By tool: description, required_capability, semantic.
@@ -93,25 +93,27 @@ class _McpEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class SourceLoader:
-    """What reading a source needs besides the source."""
+    """Reads the entries of `mcp_sources`."""
 
     folder: Path
     environ: Mapping[str, str]
     findings: ConfigProblems
-    # What holds for sources that do not say it themselves.
-    refresh_seconds: float
+    # For sources without an interval of their own.
+    default_refresh_seconds: float
 
-    def mcp_sources(self, value: Json) -> tuple[McpSource, ...]:
-        """All that can be read; what cannot is among the findings."""
-        found = [self._mcp_source(entry, path) for entry, path in self.findings.entries(value, "mcp_sources")]
+    def load(self, value: Json) -> tuple[McpSource, ...]:
+        """All valid sources; problems go to `findings`."""
+        found = [
+            self._mcp_source(entry, path) for entry, path in self.findings.read_entries(value, "mcp_sources")
+        ]
         sources = tuple(source for source in found if source is not None)
         namespaces: dict[str, str] = {}
         for source in sources:
             other = namespaces.setdefault(source.namespace, source.name)
             if other != source.name:
-                self.findings.note(
+                self.findings.add_note(
                     f"mcp_sources ({source.name})",
-                    f"has the namespace of {other}: of two tools of one name, only the first is published",
+                    f"has the same namespace as {other}: of equal tool names, only the first is published",
                 )
         return sources
 
@@ -123,28 +125,29 @@ class SourceLoader:
             "name": read_name,
             "xprotocol_namespace": read_namespace,
             "env": read_variables,
-            "pass_env": credentials.passed,
+            "pass_env": credentials.read_pass_env,
             "cwd": self._folder,
             "url": read_url,
-            "auth": credentials.auth,
+            "auth": credentials.read_auth,
             "ca_file": read_existing(self.folder),
             "rate_limit": lambda rate, here: (
-                None if rate is None else findings.section(_RateLimit, rate, here)
+                None if rate is None else findings.read_section(_RateLimit, rate, here)
             ),
             "schema_overrides": self._overrides,
         }
-        entry = findings.section(_McpEntry, value, path, readers)
+        entry = findings.read_section(_McpEntry, value, path, readers)
         if entry is None:
             return None
         argv = self._argv(entry, path)
-        self._check_way(entry, mapping(value, path), path)
+        self._check_transport(entry, mapping(value, path), path)
         translation = self._translation(entry, path)
         if translation is None or len(findings.problems) > faults:
             return None
         for name in entry.env:
             if _SECRET_NAME.search(name):
-                findings.note(
-                    at(f"{path}.env", name), "a secret? Leave it in the environment, and use pass_env"
+                findings.add_note(
+                    at(f"{path}.env", name),
+                    "looks like a secret: leave it in the environment, and use pass_env",
                 )
         self._check_credentials(entry, path)
         every = entry.schema_refresh_interval_seconds
@@ -160,50 +163,50 @@ class SourceLoader:
             ca_file=entry.ca_file,
             tool_denylist=frozenset(entry.tool_denylist),
             requests_per_minute=entry.rate_limit.requests_per_minute if entry.rate_limit else None,
-            schema_refresh_interval_seconds=self.refresh_seconds if every is None else every,
+            schema_refresh_interval_seconds=self.default_refresh_seconds if every is None else every,
             pin=entry.pin,
         )
 
     def _argv(self, entry: _McpEntry, path: str) -> tuple[str, ...]:
-        """D-72: a command line split as a shell would, but no shell: nothing in it is expanded or run."""
+        """D-72: the command line split like a shell does, without expansion."""
         if entry.command is None:
             return ()
         try:
             words = shlex.split(entry.command)
         except ValueError as fault:
-            self.findings.problem(f"{path}.command", f"cannot be split into words: {str(fault).lower()}")
+            self.findings.add_problem(f"{path}.command", f"cannot be split into words: {str(fault).lower()}")
             return ()
         if not words:
-            self.findings.problem(f"{path}.command", "is empty; name the program that is the MCP server")
+            self.findings.add_problem(f"{path}.command", "is empty; name the program of the MCP server")
         elif any("\0" in word for word in (*words, *entry.args)):
-            self.findings.problem(f"{path}.command", "holds a character that no program can be given")
+            self.findings.add_problem(f"{path}.command", "contains a NUL character")
         return (*words, *entry.args)
 
-    def _check_way(self, entry: _McpEntry, given: Mapping[str, Json], path: str) -> None:
+    def _check_transport(self, entry: _McpEntry, given: Mapping[str, Json], path: str) -> None:
         is_process = entry.transport == "stdio"
         needed = "command" if is_process else "url"
         if given.get(needed) is None:
-            self.findings.problem(f"{path}.{needed}", f"is missing: transport {entry.transport} needs it")
-        for key in _OF_A_URL if is_process else _OF_A_PROCESS:
+            self.findings.add_problem(f"{path}.{needed}", f"is missing: transport {entry.transport} needs it")
+        for key in _HTTP_KEYS if is_process else _STDIO_KEYS:
             if given.get(key) is not None:
-                self.findings.problem(f"{path}.{key}", f"does not go with transport {entry.transport}")
+                self.findings.add_problem(f"{path}.{key}", f"cannot be used with transport {entry.transport}")
 
     def _translation(self, entry: _McpEntry, path: str) -> SourceSettings | None:
-        """What translation needs, capabilities in full (D-60, D-61)."""
+        """The settings for translation, with capabilities in full (D-60, D-61)."""
         findings, namespaces = self.findings, (entry.xprotocol_namespace,)
         capabilities: list[str] = []
         for place, name in enumerate(entry.capabilities):
-            with findings.caught(f"{path}.capabilities[{place}]"):
+            with findings.catching(f"{path}.capabilities[{place}]"):
                 capabilities.append(expand_capability(name, namespaces))
         overrides: dict[str, SchemaOverride] = {}
         for tool, override in entry.schema_overrides.items():
             here = f"{at(f'{path}.schema_overrides', tool)}.required_capability"
-            with findings.caught(here):
-                overrides[tool] = _in_full(override, namespaces)
+            with findings.catching(here):
+                overrides[tool] = _expand_override(override, namespaces)
         if entry.capability_inference == "explicit" and not entry.capabilities:
-            findings.problem(f"{path}.capabilities", "is missing: capability_inference explicit needs it")
+            findings.add_problem(f"{path}.capabilities", "is missing: capability_inference explicit needs it")
             return None
-        with findings.caught(path):
+        with findings.catching(path):
             settings = SourceSettings(
                 name=entry.name,
                 xprotocol_namespace=entry.xprotocol_namespace,
@@ -220,17 +223,17 @@ class SourceLoader:
         return None
 
     def _check_named_tools(self, settings: SourceSettings, entry: _McpEntry, path: str) -> None:
-        """D-61, as far as tools are named in the file: each needs a capability that is listed."""
+        """D-61: each tool that the file names needs a listed capability."""
         for tool in dict.fromkeys([*(entry.tool_allowlist or ()), *entry.schema_overrides]):
             if not settings.allows(tool):
-                self.findings.note(at(f"{path}.schema_overrides", tool), "is not in tool_allowlist")
+                self.findings.add_note(at(f"{path}.schema_overrides", tool), "is not in tool_allowlist")
             try:
                 required_capability(tool, None, settings)
             except ContractRefused as refusal:
-                self.findings.problem(f"{path}.capabilities", refusal.message)
+                self.findings.add_problem(f"{path}.capabilities", refusal.message)
         for tool in sorted(set(entry.tool_allowlist or ()) & set(entry.tool_denylist)):
-            self.findings.note(
-                f"{path}.tool_denylist", f"{tool!r} is in tool_allowlist, too; it is not exposed"
+            self.findings.add_note(
+                f"{path}.tool_denylist", f"{tool!r} is in tool_allowlist as well; it is not exposed"
             )
 
     def _check_credentials(self, entry: _McpEntry, path: str) -> None:
@@ -239,18 +242,18 @@ class SourceLoader:
         parts = urlsplit(entry.url)
         encrypted = parts.scheme == "https"
         if entry.auth is not None and not encrypted and not is_loopback(parts.hostname or ""):
-            self.findings.note(f"{path}.url", "the credential travels unencrypted; use https")
+            self.findings.add_note(f"{path}.url", "the credential is sent unencrypted; use https")
         if isinstance(entry.auth, CertificateAuth) and not encrypted:
-            self.findings.note(f"{path}.auth", "without https no certificate is asked for")
+            self.findings.add_note(f"{path}.auth", "a client certificate needs https")
         if parts.query:
-            self.findings.note(f"{path}.url", "has a query; a secret belongs into auth, by token_env")
+            self.findings.add_note(f"{path}.url", "has a query; put secrets into auth, with token_env")
 
     # Readers
 
     def _folder(self, value: Json, path: str) -> Path | None:
         if value is None:
             return None
-        folder = placed(value, self.folder, path)
+        folder = resolve_path(value, self.folder, path)
         if not folder.is_dir():
             raise UsageError(f"{path}: there is no folder {folder}")
         return folder
@@ -259,15 +262,15 @@ class SourceLoader:
         overrides: dict[str, SchemaOverride] = {}
         for tool, entry in mapping({} if value is None else value, path).items():
             here = at(path, tool)
-            override = self.findings.section(SchemaOverride, entry, here, {"semantic": self._semantic})
+            override = self.findings.read_section(SchemaOverride, entry, here, {"semantic": self._semantic})
             overrides[tool] = override or SchemaOverride()
         return overrides
 
     def _semantic(self, value: Json, path: str) -> SemanticOverride:
-        return self.findings.section(SemanticOverride, value, path) or SemanticOverride()
+        return self.findings.read_section(SemanticOverride, value, path) or SemanticOverride()
 
 
-def _in_full(override: SchemaOverride, namespaces: tuple[str, ...]) -> SchemaOverride:
+def _expand_override(override: SchemaOverride, namespaces: tuple[str, ...]) -> SchemaOverride:
     if override.required_capability is None:
         return override
     name = expand_capability(override.required_capability, namespaces)

@@ -1,6 +1,6 @@
-"""What an adapter is told about its sources: MCP servers (XP 3.1 `mcp_sources`) and XProtocol endpoints.
+"""The settings of sources: MCP servers (XP 3.1 `mcp_sources`) and XProtocol endpoints.
 
-Everything is resolved here: command lines are split, short capabilities written out, secrets fetched from the
+All values are resolved: command lines are split, short capabilities written out, secrets read from the
 environment. Secrets are `Secret`s or hidden from every repr; no field of these structs may be published.
 """
 
@@ -24,7 +24,7 @@ SourceTransport = Literal["stdio", "sse", "http"]
 
 # XP 7.2.
 REFRESH_SECONDS: Final = 300.0
-# 0 is never; a year bounds the rest.
+# 0 is never; at most a year.
 Interval = Annotated[float, msgspec.Meta(ge=0, le=31_536_000)]
 API_KEY_HEADER: Final = "X-API-Key"
 
@@ -43,9 +43,9 @@ class ApiKeyAuth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CertificateAuth(msgspec.Struct, frozen=True, kw_only=True):
-    """`auth: {type: client_certificate, cert_file: …, key_file: …}` (XP 8.2): TLS with a certificate of ours.
+    """`auth: {type: client_certificate, cert_file: …, key_file: …}` (XP 8.2): a TLS client certificate.
 
-    Both are PEM files; `password` opens the key, if it is locked.
+    Both are PEM files; `password` decrypts the key, if it is encrypted.
     """
 
     cert_file: Path
@@ -64,41 +64,41 @@ class McpSource(msgspec.Struct, frozen=True, kw_only=True):
     # XP 3.1, D-73: `stdio` starts a process, `sse` takes Streamable HTTP or what it replaced, `http` only the
     # former.
     transport: SourceTransport
-    # Namespace, capabilities, allow-list, overrides, quality, what is exposed: all that translation needs.
+    # What translation needs: namespace, capabilities, allow-list, overrides, quality, what is exposed.
     translation: SourceSettings
     # Program and arguments, for stdio (D-72).
     argv: tuple[str, ...] = ()
-    # All that the process gets beside what every child inherits; `pass_env` is in it.
+    # Environment variables for the process, besides what every child inherits; includes `pass_env`.
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
-    # Where the process runs; None: where the adapter does.
+    # Working directory of the process; None: the adapter's.
     cwd: Path | None = None
     # For sse and http.
     url: str | None = None
     auth: Auth | None = None
-    # PEM file of the authorities that may vouch for the server; None: those that the system trusts.
+    # PEM file of the certificate authorities for the server; None: the system's.
     ca_file: Path | None = None
     # Tools that are never exposed, whatever the allow-list says.
     tool_denylist: frozenset[str] = frozenset()
-    # XP 8.4: calls that one key may make of this source in a minute; None: as `limits` say.
+    # XP 8.4: calls per minute of one key to this source; None: no limit besides `limits`.
     requests_per_minute: int | None = None
-    # D-72: 0 is never, beside start and `xp.schema.refresh`.
+    # D-72: 0: only at the start and on `xp.schema.refresh`.
     schema_refresh_interval_seconds: float = REFRESH_SECONDS
-    # D-87: a tool whose definition changes is held back until somebody consents. Off here, unlike in a space:
-    # XP 7.2 wants changes published, and a version tells of them.
+    # D-87: a tool whose definition changes is withheld until the operator accepts it. Off here, unlike in a
+    # space: XP 7.2 wants changes published, under a new version.
     pin: bool = False
 
     @property
     def namespace(self) -> str:
         return self.translation.namespace
 
-    def exposed(self, tools: Iterable[Json]) -> list[Json]:
-        """The tools of a list that are not denied; the allow-list is translation's."""
+    def remove_denied(self, tools: Iterable[Json]) -> list[Json]:
+        """The tools that are not denied; translation applies the allow-list."""
         return [
             tool for tool in tools if not (isinstance(tool, dict) and tool.get("name") in self.tool_denylist)
         ]
 
     def server(self, inherited: Mapping[str, str]) -> Server:
-        """How this source is reached; `inherited` is the environment that children get a little of."""
+        """How to connect to this source; `inherited` is the environment that children get a part of."""
         if self.url is None:
             return StdioServer(
                 command=Command(
@@ -118,7 +118,7 @@ class McpSource(msgspec.Struct, frozen=True, kw_only=True):
         return HttpServer(url=self.url, headers=headers, transport=transport, tls=self.tls())
 
     def tls(self) -> ssl.SSLContext | None:
-        """What TLS needs beyond the system's own: our certificate, or other authorities; None: nothing.
+        """The TLS context for a client certificate or other authorities; None: the default.
 
         Raises UsageError when a file of it cannot be used.
         """
@@ -128,12 +128,12 @@ class McpSource(msgspec.Struct, frozen=True, kw_only=True):
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if auth is not None:
-                locked = auth.password
-                # A password in any case: without one, OpenSSL would ask for it on the terminal.
-                password = locked.reveal() if locked is not None else ""
+                password_secret = auth.password
+                # Always pass a password: without one, OpenSSL would prompt on the terminal.
+                password = password_secret.reveal() if password_secret is not None else ""
                 context.load_cert_chain(auth.cert_file, auth.key_file, password)
         except OSError as fault:
-            # OpenSSL's words name neither file nor secret.
+            # OpenSSL's message names neither file nor secret.
             raise UsageError(f"the certificate files cannot be used: {fault.strerror}") from None
         return context
 
@@ -151,28 +151,28 @@ class XProtocolSource(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | None = None
     # The endpoint's ed25519 key, where it is not to be discovered.
     key: str | None = None
-    # A relay where that key is reached, tried before our own.
+    # A relay of that endpoint, tried before our own.
     relay: str | None = None
-    # D-68: put before the names of tools that do not begin with it.
+    # D-68: prefix for the names of tools that do not begin with it.
     mcp_tool_prefix: str = ""
     # Kinds that become tools; empty: all.
     schema_filter: tuple[str, ...] = ()
     # How often its catalog is fetched again; 0 is never.
     schema_refresh_interval_seconds: float = REFRESH_SECONDS
-    # How long an answer may take.
+    # Timeout of a call.
     call_timeout_seconds: float = 60.0
-    # Whether discovery may lead to loopback and private addresses; for networks of one's own.
+    # Whether discovery may lead to loopback and private addresses, for endpoints in your own network.
     allow_private_addresses: bool = False
-    # XP 6.4: the file with the chain of delegations by which the adapter acts for somebody else here.
+    # XP 6.4: the file with the chain of delegations by which the adapter acts for somebody else.
     delegation_event: Path | None = None
-    # Files with `xp.capability.grant` events that are sent along with calls (D-59).
+    # Files with `xp.capability.grant` events that are sent with calls (D-59).
     proofs: tuple[Path, ...] = ()
 
     @property
     def address(self) -> str:
-        """How the source is named to people: its endpoint, or its key."""
+        """The source's name for people: its endpoint, or its key."""
         return self.endpoint or self.key or ""
 
-    def shows(self, kind: str) -> bool:
+    def includes(self, kind: str) -> bool:
         """XP 3.1: whether a schema becomes a tool."""
         return not self.schema_filter or kind in self.schema_filter

@@ -16,41 +16,41 @@ from moot.protocol.operation import Json
 from moot.xprotocol.relay_auth import relay_address
 from moot.xprotocol.source_overrides import check_namespace
 
-# How examples are written, the document's own included.
+# Placeholders in examples.
 _PLACEHOLDERS: Final = ("...", "…", "<", "abc123")
-# Names stand in file names, logs and commands.
+# Names are used in file names, logs and commands.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _VARIABLE: Final = re.compile(r"[^=\0]+")
 
 
 def read_key(value: Json, path: str) -> str:
-    """An `ed25519:` key after the full check; raises UsageError that says what stands there instead."""
+    """An `ed25519:` key after the full check; raises UsageError that says what is wrong."""
     if not isinstance(value, str):
         raise UsageError(f"{path}: must be a key: text that begins with ed25519:")
     try:
         return VerifyKey.parse(value).text
     except InvalidKey as fault:
-        # A public key may be shown; a text that is none may be a secret in the wrong place.
+        # A public key may be shown; any other text may be a secret in the wrong place.
         if value.startswith("ed25519:") and any(word in value for word in _PLACEHOLDERS):
             raise UsageError(
-                f"{path}: a placeholder, not a key ({fault}); put the key there that `keygen` printed"
+                f"{path}: a placeholder, not a key ({fault}); use the key that `keygen` printed"
             ) from None
         raise UsageError(f"{path}: {fault}") from None
 
 
-def placed(value: Json, folder: Path, path: str) -> Path:
-    """A path: `~` is the home folder, relative ones start in `folder`; raises UsageError for what is none."""
+def resolve_path(value: Json, folder: Path, path: str) -> Path:
+    """A path: `~` is the home folder, relative ones start in `folder`; raises UsageError."""
     try:
         found: Path = folder / read_plain(Path, value, path)
         os.fsencode(found)
         found.lstat()
     except RuntimeError:
-        raise UsageError(f"{path}: there is no home folder of that name") from None
+        raise UsageError(f"{path}: no such home folder") from None
     except (OSError, UnicodeError) as fault:
         if isinstance(fault, OSError) and fault.errno != errno.ENAMETOOLONG:
-            # Not there yet, or not ours to look at: whoever uses it will say so.
+            # It does not exist yet, or is not readable: reported when it is used.
             return found
-        raise UsageError(f"{path}: cannot be the name of a file") from None
+        raise UsageError(f"{path}: not a valid file name") from None
     return found
 
 
@@ -58,18 +58,18 @@ def read_path(folder: Path) -> Reader:
     """A reader of paths."""
 
     def read(value: Json, path: str) -> Path | None:
-        return None if value is None else placed(value, folder, path)
+        return None if value is None else resolve_path(value, folder, path)
 
     return read
 
 
 def read_existing(folder: Path) -> Reader:
-    """A reader of paths of files that have to be there."""
+    """A reader of paths of files that have to exist."""
 
     def read(value: Json, path: str) -> Path | None:
         if value is None:
             return None
-        found = placed(value, folder, path)
+        found = resolve_path(value, folder, path)
         if not found.is_file():
             raise UsageError(f"{path}: there is no file {found}")
         return found
@@ -94,7 +94,7 @@ def read_namespace(value: Json, path: str) -> str:
 
 
 def read_relay(value: Json, path: str) -> str:
-    """A relay's address as it was written."""
+    """A relay's address as written."""
     url: str = checked(value, str, "an address such as wss://relay.example", path)
     try:
         relay_address(url)
@@ -113,16 +113,16 @@ def read_url(value: Json, path: str) -> str:
     if not host or parts.scheme not in ("http", "https"):
         raise UsageError(f"{path}: must begin with http:// or https:// and name a host")
     if parts.username is not None or parts.password is not None:
-        raise UsageError(f"{path}: holds a user or password; use auth, by token_env")
+        raise UsageError(f"{path}: contains a user or password; use auth, with token_env")
     return url
 
 
 def read_variables(value: Json, path: str) -> dict[str, str]:
-    """Variables for a process. A number or a switch has to be quoted: YAML would write it its own way."""
+    """Variables for a process. Numbers and booleans have to be quoted."""
     found: dict[str, str] = {}
     for name, content in mapping({} if value is None else value, path).items():
         if not _VARIABLE.fullmatch(name):
-            raise UsageError(f"{at(path, name)}: is no name of an environment variable")
+            raise UsageError(f"{at(path, name)}: is not the name of an environment variable")
         if not isinstance(content, str) or "\0" in content:
             raise UsageError(f"{at(path, name)}: must be text; put it in quotes")
         found[name] = content

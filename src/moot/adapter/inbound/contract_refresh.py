@@ -2,8 +2,8 @@
 
 A source's lists are fetched when it comes up (at the start, too), every `schema_refresh_interval_seconds`, on
 `xp.schema.refresh`, and when the server says that a list changed: at once, but no more often than every
-`announce_debounce_seconds`, since a server can say so a thousand times. A source that cannot be asked keeps
-what it had published: its calls fail until it is back, its contracts need not be learnt again.
+`announce_debounce_seconds`, since a server can say so a thousand times. A source that cannot be reached keeps
+its published contracts: its calls fail until it is back, but nobody has to fetch the contracts again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from moot.xprotocol.publication import ServerOffer
 
 log = logging.getLogger(__name__)
 
-# Who asked for a refresh by event and waits for it.
-MOST_WAITING: Final = 16
+# Requests by event that wait for a refresh.
+MAX_WAITING_REQUESTS: Final = 16
 
 
 class Refresher:
@@ -43,31 +43,31 @@ class Refresher:
         self._registry = registry
         self._sources = sources
         self._on_change = on_change
-        self._wanted: dict[str, asyncio.Event] = {}
+        self._refresh_needed: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # Asked for by events: the one that runs or waits, shared by all who ask meanwhile.
-        self._asked: dict[str | None, asyncio.Task[dict[str, Json]]] = {}
-        self._asked_at: dict[str | None, float] = {}
-        self._asking: set[asyncio.Task[dict[str, Json]]] = set()
-        self._first: dict[str, asyncio.Event] = {}
-        self._waiting = 0
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # Requested by events: the one that runs or waits, shared by all who request it meanwhile.
+        self._requested: dict[str | None, asyncio.Task[dict[str, Json]]] = {}
+        self._requested_at: dict[str | None, float] = {}
+        self._request_tasks: set[asyncio.Task[dict[str, Json]]] = set()
+        self._first_refresh: dict[str, asyncio.Event] = {}
+        self._waiting_requests = 0
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.refreshed: dict[str, float] = {}
         self.troubles: dict[str, str] = {}
 
     # The sources' tasks
 
-    def follow(self, source: McpServerSource) -> None:
-        """Look after a source from now on; call `ended` before it goes."""
-        self._wanted[source.name] = asyncio.Event()
-        self._first[source.name] = asyncio.Event()
-        self._tasks[source.name] = asyncio.create_task(self._keep(source))
+    def add_source(self, source: McpServerSource) -> None:
+        """Refresh a source from now on; call `remove_source` before closing it."""
+        self._refresh_needed[source.name] = asyncio.Event()
+        self._first_refresh[source.name] = asyncio.Event()
+        self._tasks[source.name] = asyncio.create_task(self._run_source(source))
 
-    async def ended(self, name: str) -> None:
+    async def remove_source(self, name: str) -> None:
         task = self._tasks.pop(name, None)
-        self._wanted.pop(name, None)
-        self._first.pop(name, None)
-        self._turns.pop(name, None)
+        self._refresh_needed.pop(name, None)
+        self._first_refresh.pop(name, None)
+        self._locks.pop(name, None)
         self.troubles.pop(name, None)
         self.refreshed.pop(name, None)
         if task is not None:
@@ -75,28 +75,28 @@ class Refresher:
             await asyncio.wait([task])
 
     async def close(self) -> None:
-        for asked in list(self._asking):
-            asked.cancel()
+        for task in list(self._request_tasks):
+            task.cancel()
         for name in list(self._tasks):
-            await self.ended(name)
+            await self.remove_source(name)
 
-    def want(self, name: str) -> None:
+    def request_refresh(self, name: str) -> None:
         """A list may have changed, or the source is up."""
-        wanted = self._wanted.get(name)
-        if wanted is not None:
-            wanted.set()
+        needed = self._refresh_needed.get(name)
+        if needed is not None:
+            needed.set()
 
-    async def _keep(self, source: McpServerSource) -> None:
-        wanted, first = self._wanted[source.name], self._first[source.name]
+    async def _run_source(self, source: McpServerSource) -> None:
+        needed, first = self._refresh_needed[source.name], self._first_refresh[source.name]
         try:
             await source.ready()
         except SourceFault as fault:
-            # Asking now would be waiting for it; it says so when it comes up.
+            # A request now would wait for it; there is an event when it comes up.
             self._note_trouble(source, fault)
             first.set()
-            await wanted.wait()
+            await needed.wait()
         while True:
-            wanted.clear()
+            needed.clear()
             try:
                 await self.refresh(source)
             except Exception:
@@ -107,31 +107,31 @@ class Refresher:
             interval = source.settings.schema_refresh_interval_seconds
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval if interval > 0 else None):
-                    await wanted.wait()
+                    await needed.wait()
 
-    async def begun(self, within: float) -> list[str]:
-        """Wait until every source was asked once, or the time is over; those that were not."""
-        waiting = dict(self._first)
+    async def wait_first_refresh(self, timeout_seconds: float) -> list[str]:
+        """Wait until every source was refreshed once, or the time is over; returns those that were not."""
+        waiting = dict(self._first_refresh)
         with suppress(TimeoutError):
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(timeout_seconds):
                 for event in waiting.values():
                     await event.wait()
         return [name for name, event in waiting.items() if not event.is_set()]
 
     async def refresh(self, source: McpServerSource) -> RegistryUpdate | None:
-        """Fetch a source's lists and publish what is in them; None when it cannot be asked."""
+        """Fetch a source's lists and publish what is in them; None when it cannot be reached."""
         name = source.name
         try:
-            # One at a time: a list that was fetched earlier must not be taken later.
-            async with self._turns[name]:
+            # One at a time: an older list must not replace a newer one.
+            async with self._locks[name]:
                 offer = await source.offer()
-                taken = await self._take(source, offer)
+                update = await self._publish(source, offer)
         except (SourceFault, UsageError) as fault:
             self._note_trouble(source, fault)
             return None
         self.troubles.pop(name, None)
         self.refreshed[name] = asyncio.get_running_loop().time()
-        for change in taken.changes:
+        for change in update.changes:
             log.info(
                 "schema published",
                 extra={
@@ -142,44 +142,44 @@ class Refresher:
                     "reason": change.reason,
                 },
             )
-        self._on_change(name, taken)
-        return taken
+        self._on_change(name, update)
+        return update
 
-    async def _take(self, source: McpServerSource, offer: ServerOffer) -> RegistryUpdate:
+    async def _publish(self, source: McpServerSource, offer: ServerOffer) -> RegistryUpdate:
         """Raises UsageError."""
         settings = source.settings
-        return await self._registry.take(
-            source.name, settings.translation, offer, reserved=self._inside(settings.namespace)
+        return await self._registry.publish_source(
+            source.name, settings.translation, offer, reserved=self._nested_namespaces(settings.namespace)
         )
 
-    def _inside(self, namespace: str) -> tuple[str, ...]:
+    def _nested_namespaces(self, namespace: str) -> tuple[str, ...]:
         """The namespaces of sources within this one."""
         found = {each.settings.namespace for each in self._sources.values()}
         return tuple(sorted(each for each in found if each.startswith(f"{namespace}.")))
 
-    async def made_room(self, namespace: str) -> None:
-        """A source with this namespace is here now: what others had published inside it is theirs no more."""
+    async def reclaim_namespace(self, namespace: str) -> None:
+        """A source with this namespace was added: the others lose contracts that they published inside it."""
         for other in list(self._sources.values()):
             if namespace.startswith(f"{other.settings.namespace}."):
-                await self.settings_changed(other)
+                await self.republish(other)
 
-    async def settings_changed(self, source: McpServerSource) -> None:
-        """Publish what is known under other settings, without asking: the server may not want to answer.
+    async def republish(self, source: McpServerSource) -> None:
+        """Publish the last known lists under new settings, without asking the server, which may hang.
 
-        What the operator took away is gone when this returns; if nothing can be published, everything is.
+        What the operator removed is gone when this returns; if nothing can be published, everything is.
         """
         offer = source.last_offer
         if offer is not None:
             try:
-                taken = await self._take(source, offer)
+                update = await self._publish(source, offer)
             except UsageError as fault:
                 self._note_trouble(source, fault)
-                dropped = await self._registry.drop(source.name)
+                dropped = await self._registry.remove_source(source.name)
                 if dropped is not None:
                     self._on_change(source.name, dropped)
             else:
-                self._on_change(source.name, taken)
-        self.want(source.name)
+                self._on_change(source.name, update)
+        self.request_refresh(source.name)
 
     def _note_trouble(self, source: McpServerSource, fault: SourceFault | UsageError) -> None:
         if self.troubles.get(source.name) != str(fault):
@@ -189,40 +189,42 @@ class Refresher:
 
     # xp.schema.refresh
 
-    async def asked(self, name: str | None) -> dict[str, Json]:
-        """Refresh one source or all for somebody who asked by event; those who ask together share one.
+    async def refresh_on_request(self, name: str | None) -> dict[str, Json]:
+        """Refresh one source or all for a request by event; simultaneous requests share one refresh.
 
-        Not more often than every `limits.refresh_seconds`: whoever asks earlier waits. Raises SenderTooFast
-        when many wait already, since anybody may ask and each takes the place of a call.
+        Not more often than every `limits.min_refresh_interval_seconds`: earlier requests wait. Raises
+        SenderTooFast when many wait already, since anybody may send one and each takes the place of a call.
         """
-        if self._waiting >= MOST_WAITING:
-            wait = self.limits.refresh_seconds
-            raise SenderTooFast(f"limits.refresh_seconds is {wait:g}: many wait already", retry_after=wait)
-        task = self._asked.get(name)
+        if self._waiting_requests >= MAX_WAITING_REQUESTS:
+            wait = self.limits.min_refresh_interval_seconds
+            raise SenderTooFast(
+                f"limits.min_refresh_interval_seconds is {wait:g}: many wait already", retry_after=wait
+            )
+        task = self._requested.get(name)
         if task is None or task.done():
-            task = self._asked[name] = asyncio.create_task(self._refresh_asked(name))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
-        self._waiting += 1
+            task = self._requested[name] = asyncio.create_task(self._run_request(name))
+            self._request_tasks.add(task)
+            task.add_done_callback(self._request_tasks.discard)
+        self._waiting_requests += 1
         try:
             return await asyncio.shield(task)
         finally:
-            self._waiting -= 1
+            self._waiting_requests -= 1
 
-    async def _refresh_asked(self, name: str | None) -> dict[str, Json]:
+    async def _run_request(self, name: str | None) -> dict[str, Json]:
         loop = asyncio.get_running_loop()
-        earliest = self._asked_at.get(name, float("-inf")) + self.limits.refresh_seconds
+        earliest = self._requested_at.get(name, float("-inf")) + self.limits.min_refresh_interval_seconds
         if loop.time() < earliest:
             await asyncio.sleep(earliest - loop.time())
-        self._asked_at[name] = loop.time()
-        # Whoever asks from here on may know of a later change.
-        self._asked.pop(name, None)
+        self._requested_at[name] = loop.time()
+        # A request from here on may know of a later change.
+        self._requested.pop(name, None)
         sources = [source for each, source in self._sources.items() if name in (None, each)]
         found = await asyncio.gather(*(self.refresh(source) for source in sources))
-        refreshed = {s.name: taken for s, taken in zip(sources, found, strict=True) if taken is not None}
+        refreshed = {s.name: update for s, update in zip(sources, found, strict=True) if update is not None}
         changed = sorted(
-            {change.kind for taken in refreshed.values() for change in taken.changes}
-            | {kind for taken in refreshed.values() for kind in taken.gone}
+            {change.kind for update in refreshed.values() for change in update.changes}
+            | {kind for update in refreshed.values() for kind in update.gone}
         )
         return {
             "refreshed": sorted(refreshed),

@@ -1,8 +1,8 @@
-"""What the adapter publishes, and the ways from a kind to the server behind it (XP 7.1, D-71).
+"""RouteTarget the adapter publishes, and the routes from a kind to the server behind it (XP 7.1, D-71).
 
 Every source has its own publication; a new one replaces the old one of that source as a whole. Versions come
-from a registry of everything that was ever published, which is kept in a file: it is written before anybody
-hears of a new version, so that no version ever stands for two things.
+from a registry of everything that was ever published. Its file is written before a new version is published,
+so that no version ever stands for two definitions.
 
 Translating is slow (a grammar takes 2 to 10 ms), so it happens in a thread, one source at a time, and
 grammars are kept by the schema that they were made from.
@@ -42,11 +42,11 @@ log = logging.getLogger(__name__)
 
 VERSIONS_FILE: Final = "versions.json"
 # Of one namespace, ever: five times what one list may have. Their file is written anew with each change.
-KINDS_KEPT: Final = 10_000
+MAX_KINDS: Final = 10_000
 # Some 10 KiB each: more schemas than one adapter publishes, less than a hostile server could fill.
-GRAMMARS_KEPT: Final = 2_048
+MAX_GRAMMARS: Final = 2_048
 
-What = Literal["tool", "prompt", "subscribe"]
+RouteTarget = Literal["tool", "prompt", "subscribe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class KindRoute:
     """From a kind to what answers it."""
 
     source: str
-    what: What
+    target: RouteTarget
     contract: Contract
     terms: KindTerms
     # The answer's members are the tool's own (D-67).
@@ -62,17 +62,17 @@ class KindRoute:
     # The name at the server; empty for subscriptions.
     name: str
     response_kind: str
-    # Which resources may be asked for; of subscriptions only.
+    # Which resources may be requested; for subscriptions only.
     subscribable: Subscribable | None = None
-    # Of tools that promise members of their own: result and answer. Raises ContractRefused.
+    # For tools with an outputSchema: checks result and answer. Raises ContractRefused.
     check_answer: Callable[[Json, Json], None] | None = None
 
 
 class GrammarCache:
-    """`compile_grammar`, remembered by schema. May be called from a thread."""
+    """`compile_grammar`, cached by schema. May be called from a thread."""
 
-    def __init__(self, most: int = GRAMMARS_KEPT) -> None:
-        self._most = most
+    def __init__(self, max_grammars: int = MAX_GRAMMARS) -> None:
+        self._max_grammars = max_grammars
         self._grammars: dict[bytes, CompiledGrammar] = {}
         self.compiled = 0
 
@@ -83,7 +83,7 @@ class GrammarCache:
         if found is None:
             self.compiled += 1
             found = compile_grammar(schema)
-            if len(self._grammars) >= self._most:
+            if len(self._grammars) >= self._max_grammars:
                 del self._grammars[next(iter(self._grammars))]
             self._grammars[digest] = found
         return found
@@ -114,7 +114,7 @@ class ReservedKinds(Collection[str]):
 
 @dataclass(frozen=True, slots=True)
 class RegistryUpdate:
-    """What became of a source's new lists."""
+    """RouteTarget became of a source's new lists."""
 
     publication: Publication
     changes: tuple[VersionChange, ...]
@@ -132,7 +132,7 @@ class ContractRegistry:
     def __init__(self, file: Path | None, versions: VersionRegistry, *, adapter_version: str) -> None:
         self.adapter_version = adapter_version
         self.catalog = ContractCatalog(index=make_index())
-        # Word vectors for those who describe what they want; prepared by them.
+        # Word vectors for searches by description; prepared by the first search.
         self.vectors = VectorSearch(self.catalog.index)
         self.grammars = GrammarCache()
         self._file = file
@@ -140,9 +140,9 @@ class ContractRegistry:
         self._publications: dict[str, Publication] = {}
         self._routes: dict[str, KindRoute] = {}
         self._kinds_of_source: dict[str, frozenset[str]] = {}
-        self._told: dict[str, frozenset[tuple[str, str]]] = {}
-        self._turn = asyncio.Lock()
-        self._saving = threading.Lock()
+        self._logged_notices: dict[str, frozenset[tuple[str, str]]] = {}
+        self._lock = asyncio.Lock()
+        self._save_lock = threading.Lock()
         self._digest: str | None = None
 
     @classmethod
@@ -166,7 +166,7 @@ class ContractRegistry:
     # Looking up
 
     def route(self, kind: str) -> KindRoute | None:
-        """What answers a kind."""
+        """RouteTarget answers a kind."""
         return self._routes.get(kind)
 
     def publication(self, source: str) -> Publication | None:
@@ -188,44 +188,44 @@ class ContractRegistry:
 
     # Changing
 
-    async def take(
+    async def publish_source(
         self, source: str, settings: SourceSettings, offer: ServerOffer, *, reserved: tuple[str, ...] = ()
     ) -> RegistryUpdate:
-        """Publish what a source offers now instead of what it offered before.
+        """Publish what a source offers now in place of what it offered before.
 
         `reserved` are namespaces inside its own that belong to other sources, whether or not these are up.
         Raises UsageError for settings that cannot work, and when the versions cannot be saved: then
         everything stays as it was.
         """
-        async with self._turn:
+        async with self._lock:
             others = ReservedKinds(
                 frozenset[str]().union(
                     *(kinds for name, kinds in self._kinds_of_source.items() if name != source)
                 ),
                 reserved,
             )
-            publication, routes = await asyncio.to_thread(self._translated, source, settings, offer, others)
+            publication, routes = await asyncio.to_thread(self._translate, source, settings, offer, others)
             if publication.changes:
                 _check_kinds(settings.namespace, publication.registry)
                 await asyncio.to_thread(self._save, publication.registry)
             self._versions = publication.registry
-            taken = self._put(source, publication, routes)
-        self._tell(source, publication)
-        return taken
+            update = self._replace(source, publication, routes)
+        self._log_notices(source, publication)
+        return update
 
-    async def drop(self, source: str) -> RegistryUpdate | None:
-        """A source is gone, and all that it published with it."""
-        async with self._turn:
+    async def remove_source(self, source: str) -> RegistryUpdate | None:
+        """Remove a source and its contracts."""
+        async with self._lock:
             before = self._publications.get(source)
             if before is None:
                 return None
             empty = Publication((), (), (), (), self._versions, ())
-            taken = self._put(source, empty, {})
+            update = self._replace(source, empty, {})
             del self._publications[source], self._kinds_of_source[source]
-            self._told.pop(source, None)
-            return taken
+            self._logged_notices.pop(source, None)
+            return update
 
-    def _translated(
+    def _translate(
         self, source: str, settings: SourceSettings, offer: ServerOffer, others: ReservedKinds
     ) -> tuple[Publication, dict[str, KindRoute]]:
         """In a thread; reads nothing that the loop changes meanwhile."""
@@ -242,11 +242,13 @@ class ContractRegistry:
         routes: dict[str, KindRoute] = {}
         for contract in publication.contracts:
             before = known.get(contract.kind)
-            terms = before.terms if before is not None and _asks_the_same(before.contract, contract) else None
+            terms = before.terms if before is not None and _same_request(before.contract, contract) else None
             routes[contract.kind] = _route(source, contract, terms or terms_of(contract), subscribable)
         return publication, routes
 
-    def _put(self, source: str, publication: Publication, routes: Mapping[str, KindRoute]) -> RegistryUpdate:
+    def _replace(
+        self, source: str, publication: Publication, routes: Mapping[str, KindRoute]
+    ) -> RegistryUpdate:
         before = {kind for kind, route in self._routes.items() if route.source == source}
         gone = tuple(sorted(before - routes.keys()))
         for kind in gone:
@@ -269,32 +271,32 @@ class ContractRegistry:
     def _save(self, versions: VersionRegistry) -> None:
         if self._file is None:
             return
-        # Whoever waited for an earlier one may have been cancelled; its thread was not.
-        with self._saving:
-            write_whole(self._file, save_registry(versions))
+        # A cancelled caller leaves its thread running.
+        with self._save_lock:
+            write_file_atomically(self._file, save_registry(versions))
 
-    def _tell(self, source: str, publication: Publication) -> None:
-        """XP 4.6: a warning for whatever is described poorly; said once, not with every refresh."""
+    def _log_notices(self, source: str, publication: Publication) -> None:
+        """XP 4.6: log a warning for each poor description; once, not with every refresh."""
         notices = [(notice.about, f"{notice.code}: {notice.message}") for notice in publication.warnings]
         notices += [(each.name, f"not published: {each.message}") for each in publication.refused]
-        told = self._told.get(source, frozenset())
-        for about, words in notices:
-            if (about, words) not in told:
-                log.warning("schema", extra={"source": source, "kind": about, "notice": words})
-        self._told[source] = frozenset(notices)
+        logged = self._logged_notices.get(source, frozenset())
+        for about, notice in notices:
+            if (about, notice) not in logged:
+                log.warning("schema", extra={"source": source, "kind": about, "notice": notice})
+        self._logged_notices[source] = frozenset(notices)
 
 
 def _check_kinds(namespace: str, versions: VersionRegistry) -> None:
-    """Kinds are kept when their tool goes, so a server that lists ever new ones must end somewhere."""
+    """Kinds stay registered when their tool goes, so the number for one namespace is bounded."""
     known = sum(kind.startswith(f"{namespace}.") for kind in versions.entries)
-    if known > KINDS_KEPT:
+    if known > MAX_KINDS:
         raise UsageError(
-            f"{namespace} has had {KINDS_KEPT} kinds already, and its server lists new ones: choose with "
+            f"{namespace} has had {MAX_KINDS} kinds already, and its server lists new ones: choose with "
             f"tool_allowlist, or remove {VERSIONS_FILE} from the store to begin again at 1.0.0"
         )
 
 
-def write_whole(file: Path, data: bytes) -> None:
+def write_file_atomically(file: Path, data: bytes) -> None:
     """Replace a file so that a crash leaves the old one or the new one; raises UsageError."""
     scratch = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -308,34 +310,34 @@ def write_whole(file: Path, data: bytes) -> None:
         raise UsageError(f"{file}: cannot be written: {fault.strerror or fault}") from fault
 
 
-def _asks_the_same(one: Contract, other: Contract) -> bool:
+def _same_request(one: Contract, other: Contract) -> bool:
     return one.auth == other.auth and one.payload == other.payload
 
 
 def _route(source: str, contract: Contract, terms: KindTerms, subscribable: Subscribable) -> KindRoute:
     origin = contract.source
-    what: What = "subscribe"
+    target: RouteTarget = "subscribe"
     name = ""
     structured = answers_structured(contract)
     if origin is not None and origin.mcp_tool is not None:
-        what, name = "tool", origin.mcp_tool
+        target, name = "tool", origin.mcp_tool
     elif origin is not None and origin.mcp_prompt is not None:
-        what, name = "prompt", origin.mcp_prompt
+        target, name = "prompt", origin.mcp_prompt
     return KindRoute(
         source=source,
-        what=what,
+        target=target,
         contract=contract,
         terms=terms,
         structured=structured,
         name=name,
         response_kind=contract.response.kind if contract.response is not None else f"{contract.kind}.result",
-        subscribable=subscribable if what == "subscribe" else None,
-        check_answer=_answer_check(contract) if what == "tool" and structured else None,
+        subscribable=subscribable if target == "subscribe" else None,
+        check_answer=_answer_check(contract) if target == "tool" and structured else None,
     )
 
 
 def _answer_check(contract: Contract) -> Callable[[Json, Json], None] | None:
-    """MCP: structured content has to fit the tool's outputSchema; a server that lies is not passed on."""
+    """MCP: structured content has to fit the tool's outputSchema; other answers are refused."""
     if contract.response is None:
         return None
     validator = Validator(contract.response.payload)

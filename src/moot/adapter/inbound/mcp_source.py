@@ -1,7 +1,7 @@
-"""The MCP servers behind the endpoint: each kept running, asked and watched (XP 2.2, 5.1, 8.2).
+"""One wrapped MCP server: kept running, called and watched (XP 2.2, 5.1, 8.2).
 
-Whatever a server does ends here: it hangs, dies, answers nonsense or quotes a credential in an error. Callers
-get a `Fault` in XProtocol's words, within `limits.upstream_call_seconds`, with no secret in it.
+A server may hang, crash, send nonsense or quote a credential in an error. Callers get an XProtocol `Fault`,
+within `limits.upstream_call_seconds`, with no secret in it.
 """
 
 from __future__ import annotations
@@ -42,45 +42,45 @@ from moot.xprotocol.publication import ServerOffer
 log = logging.getLogger(__name__)
 
 PINS_FILE: Final = "pins.json"
-# Nobody sits behind a call that came as an event: a server that asks for input is told so at once.
-_ASK_NOBODY: Final[JsonObject] = {CLIENT_CAPABILITIES_KEY: {}}
+# No person is behind a call that came as an event: the server must not ask for input.
+_NO_CLIENT_CAPABILITIES: Final[JsonObject] = {CLIENT_CAPABILITIES_KEY: {}}
 _SECRET_NAME: Final = re.compile(r"token|secret|passw|credential|api_?key|_key$|auth|cookie", re.IGNORECASE)
 # Entries of one list of a server: the largest servers there are have some hundreds. Each tool takes
 # milliseconds to translate, and everybody fetches all of them.
 MAX_LISTED: Final = 2_000
-# Shown of what a server wrote before it failed: a screen, as `moot bridge` and `test-mcp` show it.
+# Lines of stderr shown after a failure: a screen, as in `moot bridge` and `test-mcp`.
 STDERR_LINES: Final = 20
-# What is shorter than that would blot out ordinary words.
-_SHORTEST_SECRET: Final = 6
-# How every message of our own about a server begins; a server's own -32000 says something else.
-_OURS: Final = "the MCP server "
+# Masking shorter values would hide ordinary words.
+_MIN_SECRET_CHARS: Final = 6
+# How our own messages about a server begin; a server may use the code -32000 itself.
+_OWN_MESSAGE_PREFIX: Final = "the MCP server "
 
 
 class SourceFault(MootError):
-    """A server could not do what it was asked; `fault` may be told to the caller."""
+    """A server could not do what was requested; `fault` may be sent to the caller."""
 
-    def __init__(self, fault: Fault, last_words: tuple[str, ...] = ()) -> None:
+    def __init__(self, fault: Fault, stderr_tail: tuple[str, ...] = ()) -> None:
         super().__init__(fault.message)
         self.fault = fault
-        # The end of its stderr, for the operator alone: nothing is taken out of it.
-        self.last_words = last_words
+        # The end of its stderr, for the operator only: it is not scrubbed.
+        self.stderr_tail = stderr_tail
 
 
-def _ignore(*_: object) -> None:
-    """For whoever does not want to hear of something."""
+def _do_nothing(*_: object) -> None:
+    """The default of every callback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceEvents:
-    """Who hears what happens at a source. Called on the loop; must neither wait nor raise."""
+    """Callbacks for events of a source. Called on the loop; they must neither block nor raise."""
 
-    # It is up, again or for the first time: source.
-    came_up: Callable[[str], None] = _ignore
-    went_down: Callable[[str], None] = _ignore
+    # The server is up, again or for the first time: source.
+    on_up: Callable[[str], None] = _do_nothing
+    on_down: Callable[[str], None] = _do_nothing
     # One of its lists may have changed: source.
-    changed: Callable[[str], None] = _ignore
+    on_list_changed: Callable[[str], None] = _do_nothing
     # A watched resource changed: source and URI.
-    updated: Callable[[str, str], None] = _ignore
+    on_resource_updated: Callable[[str, str], None] = _do_nothing
 
 
 class McpServerSource:
@@ -114,14 +114,14 @@ class McpServerSource:
             call_seconds=self._limits.upstream_call_seconds,
             max_call_seconds=self._limits.upstream_call_seconds,
             reconnect_wait_seconds=min(10.0, self._limits.upstream_call_seconds),
-            max_calls=self._limits.calls,
-            max_watched_resources=self._limits.subscriptions,
+            max_calls=self._limits.max_calls,
+            max_watched_resources=self._limits.max_subscriptions,
         )
         callbacks = UpstreamCallbacks(
-            on_up=self._came_up,
-            on_down=self._went_down,
-            on_list_changed=self._changed,
-            on_resource_updated=self._updated,
+            on_up=self._on_up,
+            on_down=self._on_down,
+            on_list_changed=self._on_list_changed,
+            on_resource_updated=self._on_resource_updated,
         )
         self._upstream = await self._stack.enter_async_context(
             open_upstream(self._server, UpstreamOptions(limits=limits, capabilities={}), callbacks)
@@ -130,7 +130,7 @@ class McpServerSource:
     async def close(self) -> None:
         await self._stack.aclose()
 
-    # How it stands
+    # State
 
     @property
     def state(self) -> str:
@@ -139,10 +139,8 @@ class McpServerSource:
 
     @property
     def trouble(self) -> str:
-        """Why it is not up; nothing secret."""
-        return (
-            "" if self._upstream is None or self.state == "up" else self._scrubbed(self._upstream.down_reason)
-        )
+        """Why it is not up, without secrets."""
+        return "" if self._upstream is None or self.state == "up" else self._scrub(self._upstream.down_reason)
 
     @property
     def stderr_lines(self) -> list[str]:
@@ -152,11 +150,11 @@ class McpServerSource:
         """
         if self._upstream is None or self.state == "up":
             return []
-        lines = map(self._scrubbed, self._upstream.stderr.last_lines(STDERR_LINES))
+        lines = map(self._scrub, self._upstream.stderr.last_lines(STDERR_LINES))
         return [line for line in lines if line]
 
     @property
-    def greeting(self) -> ServerInfo | None:
+    def server_info(self) -> ServerInfo | None:
         return None if self._upstream is None else self._upstream.server_info
 
     @property
@@ -164,85 +162,83 @@ class McpServerSource:
         return 0 if self._upstream is None else self._upstream.counts.starts
 
     async def ready(self) -> None:
-        """Wait for its first greeting; raises SourceFault when its first attempt fails."""
+        """Wait until it has started; raises SourceFault when the first attempt fails."""
         try:
-            await self._opened.wait_until_ready()
+            await self._running.wait_until_ready()
         except StartFailed as fault:
-            words = Fault("ENDPOINT_UNAVAILABLE", self._scrubbed(str(fault)))
-            raise SourceFault(words, tuple(fault.stderr_lines)) from None
+            details = Fault("ENDPOINT_UNAVAILABLE", self._scrub(str(fault)))
+            raise SourceFault(details, tuple(fault.stderr_lines)) from None
         except McpError as fault:
-            raise SourceFault(self._fault_of(fault)) from None
+            raise SourceFault(self._to_fault(fault)) from None
 
-    # Asking
+    # Requests
 
     async def offer(self) -> ServerOffer:
         """What it lists now; raises SourceFault."""
         try:
-            greeting = await self._opened.wait_for_info()
+            server_info = await self._running.wait_for_info()
             exposed = self.settings.translation.expose
             self._last_offer = ServerOffer(
-                tools=await self._listed(greeting, "tools", "tools/list", exposed),
-                prompts=await self._listed(greeting, "prompts", "prompts/list", exposed),
-                resources=await self._listed(greeting, "resources", "resources/list", exposed),
-                resource_templates=await self._listed(
-                    greeting, "resources", "resources/templates/list", exposed
+                tools=await self._list(server_info, "tools", "tools/list", exposed),
+                prompts=await self._list(server_info, "prompts", "prompts/list", exposed),
+                resources=await self._list(server_info, "resources", "resources/list", exposed),
+                resource_templates=await self._list(
+                    server_info, "resources", "resources/templates/list", exposed
                 ),
             )
         except McpError as fault:
-            raise SourceFault(self._fault_of(fault)) from None
-        return self._allowed(self._last_offer)
+            raise SourceFault(self._to_fault(fault)) from None
+        return self._filter(self._last_offer)
 
     @property
     def last_offer(self) -> ServerOffer | None:
-        """What it listed last, within the settings of now; None: it never did."""
-        return None if self._last_offer is None else self._allowed(self._last_offer)
+        """Its last lists, filtered by the current settings; None: it never sent any."""
+        return None if self._last_offer is None else self._filter(self._last_offer)
 
     async def request(self, method: str, params: JsonObject) -> JsonObject:
-        """Ask the server for a caller; raises SourceFault. Cancelling is safe and is told to the server."""
-        upstream = self._opened
-        params["_meta"] = _ASK_NOBODY
+        """Send a request; raises SourceFault. Cancelling is safe and is passed on to the server."""
+        upstream = self._running
+        params["_meta"] = _NO_CLIENT_CAPABILITIES
         try:
             return await upstream.request(method, params)
         except McpError as fault:
-            raise SourceFault(self._fault_of(fault)) from None
+            raise SourceFault(self._to_fault(fault)) from None
 
     async def watch(self, uri: str) -> bool:
-        """Have `events.updated` told of a resource; False: this server cannot tell. Raises SourceFault."""
-        greeting = self.greeting
-        if greeting is not None and not greeting.declares("resources", "subscribe"):
+        """Subscribe to a resource's updates; False: this server has no subscriptions. Raises SourceFault."""
+        server_info = self.server_info
+        if server_info is not None and not server_info.declares("resources", "subscribe"):
             return False
         try:
-            await self._opened.watch(uri, self.name)
+            await self._running.watch(uri, self.name)
         except McpError as fault:
             if fault.code == METHOD_NOT_FOUND:
                 return False
-            raise SourceFault(self._fault_of(fault)) from None
+            raise SourceFault(self._to_fault(fault)) from None
         return True
 
     async def unwatch(self, uri: str) -> None:
-        """No longer; whatever the server says to it."""
+        """Unsubscribe; errors of the server are ignored."""
         try:
-            await self._opened.unwatch(uri, self.name)
+            await self._running.unwatch(uri, self.name)
         except McpError as fault:
-            log.debug(
-                "not unsubscribed", extra={"source": self.name, "reason": self._scrubbed(fault.message)}
-            )
+            log.debug("not unsubscribed", extra={"source": self.name, "reason": self._scrub(fault.message)})
 
     # Inside
 
     @property
-    def _opened(self) -> Upstream:
+    def _running(self) -> Upstream:
         if self._upstream is None:
             raise McpError(UNREACHABLE, "the MCP server was not started")
         return self._upstream
 
-    async def _listed(
-        self, greeting: ServerInfo, feature: str, method: str, exposed: tuple[str, ...]
+    async def _list(
+        self, server_info: ServerInfo, feature: str, method: str, exposed: tuple[str, ...]
     ) -> list[JsonObject]:
-        if feature not in exposed or not greeting.offers(feature):
+        if feature not in exposed or not server_info.offers(feature):
             return []
         try:
-            found = await self._opened.list_all(method)
+            found = await self._running.list_all(method)
         except McpError as fault:
             if fault.code == METHOD_NOT_FOUND:
                 # Some declare resources and know no templates.
@@ -250,15 +246,15 @@ class McpServerSource:
             raise
         if len(found) > MAX_LISTED:
             log.warning(
-                "a list is too long: the rest of it is left",
-                extra={"source": self.name, "list": method, "entries": len(found), "most": MAX_LISTED},
+                "a list is too long: the rest of it is ignored",
+                extra={"source": self.name, "list": method, "entries": len(found), "max": MAX_LISTED},
             )
         return found[:MAX_LISTED]
 
-    def _allowed(self, listed: ServerOffer) -> ServerOffer:
-        return replace(listed, tools=self._pinned(self.settings.exposed(listed.tools)))
+    def _filter(self, listed: ServerOffer) -> ServerOffer:
+        return replace(listed, tools=self._check_pins(self.settings.remove_denied(listed.tools)))
 
-    def _pinned(self, tools: list[Json]) -> list[Json]:
+    def _check_pins(self, tools: list[Json]) -> list[Json]:
         if self.pins is None:
             return tools
         verdict = self.pins.check(tools)
@@ -268,36 +264,34 @@ class McpServerSource:
             )
         return list(verdict.shown)
 
-    def _fault_of(self, fault: McpError) -> Fault:
+    def _to_fault(self, fault: McpError) -> Fault:
         """D-69."""
-        if fault.code in (UNREACHABLE, TIMED_OUT) and fault.message.startswith(_OURS):
-            # What is wrong with it is the operator's business.
-            log.info(
-                "source cannot answer", extra={"source": self.name, "reason": self._scrubbed(fault.message)}
-            )
+        if fault.code in (UNREACHABLE, TIMED_OUT) and fault.message.startswith(_OWN_MESSAGE_PREFIX):
+            # The details are for the operator only.
+            log.info("source unavailable", extra={"source": self.name, "reason": self._scrub(fault.message)})
             return unavailable()
         return fault_of_mcp(fault.code, fault.message, secrets=self._secrets)
 
-    def _scrubbed(self, text: str) -> str:
+    def _scrub(self, text: str) -> str:
         return scrub(text, self._secrets)
 
-    def _came_up(self, _greeting: ServerInfo) -> None:
-        self._events.came_up(self.name)
+    def _on_up(self, _greeting: ServerInfo) -> None:
+        self._events.on_up(self.name)
 
-    def _went_down(self, _why: str) -> None:
-        self._events.went_down(self.name)
+    def _on_down(self, _why: str) -> None:
+        self._events.on_down(self.name)
 
-    def _changed(self, _list: str) -> None:
-        self._events.changed(self.name)
+    def _on_list_changed(self, _list: str) -> None:
+        self._events.on_list_changed(self.name)
 
-    def _updated(self, params: JsonObject, _owners: tuple[str, ...]) -> None:
+    def _on_resource_updated(self, params: JsonObject, _owners: tuple[str, ...]) -> None:
         uri = params.get("uri")
         if isinstance(uri, str):
-            self._events.updated(self.name, uri)
+            self._events.on_resource_updated(self.name, uri)
 
 
 def secrets_of(settings: McpSource) -> tuple[str, ...]:
-    """Everything in a source's settings that must not be said to anybody."""
+    """The secrets in a source's settings, which no message may contain."""
     found: list[str] = []
     match settings.auth:
         case BearerAuth(token=token):
@@ -313,4 +307,4 @@ def secrets_of(settings: McpSource) -> tuple[str, ...]:
         parts = urlsplit(settings.url)
         found += [word for word in (parts.username, parts.password) if word]
         found += [value for name, value in parse_qsl(parts.query) if _SECRET_NAME.search(name)]
-    return tuple(dict.fromkeys(secret for secret in found if len(secret) >= _SHORTEST_SECRET))
+    return tuple(dict.fromkeys(secret for secret in found if len(secret) >= _MIN_SECRET_CHARS))

@@ -1,10 +1,10 @@
-"""What a request comes to once it is allowed: a tool's result, a prompt, a resource, or our own catalog.
+"""Runs requests that are allowed: tools, prompts, resources, and searches in our own catalog.
 
 The protocol's own requests need no capability, since discovery comes before rights (D-77):
 
     xp.schema.describe   the contracts that fit an intent, ranked
     xp.schema.list       the contracts themselves, page by page
-    xp.schema.refresh    look at the servers' lists now (XP 7.2)
+    xp.schema.refresh    fetch the servers' lists now (XP 7.2)
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from moot.adapter.config.adapter_settings import AdapterLimits
 from moot.adapter.inbound.contract_registry import ContractRegistry, KindRoute
 from moot.adapter.inbound.mcp_source import McpServerSource, SourceFault
-from moot.adapter.inbound.proof_cache import CachedAccess
-from moot.endpoint.catalog_pages import LIST_KIND, page_of, read_list_query
+from moot.adapter.inbound.proof_checks import CachedAccess
+from moot.endpoint.catalog_pages import LIST_KIND, make_page, read_list_query
 from moot.errors import AuthorizationInsufficient, KindNotFound, SchemaViolation
 from moot.protocol.operation import Json
 from moot.xprotocol.access_rights import Access
@@ -34,11 +34,11 @@ from moot.xprotocol.prompts import prompt_payload
 from moot.xprotocol.resources import contents_payload
 
 REFRESH_KIND: Final = "xp.schema.refresh"
-# XP 4.5, our addition: false reads once, and ends what the sender had subscribed to there.
+# XP 4.5, our addition: false reads once and ends the sender's subscription.
 UPDATES: Final = "updates"
 
-_ANYBODY: Final = KindTerms(None)
-_OWN: Final = frozenset({DESCRIBE_KIND, LIST_KIND, REFRESH_KIND})
+_NO_CAPABILITY: Final = KindTerms(None)
+_OWN_KINDS: Final = frozenset({DESCRIBE_KIND, LIST_KIND, REFRESH_KIND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SubscribeRequest:
 
 
 class OperationRunner:
-    """Carries out what was accepted. Everything that it needs may be replaced while it runs."""
+    """Runs accepted requests."""
 
     def __init__(
         self,
@@ -75,51 +75,52 @@ class OperationRunner:
         self._unsubscribe = unsubscribe
 
     def terms(self, kind: str) -> KindTerms | None:
-        return _ANYBODY if kind in _OWN else None
+        """What a kind of our own requires; None: it is not one of our own."""
+        return _NO_CAPABILITY if kind in _OWN_KINDS else None
 
-    def may_come(self, kind: str) -> bool:
-        """Whether a source that has not said yet what it offers could answer to this kind."""
+    def may_be_offered_later(self, kind: str) -> bool:
+        """Whether a source whose lists are not known yet could offer this kind."""
         return any(
             kind.startswith(source.settings.namespace + ".") and self._registry.publication(name) is None
             for name, source in self._sources.items()
         )
 
-    def is_about_nothing(self, kind: str) -> bool:
-        """Our own requests read, or look at lists once more."""
-        return kind in _OWN
+    def is_idempotent(self, kind: str) -> bool:
+        """Whether running such a request twice does no harm: our own requests only read or refresh."""
+        return kind in _OWN_KINDS
 
-    async def perform(
+    async def run(
         self, route: KindRoute | None, accepted: Accepted, proofs: Sequence[Json]
     ) -> tuple[str, Json]:
         """Kind and payload of the answer; raises SourceFault or EventFault."""
         if route is None:
-            return accepted.event.kind + RESULT_SUFFIX, await self._own(accepted, proofs)
+            return accepted.event.kind + RESULT_SUFFIX, await self._run_own(accepted, proofs)
         source = self._sources.get(route.source)
         if source is None:
-            raise KindNotFound("nothing here answers to this kind any more")
+            raise KindNotFound("this kind is no longer offered here")
         try:
-            return route.response_kind, await self._ask(route, source, accepted, proofs)
+            return route.response_kind, await self._call_source(route, source, accepted, proofs)
         except ContractRefused as refusal:
-            # What the server said is not what MCP lets it say.
+            # The result is not valid MCP.
             raise SourceFault(Fault("UPSTREAM_ERROR", refusal.message)) from None
 
-    async def _ask(
+    async def _call_source(
         self, route: KindRoute, source: McpServerSource, accepted: Accepted, proofs: Sequence[Json]
     ) -> Json:
         payload = accepted.payload
-        if route.what == "tool":
+        if route.target == "tool":
             result = await source.request("tools/call", {"name": route.name, "arguments": payload})
             answer = result_payload(result, structured=route.structured)
             if route.check_answer is not None and "structuredContent" in result:
                 route.check_answer(result, answer)
             return answer
-        if route.what == "prompt":
+        if route.target == "prompt":
             return prompt_payload(
                 await source.request("prompts/get", {"name": route.name, "arguments": payload})
             )
-        return await self._resource(route, source, accepted, proofs)
+        return await self._read_resource(route, source, accepted, proofs)
 
-    async def _resource(
+    async def _read_resource(
         self, route: KindRoute, source: McpServerSource, accepted: Accepted, proofs: Sequence[Json]
     ) -> dict[str, Json]:
         uri = accepted.payload["uri"]
@@ -130,12 +131,12 @@ class OperationRunner:
             return contents_payload(uri, await source.request("resources/read", {"uri": uri}))
         return await self._subscribe(SubscribeRequest(accepted, proofs, route, source, uri))
 
-    async def _own(self, accepted: Accepted, proofs: Sequence[Json]) -> Json:
+    async def _run_own(self, accepted: Accepted, proofs: Sequence[Json]) -> Json:
         kind = accepted.event.kind
         if kind == DESCRIBE_KIND:
             return await self._describe(accepted, proofs)
         if kind == LIST_KIND:
-            return page_of(self._registry.contracts(), read_list_query(accepted.payload))
+            return make_page(self._registry.contracts(), read_list_query(accepted.payload))
         if kind == REFRESH_KIND:
             name = accepted.payload.get("source")
             if name is not None and not isinstance(name, str):
@@ -149,8 +150,8 @@ class OperationRunner:
         query = read_query(accepted.payload)
         if query.intent:
             await self._registry.vectors.prepare()
-        if query.limit > self.limits.described:
-            query = msgspec.structs.replace(query, limit=self.limits.described)
+        if query.limit > self.limits.max_describe_results:
+            query = msgspec.structs.replace(query, limit=self.limits.max_describe_results)
         event, access, now = accepted.event, CachedAccess.of(self._access()), time.time()
         known: dict[str, bool] = {}
 

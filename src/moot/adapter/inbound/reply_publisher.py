@@ -1,12 +1,13 @@
-"""Answers on their way: made for one sender, signed and sealed, and published (XP 5.1, 11.1)."""
+"""Publishes replies: signed, sealed for one sender, sent through the relays (XP 5.1, 11.1)."""
 
 from __future__ import annotations
 
 import logging
 import time
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from moot.endpoint.relay_client import RelayClient
 from moot.endpoint.relay_subscriptions import RelayRefused
 from moot.errors import (
     ConnectionLost,
@@ -19,81 +20,79 @@ from moot.errors import (
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
 from moot.xprotocol.event_composer import reply, reply_fault
-from moot.xprotocol.events import MAX_EVENT_BYTES, DirectedEvent, Signed, SignedDirected
+from moot.xprotocol.events import MAX_EVENT_BYTES, DirectedEvent, SignedDirected
 from moot.xprotocol.faults import Fault, error_payload
 
 log = logging.getLogger(__name__)
 
-# base64 of this fills an event; whatever is certainly larger is not sealed first.
+# base64 of this fills an event; larger answers are refused before they are sealed.
 MAX_ANSWER_BYTES: Final = MAX_EVENT_BYTES * 3 // 4
-
-
-class EventPublisher(Protocol):
-    """What of `Relays` is needed here."""
-
-    async def publish(self, signed: Signed, *, within: float = ...) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedReply:
-    """What left, if anything did: its id and size, the payload, and a word for what went wrong."""
+    """The outcome of a reply: id and size if it was sent, its payload, and a code if it failed."""
 
     id: str | None = None
     size: int = 0
-    told: Json = None
+    payload: Json = None
     fault: str | None = None
 
 
 class ReplyPublisher:
-    """Makes and publishes answers for one identity."""
+    """Makes and publishes replies of one identity."""
 
-    def __init__(self, identity: Identity, relays: EventPublisher, *, ttl: int, within: float) -> None:
+    def __init__(
+        self, identity: Identity, relays: RelayClient, *, ttl_seconds: int, publish_seconds: float
+    ) -> None:
         self._identity = identity
         self.relays = relays
-        self.ttl = ttl
-        self.within = within
+        self.ttl_seconds = ttl_seconds
+        self.publish_seconds = publish_seconds
 
-    async def answer(self, request: DirectedEvent, kind: str, payload: Json) -> PublishedReply:
-        """Answer a request; a `Fault` or EventFault as payload becomes an `xp.error`. Raises nothing.
+    async def send(self, request: DirectedEvent, kind: str, payload: Json) -> PublishedReply:
+        """Reply to a request; a `Fault` or EventFault as payload becomes an `xp.error`. Raises nothing.
 
-        What does not fit an event is answered with a fault that says so.
+        A payload that does not fit an event is replaced by a fault that says so.
         """
         fault: str | None = None
         try:
             if isinstance(payload, Fault | EventFault):
-                signed, told = self._fault(request, payload)
+                signed, payload_sent = self._make_fault(request, payload)
             else:
                 try:
-                    _check_room(payload)
-                    told = payload
-                    signed = reply(self._identity, request, kind, payload, now=time.time(), ttl=self.ttl)
+                    _check_size(payload)
+                    payload_sent = payload
+                    signed = reply(
+                        self._identity, request, kind, payload, now=time.time(), ttl=self.ttl_seconds
+                    )
                 except UsageError as refusal:
                     # Not INTERNAL: the caller can do something about it.
-                    words = f"the answer cannot be sent: {refusal}"
+                    message = f"the answer cannot be sent: {refusal}"
                     fault = "UPSTREAM_ERROR"
-                    signed, told = self._fault(request, Fault(fault, words))
+                    signed, payload_sent = self._make_fault(request, Fault(fault, message))
         except (InvalidKey, UsageError, ValueError) as refusal:
-            # The sender gave a key that nothing can be sealed for.
+            # The sender's key cannot be used for sealing.
             log.info("cannot be answered", extra={"event": request.id, "reason": str(refusal)})
             return PublishedReply(fault="UNANSWERABLE")
-        return await self._publish(request, signed, told, fault)
+        return await self._publish(request, signed, payload_sent, fault)
 
     async def _publish(
-        self, request: DirectedEvent, signed: SignedDirected, told: Json, fault: str | None
+        self, request: DirectedEvent, signed: SignedDirected, payload_sent: Json, fault: str | None
     ) -> PublishedReply:
         try:
-            await self.relays.publish(signed, within=self.within)
+            await self.relays.publish(signed, timeout_seconds=self.publish_seconds)
         except (TimedOut, OutboxFull, ConnectionLost, RelayRefused) as trouble:
             log.warning("an answer was not delivered", extra={"event": request.id, "reason": str(trouble)})
-            return PublishedReply(signed.event.id, len(signed.raw), told, "UNDELIVERED")
-        return PublishedReply(signed.event.id, len(signed.raw), told, fault)
+            return PublishedReply(signed.event.id, len(signed.raw), payload_sent, "UNDELIVERED")
+        return PublishedReply(signed.event.id, len(signed.raw), payload_sent, fault)
 
-    def _fault(self, request: DirectedEvent, fault: Fault | EventFault) -> tuple[SignedDirected, Json]:
-        signed = reply_fault(self._identity, request, fault, now=time.time(), ttl=self.ttl)
+    def _make_fault(self, request: DirectedEvent, fault: Fault | EventFault) -> tuple[SignedDirected, Json]:
+        signed = reply_fault(self._identity, request, fault, now=time.time(), ttl=self.ttl_seconds)
         return signed, error_payload(Fault(fault.code, fault.message, fault.retry_after), request.id)
 
 
-def _check_room(payload: Json) -> None:
+def _check_size(payload: Json) -> None:
     content = payload.get("content") if payload.__class__ is dict else None
     if content.__class__ is str and len(content) > MAX_ANSWER_BYTES:
         raise UsageError(

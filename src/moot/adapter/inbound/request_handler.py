@@ -1,13 +1,13 @@
-"""Events that come to the adapter's key, and what is answered (XP 5.1, 8.3, D-76).
+"""Handles the events that arrive for the adapter's key (XP 5.1, 8.3, D-76).
 
-How it works. `receive` takes the bytes of one event through `receipt.Receiver`, which does every check in its
-order: up to the signature in silence, then revocation, replay, rate, sealing, kind, the source's own rate,
-capability, schema. It never waits. What passed becomes a task: it waits until the event's id is on disk, so
-that no crash lets a replay run a tool twice, asks the server, and publishes the answer, signed and sealed for
-the sender alone, in the same conversation. What failed is answered with an `xp.error`.
+How it works. `receive` passes the bytes of one event to `EventReceiver`, which does every check in order: up
+to the signature without an answer, then revocation, replay, rate, sealing, kind, the source's own rate,
+capability, schema. It never blocks. An accepted request becomes a task: it waits until the event's id is on
+disk, so that a replay after a crash cannot run a tool twice, calls the server, and publishes the answer,
+signed and sealed for the sender alone, in the same conversation. A rejected one is answered with `xp.error`.
 
-Everything is bounded: calls at once, calls of one sender, refusals told to one sender in a minute, the wait
-for a server and the wait for a relay. A flood costs its sender's own quota and nobody else's.
+Everything is bounded: concurrent calls, calls of one sender, refusals sent to one sender in a minute, the
+time for a server and the time for a relay. A flood uses up its sender's own quota and nobody else's.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from moot.adapter.config.adapter_settings import AdapterLimits
 from moot.adapter.inbound.contract_registry import ContractRegistry, KindRoute
 from moot.adapter.inbound.latest_keys import LatestKeys
 from moot.adapter.inbound.mcp_source import SourceFault
-from moot.adapter.inbound.proof_cache import check_proof_bytes
+from moot.adapter.inbound.proof_checks import check_proof_bytes
 from moot.adapter.inbound.reply_publisher import ReplyPublisher
-from moot.adapter.operations.adapter_metrics import AdapterMetrics
-from moot.adapter.operations.audit_log import AuditLog
 from moot.adapter.task_set import TaskSet
+from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
+from moot.adapter.telemetry.audit_log import AuditLog
 from moot.errors import (
     EndpointUnavailable,
     EventFault,
@@ -56,12 +56,12 @@ from moot.xprotocol.replay import SeenIds
 
 log = logging.getLogger(__name__)
 
-# Refusals that wait for a relay, beside the calls themselves; beyond it they are not told.
-REFUSALS_AT_ONCE: Final = 1_024
-# Of the room for ids, what those may fill who have no rights here: keys cost nothing, and an id lives a day.
-STRANGERS_SHARE: Final = 0.5
-_CROWDED_SECONDS: Final = 60.0
-# What a caller is told to wait when there is no room.
+# Refusals that wait for a relay, besides the calls themselves; beyond it none are sent.
+MAX_PENDING_REFUSALS: Final = 1_024
+# The share of the seen-ids store for senders without rights: keys are free, and an id is kept for a day.
+UNTRUSTED_SHARE: Final = 0.5
+_QUOTA_FULL_SECONDS: Final = 60.0
+# retry_after when there are too many calls.
 _BUSY_SECONDS: Final = 1.0
 _STARTING_SECONDS: Final = 5.0
 
@@ -77,42 +77,42 @@ class DurableSeenIds(SeenIds, Protocol):
 
 
 class PendingAnswers(Protocol):
-    """Who waits for answers to requests of our own (direction 2)."""
+    """The outbound calls that wait for an answer."""
 
     def expects(self, event: DirectedEvent) -> bool: ...
 
-    def take(self, accepted: Accepted) -> object: ...
+    def deliver(self, accepted: Accepted) -> object: ...
 
 
 class NullAnswers:
-    """For an adapter that asks nobody anything."""
+    """For an adapter without outbound calls."""
 
     def expects(self, _event: DirectedEvent) -> bool:
         return False
 
-    def take(self, _accepted: Accepted) -> None:
-        """Nothing is expected, so nothing comes."""
+    def deliver(self, _accepted: Accepted) -> None:
+        """Nothing is expected, so nothing is delivered."""
 
 
 class OperationHandler(Protocol):
-    """What a request comes to: kind and payload of its answer."""
+    """Runs a request: kind and payload of its answer."""
 
     def terms(self, kind: str) -> KindTerms | None:
-        """What a kind of our own asks for; None: it is none of those."""
+        """What a kind of our own requires; None: it is not one of our own."""
 
-    def may_come(self, kind: str) -> bool:
-        """Whether a source that has not said yet what it offers could answer to this kind."""
+    def may_be_offered_later(self, kind: str) -> bool:
+        """Whether a source whose lists are not known yet could offer this kind."""
 
-    def is_about_nothing(self, kind: str) -> bool:
-        """Whether acting twice on such a request does no harm."""
+    def is_idempotent(self, kind: str) -> bool:
+        """Whether running such a request twice does no harm."""
 
-    async def perform(
+    async def run(
         self, route: KindRoute | None, accepted: Accepted, proofs: Sequence[Json]
     ) -> tuple[str, Json]: ...
 
 
 class RequestHandler:
-    """The endpoint's side of the relay. `access` may be replaced at any time."""
+    """Handles requests from relays. `access` may be replaced at any time."""
 
     def __init__(
         self,
@@ -120,36 +120,36 @@ class RequestHandler:
         *,
         access: Access,
         registry: ContractRegistry,
-        performer: OperationHandler,
-        answering: ReplyPublisher,
+        operations: OperationHandler,
+        replies: ReplyPublisher,
         seen_ids: DurableSeenIds,
         limits: AdapterLimits,
         audit: AuditLog,
-        measures: AdapterMetrics,
-        answers: PendingAnswers | None = None,
+        metrics: AdapterMetrics,
+        pending_answers: PendingAnswers | None = None,
         on_revoked: Callable[[SignedPublic], None] = lambda _signed: None,
     ) -> None:
         self.access = access
-        self.answers: PendingAnswers = answers or NullAnswers()
+        self.pending_answers: PendingAnswers = pending_answers or NullAnswers()
         self._registry = registry
-        self._performer = performer
-        self._answering = answering
+        self._operations = operations
+        self._replies = replies
         self._seen_ids = seen_ids
         self._audit = audit
-        self._measures = measures
+        self._metrics = metrics
         self._on_revoked = on_revoked
         # The rate of each source that has one, and the count for each sender.
         self._source_rates: dict[str, tuple[int, RateLimits]] = {}
         self._tasks: dict[asyncio.Task[None], DirectedEvent] = {}
         self._by_sender: Counter[str] = Counter()
         self._refusals = TaskSet("refusal")
-        # Of requests that need them later on, until their task takes them.
+        # Proofs by event id, from the check until the request's task starts.
         self._proofs: dict[str, Sequence[Json]] = {}
-        # Senders whose proofs opened something, the latest last.
-        self._proven = LatestKeys(limits.senders_counted)
+        # Senders whose proofs granted something, the latest last.
+        self._proven_senders = LatestKeys(limits.max_senders)
         self._is_stopping = False
         self._revocations_full = False
-        self._limit(limits)
+        self._set_limits(limits)
         self._receiver = EventReceiver(
             identity,
             Hooks(
@@ -162,15 +162,15 @@ class RequestHandler:
             ),
         )
 
-    def _limit(self, limits: AdapterLimits) -> None:
+    def _set_limits(self, limits: AdapterLimits) -> None:
         self._limits = limits
         self._rates = _per_minute(limits.requests_per_minute, limits)
-        self._told = _per_minute(limits.requests_per_minute, limits)
+        self._refusal_rates = _per_minute(limits.requests_per_minute, limits)
 
     def configure(self, limits: AdapterLimits, requests_per_minute: dict[str, int | None]) -> None:
-        """Other bounds from now on; counting begins anew where they differ. By source, None: no rate."""
+        """Set new limits; counting starts again where they differ. By source, None: no rate."""
         if limits != self._limits:
-            self._limit(limits)
+            self._set_limits(limits)
         for name, rate in requests_per_minute.items():
             known = self._source_rates.get(name)
             if rate is None:
@@ -184,57 +184,57 @@ class RequestHandler:
     def in_progress(self) -> int:
         return len(self._tasks)
 
-    # What a relay brings
+    # Events
 
     def receive(self, raw: bytes) -> None:
-        """Act on one event as it came; raises nothing, whatever the bytes are."""
+        """Process one event; raises nothing, whatever the bytes are."""
         outcome = self._receiver.receive(raw, time.time())
         if outcome.__class__ is Accepted:
             if outcome.event.in_reply_to is not None or outcome.event.kind == ERROR_KIND:
-                self._measures.event("answer")
-                self.answers.take(outcome)
+                self._metrics.count_event("answer")
+                self.pending_answers.deliver(outcome)
             else:
-                self._begin(outcome, len(raw))
+                self._start_call(outcome, len(raw))
         elif outcome.__class__ is EventRejected:
             self._proofs.pop(outcome.event.id, None)
             self._refuse(outcome.event, outcome.fault, len(raw))
         elif outcome.__class__ is PublicReceived:
-            self._heard(outcome.signed)
+            self._process_revocation(outcome.signed)
         elif outcome.__class__ is Dropped:
-            self._measures.event("dropped")
-            log.debug("dropped", extra={"reason": outcome.reason, "words": outcome.message})
+            self._metrics.count_event("dropped")
+            log.debug("dropped", extra={"reason": outcome.reason, "detail": outcome.message})
 
-    def _begin(self, accepted: Accepted, size: int) -> None:
+    def _start_call(self, accepted: Accepted, size: int) -> None:
         event, limits = accepted.event, self._limits
         proofs = self._proofs.pop(event.id, ())
-        words: Fault | None = None
+        refusal: Fault | None = None
         if self._is_stopping:
-            words = fault("ENDPOINT_UNAVAILABLE", "this endpoint is stopping", retry_after=_BUSY_SECONDS)
-        elif not self._audit.able:
-            words = fault("ENDPOINT_UNAVAILABLE", "this endpoint takes no calls for now")
-        elif len(self._tasks) >= limits.calls:
-            words = fault(
+            refusal = fault("ENDPOINT_UNAVAILABLE", "this endpoint is stopping", retry_after=_BUSY_SECONDS)
+        elif not self._audit.is_writable:
+            refusal = fault("ENDPOINT_UNAVAILABLE", "this endpoint accepts no calls at the moment")
+        elif len(self._tasks) >= limits.max_calls:
+            refusal = fault(
                 "ENDPOINT_UNAVAILABLE",
-                f"limits.calls is {limits.calls}: too many calls at once",
+                f"limits.max_calls is {limits.max_calls}: too many calls at once",
                 retry_after=_BUSY_SECONDS,
             )
-        elif self._by_sender[event.sender] >= limits.calls_per_sender:
-            words = fault(
+        elif self._by_sender[event.sender] >= limits.max_calls_per_sender:
+            refusal = fault(
                 "RATE_LIMITED",
-                f"limits.calls_per_sender is {limits.calls_per_sender}: wait for an answer first",
+                f"limits.max_calls_per_sender is {limits.max_calls_per_sender}: wait for an answer first",
                 retry_after=_BUSY_SECONDS,
             )
-        if words is not None:
-            self._refuse(event, words, size)
+        if refusal is not None:
+            self._refuse(event, refusal, size)
             return
-        # The one that the sender was checked against: it may be another one a moment later.
+        # The route that the sender was checked against: it may be replaced a moment later.
         route = self._registry.route(event.kind)
-        task = asyncio.create_task(self._serve(accepted, route, proofs, size))
+        task = asyncio.create_task(self._run_call(accepted, route, proofs, size))
         self._tasks[task] = event
         self._by_sender[event.sender] += 1
-        task.add_done_callback(self._served)
+        task.add_done_callback(self._call_ended)
 
-    def _served(self, task: asyncio.Task[None]) -> None:
+    def _call_ended(self, task: asyncio.Task[None]) -> None:
         event = self._tasks.pop(task)
         self._by_sender[event.sender] -= 1
         if not self._by_sender[event.sender]:
@@ -242,16 +242,16 @@ class RequestHandler:
         if not task.cancelled() and (trouble := task.exception()) is not None:
             log.error("a call failed", exc_info=trouble, extra={"event": event.id, "kind": event.kind})
 
-    async def _serve(
+    async def _run_call(
         self, accepted: Accepted, route: KindRoute | None, proofs: Sequence[Json], size: int
     ) -> None:
         event = accepted.event
         begun = time.perf_counter()
         kind, payload, outcome = "", None, "ok"
         try:
-            if not self._performer.is_about_nothing(event.kind):
+            if not self._operations.is_idempotent(event.kind):
                 await self._seen_ids.settled()
-            kind, payload = await self._performer.perform(route, accepted, proofs)
+            kind, payload = await self._operations.run(route, accepted, proofs)
             if payload.__class__ is dict and payload.get("isError") is True:
                 outcome = "tool_error"
         except SourceFault as refusal:
@@ -268,9 +268,9 @@ class RequestHandler:
             refused = fault("INTERNAL")
             kind, payload, outcome = ERROR_KIND, refused, refused.code
         seconds = time.perf_counter() - begun
-        sent = await self._answering.answer(event, kind, payload)
-        self._measures.call(route.source if route is not None else "", outcome, seconds)
-        self._audit.note(
+        sent = await self._replies.send(event, kind, payload)
+        self._metrics.count_call(route.source if route is not None else "", outcome, seconds)
+        self._audit.record(
             {
                 "event": event.id,
                 "kind": event.kind,
@@ -286,16 +286,17 @@ class RequestHandler:
                 "bytes_out": sent.size,
                 "answer": sent.id,
                 "arguments": accepted.payload if self._audit.plaintext else None,
-                "result": sent.told if self._audit.plaintext else None,
+                "result": sent.payload if self._audit.plaintext else None,
             }
         )
 
     def _refuse(self, event: DirectedEvent, refusal: EventFault | Fault, size: int) -> None:
-        self._measures.event(refusal.code)
-        # A flood is answered as often as it may ask; after that it talks to itself.
-        if self._told.take(event.sender, time.time()) or len(self._refusals) >= REFUSALS_AT_ONCE:
+        self._metrics.count_event(refusal.code)
+        # A flood gets as many refusals as it may send requests; after that none.
+        is_flood = self._refusal_rates.take(event.sender, time.time()) > 0
+        if is_flood or len(self._refusals) >= MAX_PENDING_REFUSALS:
             return
-        self._audit.note(
+        self._audit.record(
             {
                 "event": event.id,
                 "kind": event.kind,
@@ -303,7 +304,7 @@ class RequestHandler:
                 "delegation": event.delegation,
                 "correlation_id": event.correlation_id,
                 "outcome": refusal.code,
-                # What does not fit a schema may be told with names that stand in the payload.
+                # A schema violation may quote names from the payload.
                 "reason": refusal.message
                 if self._audit.plaintext or refusal.code != "SCHEMA_VIOLATION"
                 else None,
@@ -311,12 +312,12 @@ class RequestHandler:
             }
         )
         log.info("refused", extra={"kind": event.kind, "sender": event.sender, "code": refusal.code})
-        self._refusals.start(self._tell_refusal(event, refusal))
+        self._refusals.start(self._send_refusal(event, refusal))
 
-    async def _tell_refusal(self, event: DirectedEvent, refusal: EventFault | Fault) -> None:
-        await self._answering.answer(event, ERROR_KIND, refusal)
+    async def _send_refusal(self, event: DirectedEvent, refusal: EventFault | Fault) -> None:
+        await self._replies.send(event, ERROR_KIND, refusal)
 
-    def _heard(self, signed: SignedPublic) -> None:
+    def _process_revocation(self, signed: SignedPublic) -> None:
         if signed.event.kind != REVOKE:
             return
         try:
@@ -325,24 +326,24 @@ class RequestHandler:
             log.debug("not a revocation", extra={"event": signed.event.id, "reason": str(refusal)})
             return
         except EventFault as refusal:
-            # Once: strangers can send as many as they like.
+            # Once: anybody can send any number of them.
             level = logging.DEBUG if self._revocations_full else logging.WARNING
             self._revocations_full = True
-            log.log(level, "a revocation is not kept", extra={"reason": str(refusal)})
+            log.log(level, "a revocation is not stored", extra={"reason": str(refusal)})
             return
         self._on_revoked(signed)
 
-    # What the receiver asks
+    # Hooks of the receiver
 
     def _is_revoked(self, key: str, now: float) -> bool:
         return self.access.is_revoked(key, now)
 
     def _too_fast(self, key: str, _size: int, now: float) -> float | None:
         wait = self._rates.take(key, now)
-        if not wait and self._crowded_by_strangers(key):
+        if not wait and self._untrusted_quota_full(key):
             raise EndpointUnavailable(
-                "too many events of senders who have no rights here: none can be told from a replay",
-                retry_after=_CROWDED_SECONDS,
+                "too many events of senders without rights here: replays could not be detected",
+                retry_after=_QUOTA_FULL_SECONDS,
             )
         if not wait or self.access.is_revoked(key, now):
             return wait or None
@@ -351,26 +352,26 @@ class RequestHandler:
             retry_after=round(wait, 3),
         )
 
-    def _crowded_by_strangers(self, key: str) -> bool:
-        """No id is forgotten while it lives: those who may do nothing here get a part of the room."""
-        is_crowded = len(self._seen_ids) >= self._limits.seen_events * STRANGERS_SHARE
-        return is_crowded and key not in self.access.access and key not in self._proven
+    def _untrusted_quota_full(self, key: str) -> bool:
+        """Whether senders without rights have used up their share of the seen-ids store."""
+        is_full = len(self._seen_ids) >= self._limits.max_seen_events * UNTRUSTED_SHARE
+        return is_full and key not in self.access.access and key not in self._proven_senders
 
     def _terms(self, kind: str) -> KindTerms | None:
         route = self._registry.route(kind)
         if route is not None:
             return route.terms
-        terms = self._performer.terms(kind)
-        if terms is None and self._performer.may_come(kind):
-            # Not NOT_FOUND: whoever asks again in a moment may find it.
-            raise EndpointUnavailable("what answers to this kind is starting", retry_after=_STARTING_SECONDS)
+        terms = self._operations.terms(kind)
+        if terms is None and self._operations.may_be_offered_later(kind):
+            # Not NOT_FOUND: a retry in a moment may succeed.
+            raise EndpointUnavailable("the server for this kind is starting", retry_after=_STARTING_SECONDS)
         return terms
 
     def _authorize(
         self, event: DirectedEvent, capability: str | None, proofs: Sequence[Json], now: float
     ) -> AuthorizedCaller:
         route = self._registry.route(event.kind)
-        # XP 8.4: before the capability, so that trying costs the same as calling.
+        # XP 8.4: before the capability check, so that a failed attempt counts like a call.
         if route is not None and (limit := self._source_rates.get(route.source)) is not None:
             per_minute, rates = limit
             if wait := rates.take(event.sender, now):
@@ -381,19 +382,19 @@ class RequestHandler:
         caller = self.access.authorize(
             event.sender, capability, delegation=event.delegation, proofs=proofs, now=now
         )
-        if proofs and (route is None or route.what == "subscribe"):
+        if proofs and (route is None or route.target == "subscribe"):
             self._proofs[event.id] = proofs
         if proofs and capability is not None:
-            self._proven.add(event.sender)
+            self._proven_senders.add(event.sender)
         return caller
 
     def _is_expected(self, event: DirectedEvent) -> bool:
-        return self.answers.expects(event)
+        return self.pending_answers.expects(event)
 
     # The end
 
     async def close(self) -> None:
-        """Take no more calls, let those in progress end for a while, and tell the others what happened."""
+        """Refuse new calls, give those in progress time to end, and answer the rest with a fault."""
         self._is_stopping = True
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=self._limits.stop_seconds)
@@ -402,15 +403,15 @@ class RequestHandler:
             task.cancel()
         if unfinished:
             await asyncio.wait(list(unfinished), timeout=_BUSY_SECONDS)
-        words = fault("ENDPOINT_UNAVAILABLE", "this endpoint stopped; the call may have been carried out")
-        told = TaskSet("goodbye")
+        refusal = fault("ENDPOINT_UNAVAILABLE", "this endpoint stopped; the call may have been run")
+        last_answers = TaskSet("last answer")
         for event in unfinished.values():
-            told.start(self._tell_refusal(event, words))
-        for each in (told, self._refusals):
-            await each.finished(_BUSY_SECONDS)
+            last_answers.start(self._send_refusal(event, refusal))
+        for each in (last_answers, self._refusals):
+            await each.wait(_BUSY_SECONDS)
             await each.close()
 
 
 def _per_minute(max_requests: int, limits: AdapterLimits) -> RateLimits:
     """XP 8.4: exactly so many in any minute, not on average; counted for each sender's key."""
-    return sliding_windows(max_requests, 60.0, max_keys=limits.senders_counted)
+    return sliding_windows(max_requests, 60.0, max_keys=limits.max_senders)

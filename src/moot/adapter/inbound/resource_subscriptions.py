@@ -1,12 +1,11 @@
 """Resources that callers follow (XP 4.5, D-78): contents now, and again whenever they change.
 
 A subscription belongs to one sender, source and URI; subscribing again replaces it. It lasts until the
-request that made it expires, and its right is looked at anew with every update: who lost it, or whose key was
-revoked, hears nothing more. An update is a reply to that request, so the subscriber knows whom and what it is
-about.
+request that made it expires. The subscriber's right is checked again with every update: whoever lost it, or
+whose key was revoked, gets no more updates. An update is a reply to that request.
 
-A server that tells of changes is listened to; one that cannot is read every `resource_poll_seconds`. Many
-changes while an update is on its way become one more update.
+Servers with notifications are listened to; others are read every `resource_poll_seconds`. Several changes
+while an update is being sent become one more update.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from moot.adapter.inbound.contract_registry import KindRoute
 from moot.adapter.inbound.mcp_source import McpServerSource, SourceFault
 from moot.adapter.inbound.operation_runner import SubscribeRequest
 from moot.adapter.inbound.reply_publisher import ReplyPublisher
-from moot.adapter.operations.audit_log import AuditLog
 from moot.adapter.task_set import TaskSet
+from moot.adapter.telemetry.audit_log import AuditLog
 from moot.errors import AuthorizationInsufficient
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
@@ -37,13 +36,13 @@ from moot.xprotocol.resources import contents_payload, updated_kind
 
 log = logging.getLogger(__name__)
 
-# Updates that are signed and sealed in a row: some 3 ms before others have their turn.
-AT_ONCE: Final = 16
+# Updates that are signed and sealed before the loop may run other tasks: some 3 ms.
+UPDATE_BATCH: Final = 16
 # Between two updates of one resource: a file that is being written changes a thousand times a second.
 UPDATE_SECONDS: Final = 0.1
 
-# `tell`: the server says that it changed; `look`: nobody knows, so it is told only if it did.
-Wanted = Literal["nothing", "look", "tell"]
+# `notify`: the server says that it changed; `poll`: read it, and send an update only if it changed.
+UpdateNeed = Literal["none", "poll", "notify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +57,34 @@ class ResourceFollower:
 class WatchedResource:
     """One resource that somebody follows."""
 
-    __slots__ = ("asked", "digest", "followers", "is_told", "kind", "source", "task", "uri", "wanted")
+    __slots__ = (
+        "digest",
+        "followers",
+        "has_notifications",
+        "kind",
+        "needed",
+        "source",
+        "subscribe_kind",
+        "task",
+        "uri",
+    )
 
     def __init__(self, source: McpServerSource, route: KindRoute, uri: str) -> None:
         self.source = source
         self.uri = uri
-        self.asked = route.contract.kind
+        self.subscribe_kind = route.contract.kind
         self.kind = (
             route.contract.subscription.updated_kind
             if route.contract.subscription is not None
             else updated_kind(source.settings.namespace)
         )
         self.followers: dict[str, ResourceFollower] = {}
-        # Whether the server tells of changes; else it is asked.
-        self.is_told = True
+        # Whether the server notifies us of changes; else it is polled.
+        self.has_notifications = True
         self.digest = b""
-        # An update is being made; and what is wanted after it.
+        # The task that sends updates, and what it has to do next.
         self.task: asyncio.Task[None] | None = None
-        self.wanted: Wanted = "nothing"
+        self.needed: UpdateNeed = "none"
 
 
 class ResourceSubscriptions:
@@ -86,12 +95,12 @@ class ResourceSubscriptions:
         limits: AdapterLimits,
         *,
         access: Callable[[], Access],
-        answering: ReplyPublisher,
+        replies: ReplyPublisher,
         audit: AuditLog,
     ) -> None:
         self.limits = limits
         self._access = access
-        self._answering = answering
+        self._replies = replies
         self._audit = audit
         self._followed: dict[tuple[str, str], WatchedResource] = {}
         self._by_sender: dict[str, int] = {}
@@ -103,22 +112,22 @@ class ResourceSubscriptions:
 
     # For callers
 
-    async def subscribe(self, wish: SubscribeRequest) -> dict[str, Json]:
+    async def subscribe(self, request: SubscribeRequest) -> dict[str, Json]:
         """Follow a resource; its contents now. Raises SourceFault."""
         self._sweep(time.time())
-        event, terms = wish.accepted.event, wish.route.terms
-        place = (wish.route.source, wish.uri)
+        event, terms = request.accepted.event, request.route.terms
+        place = (request.route.source, request.uri)
         known = self._followed.get(place)
         if known is None or event.sender not in known.followers:
-            self._check_room(event.sender)
-        followed = known or WatchedResource(wish.source, wish.route, wish.uri)
+            self._check_limits(event.sender)
+        followed = known or WatchedResource(request.source, request.route, request.uri)
         self._followed[place] = followed
         if event.sender not in followed.followers:
             self._by_sender[event.sender] = self._by_sender.get(event.sender, 0) + 1
-        followed.followers[event.sender] = ResourceFollower(event, terms.capability or "", wish.proofs)
+        followed.followers[event.sender] = ResourceFollower(event, terms.capability or "", request.proofs)
         try:
-            # Before reading: a change in between is told rather than missed.
-            followed.is_told = await wish.source.watch(wish.uri)
+            # Before reading, so that a change in between is not missed.
+            followed.has_notifications = await request.source.watch(request.uri)
             payload = await self._read(followed)
         except BaseException:
             self._unfollow(place, event.sender, event.id)
@@ -127,38 +136,38 @@ class ResourceSubscriptions:
         return payload
 
     async def unsubscribe(self, sender: str, source: str, uri: str) -> None:
-        """Nothing happens to whoever did not subscribe."""
+        """End a subscription; does nothing where there is none."""
         self._unfollow((source, uri), sender)
 
     # For the adapter
 
-    def updated(self, source: str, uri: str) -> None:
-        """A server says that a resource changed."""
+    def on_resource_updated(self, source: str, uri: str) -> None:
+        """A server notified us that a resource changed."""
         for (name, watched), followed in list(self._followed.items()):
             # MCP: the URI may be that of a part of what was subscribed to.
             if name == source and (
                 uri == watched or uri.startswith((f"{watched.rstrip('/')}/", f"{watched}#", f"{watched}?"))
             ):
-                self._update(followed, "tell")
+                self._schedule_update(followed, "notify")
 
-    def came_up(self, source: str) -> None:
-        """A server is there again; what changed meanwhile is unknown."""
+    def on_source_up(self, source: str) -> None:
+        """A server is up again; what changed meanwhile is unknown."""
         for (name, _), followed in list(self._followed.items()):
             if name == source and followed.digest:
-                self._update(followed, "look")
+                self._schedule_update(followed, "poll")
 
-    def drop_source(self, source: str) -> None:
+    def remove_source(self, source: str) -> None:
         for place in [place for place in self._followed if place[0] == source]:
             for sender in list(self._followed[place].followers):
                 self._unfollow(place, sender)
 
-    def published(self, source: str, route_of: Callable[[str], KindRoute | None]) -> None:
-        """A source publishes something else: what it no longer offers ends, and another right counts now."""
+    def on_published(self, source: str, route_of: Callable[[str], KindRoute | None]) -> None:
+        """A source's contracts changed: end what it no longer offers, and check changed capabilities."""
         for place, followed in list(self._followed.items()):
             if place[0] != source:
                 continue
-            route = route_of(followed.asked)
-            if route is None or route.source != source or not _offers(route, followed.uri):
+            route = route_of(followed.subscribe_kind)
+            if route is None or route.source != source or not _is_offered(route, followed.uri):
                 for sender in list(followed.followers):
                     self._unfollow(place, sender)
                 continue
@@ -167,24 +176,24 @@ class ResourceSubscriptions:
             for sender, follower in others:
                 followed.followers[sender] = replace(follower, capability=capability)
             if others:
-                # Not with every list: rights that came as proofs take a while to look at.
+                # Not with every list: rights that came as proofs are slow to check.
                 self._check_rights(place, followed, time.time())
 
     def check_rights(self, key: str | None = None) -> None:
-        """End whatever has no right any more, of one key or of all; slow where rights came as proofs."""
+        """End subscriptions without a right, of one key or of all; slow where rights came as proofs."""
         now = time.time()
         self._sweep(now)
         for place, followed in list(self._followed.items()):
             self._check_rights(place, followed, now, key)
 
     async def run(self) -> None:
-        """Read what nobody tells about, and forget what is over, until cancelled."""
+        """Poll servers without notifications and drop expired subscriptions, until cancelled."""
         while True:
             await asyncio.sleep(self.limits.resource_poll_seconds)
             self._sweep(time.time())
             for followed in list(self._followed.values()):
-                if not followed.is_told:
-                    self._update(followed, "look")
+                if not followed.has_notifications:
+                    self._schedule_update(followed, "poll")
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -193,20 +202,21 @@ class ResourceSubscriptions:
 
     # Inside
 
-    def _check_room(self, sender: str) -> None:
+    def _check_limits(self, sender: str) -> None:
         limits = self.limits
-        if len(self) >= limits.subscriptions:
+        if len(self) >= limits.max_subscriptions:
             raise SourceFault(
                 fault(
                     "ENDPOINT_UNAVAILABLE",
-                    f"limits.subscriptions is {limits.subscriptions}: no more can be followed",
+                    f"limits.max_subscriptions is {limits.max_subscriptions}: too many subscriptions",
                 )
             )
-        if self._by_sender.get(sender, 0) >= limits.subscriptions_per_sender:
+        if self._by_sender.get(sender, 0) >= limits.max_subscriptions_per_sender:
             raise SourceFault(
                 fault(
                     "RATE_LIMITED",
-                    f"limits.subscriptions_per_sender is {limits.subscriptions_per_sender}: end one first",
+                    f"limits.max_subscriptions_per_sender is {limits.max_subscriptions_per_sender}: "
+                    "end one first",
                 )
             )
 
@@ -214,26 +224,26 @@ class ResourceSubscriptions:
         result = await followed.source.request("resources/read", {"uri": followed.uri})
         return contents_payload(followed.uri, result)
 
-    def _update(self, followed: WatchedResource, wanted: Wanted) -> None:
-        if followed.wanted != "tell":
-            followed.wanted = wanted
+    def _schedule_update(self, followed: WatchedResource, needed: UpdateNeed) -> None:
+        if followed.needed != "notify":
+            followed.needed = needed
         if followed.task is None:
-            followed.task = self._tasks.start(self._carry(followed))
+            followed.task = self._tasks.start(self._run_updates(followed))
 
-    async def _carry(self, followed: WatchedResource) -> None:
+    async def _run_updates(self, followed: WatchedResource) -> None:
         try:
-            while followed.wanted != "nothing":
-                always, followed.wanted = followed.wanted == "tell", "nothing"
-                await self._tell(followed, always=always)
+            while followed.needed != "none":
+                always, followed.needed = followed.needed == "notify", "none"
+                await self._send_update(followed, always=always)
                 await asyncio.sleep(UPDATE_SECONDS)
         finally:
             followed.task = None
 
-    async def _tell(self, followed: WatchedResource, *, always: bool) -> None:
+    async def _send_update(self, followed: WatchedResource, *, always: bool) -> None:
         try:
             payload = await self._read(followed)
         except (SourceFault, ContractRefused) as refusal:
-            log.info("no update", extra={"source": followed.source.name, "reason": str(refusal)})
+            log.info("resource update failed", extra={"source": followed.source.name, "reason": str(refusal)})
             return
         digest = _digest(payload)
         if digest == followed.digest and not always:
@@ -244,13 +254,13 @@ class ResourceSubscriptions:
         self._check_rights((followed.source.name, followed.uri), followed, now)
         followers = list(followed.followers.values())
         self.updates += len(followers)
-        for start in range(0, len(followers), AT_ONCE):
-            some = followers[start : start + AT_ONCE]
-            await asyncio.gather(*(self._send(each.request, followed.kind, payload) for each in some))
+        for start in range(0, len(followers), UPDATE_BATCH):
+            some = followers[start : start + UPDATE_BATCH]
+            await asyncio.gather(*(self._send_reply(each.request, followed.kind, payload) for each in some))
 
-    async def _send(self, request: DirectedEvent, kind: str, payload: Json) -> None:
-        sent = await self._answering.answer(request, kind, payload)
-        self._audit.note(
+    async def _send_reply(self, request: DirectedEvent, kind: str, payload: Json) -> None:
+        sent = await self._replies.send(request, kind, payload)
+        self._audit.record(
             {
                 "event": request.id,
                 "kind": kind,
@@ -260,12 +270,12 @@ class ResourceSubscriptions:
                 "outcome": sent.fault or "update",
                 "bytes_out": sent.size,
                 "answer": sent.id,
-                "result": sent.told if self._audit.plaintext else None,
+                "result": sent.payload if self._audit.plaintext else None,
             }
         )
 
     def _sweep(self, now: float) -> None:
-        """Forget what has expired."""
+        """Drop what has expired."""
         for place, followed in list(self._followed.items()):
             for sender, follower in list(followed.followers.items()):
                 if now >= follower.request.expires_at:
@@ -275,10 +285,10 @@ class ResourceSubscriptions:
         self, place: tuple[str, str], followed: WatchedResource, now: float, key: str | None = None
     ) -> None:
         for sender, follower in list(followed.followers.items()):
-            if key in (None, sender) and not self._may(follower, now):
+            if key in (None, sender) and not self._is_allowed(follower, now):
                 self._unfollow(place, sender)
 
-    def _may(self, follower: ResourceFollower, now: float) -> bool:
+    def _is_allowed(self, follower: ResourceFollower, now: float) -> bool:
         access, request = self._access(), follower.request
         if access.is_revoked(request.sender, now):
             return False
@@ -307,7 +317,7 @@ class ResourceSubscriptions:
             del self._by_sender[sender]
         if not followed.followers:
             del self._followed[place]
-            if followed.is_told and followed.source.state == "up":
+            if followed.has_notifications and followed.source.state == "up":
                 self._tasks.start(self._unwatch(place, followed))
 
     async def _unwatch(self, place: tuple[str, str], followed: WatchedResource) -> None:
@@ -316,7 +326,7 @@ class ResourceSubscriptions:
             await followed.source.unwatch(followed.uri)
 
 
-def _offers(route: KindRoute, uri: str) -> bool:
+def _is_offered(route: KindRoute, uri: str) -> bool:
     return route.subscribable is not None and route.subscribable.allows(uri)
 
 

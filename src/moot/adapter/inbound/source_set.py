@@ -1,4 +1,4 @@
-"""The wrapped MCP servers of an adapter: opened, looked after, and closed, together or one by one."""
+"""The wrapped MCP servers of an adapter: opened, refreshed and closed, together or one by one."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from moot.adapter.inbound.contract_refresh import Refresher
 from moot.adapter.inbound.contract_registry import ContractRegistry, RegistryUpdate
 from moot.adapter.inbound.mcp_source import McpServerSource, SourceEvents
 from moot.adapter.inbound.resource_subscriptions import ResourceSubscriptions
-from moot.adapter.operations.adapter_metrics import AdapterMetrics
+from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
 from moot.errors import UsageError
 
 log = logging.getLogger(__name__)
 
 
 class SourceSet:
-    """All sources by name. What they publish is the registry's, and who follows them the subscriptions'."""
+    """All sources by name. Their contracts are in the registry, their followers in the subscriptions."""
 
     def __init__(
         self,
         limits: AdapterLimits,
         *,
         registry: ContractRegistry,
+        subscriptions: ResourceSubscriptions,
         environ: Mapping[str, str],
         store: Path,
-        measures: AdapterMetrics,
+        metrics: AdapterMetrics,
         on_change: Callable[[], None],
     ) -> None:
         self.sources: dict[str, McpServerSource] = {}
@@ -38,82 +39,75 @@ class SourceSet:
         self._registry = registry
         self._environ = environ
         self._store = store
-        self._measures = measures
+        self._metrics = metrics
         self._on_change = on_change
-        self._subscriptions: ResourceSubscriptions | None = None
-
-    def attach(self, subscriptions: ResourceSubscriptions) -> None:
-        """Who hears of resources that change."""
         self._subscriptions = subscriptions
 
     async def open(self, settings: McpSource) -> None:
-        """Start a source and look after it; raises UsageError for settings that cannot work."""
-        events = SourceEvents(came_up=self._came_up, changed=self.refresher.want, updated=self._updated)
+        """Start a source and keep it refreshed; raises UsageError for settings that cannot work."""
+        events = SourceEvents(
+            on_up=self._source_up,
+            on_list_changed=self.refresher.request_refresh,
+            on_resource_updated=self._subscriptions.on_resource_updated,
+        )
         source = McpServerSource(
             settings, self.limits, environ=self._environ, store=self._store, events=events
         )
         self.sources[settings.name] = source
-        await self.refresher.made_room(settings.namespace)
+        await self.refresher.reclaim_namespace(settings.namespace)
         await source.open()
-        self.refresher.follow(source)
+        self.refresher.add_source(source)
 
     async def try_open(self, settings: McpSource) -> None:
-        """`open` while others run already, which go on whatever is wrong with this one."""
+        """`open`, but a fault is logged: the sources that run already go on."""
         try:
             await self.open(settings)
         except UsageError as fault:
             self.sources.pop(settings.name, None)
             log.error("a source cannot be opened", extra={"source": settings.name, "reason": str(fault)})
 
-    async def change(self, settings: McpSource) -> None:
-        """Other words about a source whose server goes on as it is; they count when this returns."""
+    async def update_settings(self, settings: McpSource) -> None:
+        """Change the settings of a source whose server goes on as it is; they apply when this returns."""
         source = self.sources[settings.name]
         source.settings = settings
-        await self.refresher.settings_changed(source)
+        await self.refresher.republish(source)
 
     async def close(self, name: str) -> None:
-        """End a source; what it published is gone, and whoever followed it hears nothing more."""
-        await self.refresher.ended(name)
-        if self._subscriptions is not None:
-            self._subscriptions.drop_source(name)
-        taken = await self._registry.drop(name)
+        """End a source, its contracts and the subscriptions to its resources."""
+        await self.refresher.remove_source(name)
+        self._subscriptions.remove_source(name)
+        removed = await self._registry.remove_source(name)
         await self.sources.pop(name).close()
-        if taken is not None:
+        if removed is not None:
             self._on_change()
-        self._measures.forget(name)
+        self._metrics.remove_source(name)
 
     async def close_all(self) -> None:
         await self.refresher.close()
         await asyncio.gather(*(source.close() for source in self.sources.values()))
 
     @property
-    def rates(self) -> dict[str, int | None]:
+    def rate_limits(self) -> dict[str, int | None]:
         """XP 8.4: requests of one key in a minute, by source."""
         return {name: source.settings.requests_per_minute for name, source in self.sources.items()}
 
     @property
-    def up(self) -> int:
+    def up_count(self) -> int:
         return sum(source.state == "up" for source in self.sources.values())
 
     def accept(self, name: str, tools: list[str] | None) -> list[str]:
-        """The operator consents to tools that changed (D-87); which ones. Raises UsageError."""
+        """The operator accepts changed tools (D-87); returns which ones. Raises UsageError."""
         pins = self.sources[name].pins
         if pins is None:
             raise UsageError(f"{name} has nothing to accept: pin is off there, so changes are published")
         accepted = pins.accept(tools)
-        self.refresher.want(name)
+        self.refresher.request_refresh(name)
         return accepted
 
-    def _came_up(self, name: str) -> None:
-        self.refresher.want(name)
-        if self._subscriptions is not None:
-            self._subscriptions.came_up(name)
+    def _source_up(self, name: str) -> None:
+        self.refresher.request_refresh(name)
+        self._subscriptions.on_source_up(name)
 
-    def _updated(self, name: str, uri: str) -> None:
-        if self._subscriptions is not None:
-            self._subscriptions.updated(name, uri)
-
-    def _published(self, name: str, _taken: RegistryUpdate) -> None:
-        if self._subscriptions is not None:
-            self._subscriptions.published(name, self._registry.route)
+    def _published(self, name: str, _update: RegistryUpdate) -> None:
+        self._subscriptions.on_published(name, self._registry.route)
         self._on_change()

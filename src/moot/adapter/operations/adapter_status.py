@@ -1,159 +1,193 @@
-"""How an adapter stands: for `status`, for `/health`, and for everybody in the announce (XP 6.3)."""
+"""The state of a running adapter: for `status`, for `/health`, for gauges, and for the announce (XP 6.3)."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 from moot import __version__
-from moot.adapter.inbound.well_known import SCHEMAS_PATH
-from moot.adapter.operations import adapter_metrics
+from moot.adapter.discovery.announcer import Announcer
+from moot.adapter.discovery.well_known import SCHEMAS_PATH, WellKnownPages
+from moot.adapter.inbound.contract_registry import ContractRegistry
+from moot.adapter.inbound.request_handler import RequestHandler
+from moot.adapter.inbound.resource_subscriptions import ResourceSubscriptions
+from moot.adapter.inbound.source_set import SourceSet
+from moot.adapter.outbound.mcp_listener import McpListener
+from moot.adapter.outbound.outbound import Outbound
+from moot.adapter.telemetry import adapter_metrics
+from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
+from moot.adapter.telemetry.audit_log import AuditLog
+from moot.adapter.trust_chain.own_chain import AppliedConfig
+from moot.endpoint.relay_client import RelayClient
+from moot.identity.keys import Identity
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
+from moot.store.event_store import EventStore
 from moot.xprotocol.announcement import WrappedSource, announce_payload, discovery_document
 from moot.xprotocol.publication import Publication
 from moot.xprotocol.versions import EMPTY
 
-if TYPE_CHECKING:
-    from moot.adapter.adapter import Adapter
-
-_NOTHING: Final = Publication((), (), (), (), EMPTY, ())
+_NO_PUBLICATION: Final = Publication((), (), (), (), EMPTY, ())
 # Of an announce, which has 128 KiB in all: eight delegations with a few dozen capabilities each.
 MAX_DELEGATION_BYTES: Final = 16 * 1024
 
 
-def announced_payload(adapter: Adapter) -> dict[str, Json]:
-    """XP 6.3: what is said to everybody. A source that never answered is named, with no tools."""
-    settings = adapter.settings
-    wrapped = [
-        WrappedSource(
-            name=source.name,
-            transport=source.settings.transport,
-            namespace=source.settings.namespace,
-            publication=adapter.registry.publication(source.name) or _NOTHING,
-            url=source.settings.url,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterStatus:
+    """Reads the state of an adapter from its parts."""
+
+    identity: Identity
+    started_at: float
+    # Replaced when the adapter reloads its configuration.
+    config: Callable[[], AppliedConfig]
+    is_own_key_revoked: Callable[[], bool]
+    relays: RelayClient
+    store: EventStore
+    registry: ContractRegistry
+    source_set: SourceSet
+    subscriptions: ResourceSubscriptions
+    requests: RequestHandler
+    outbound: Outbound
+    listener: McpListener
+    announcer: Announcer
+    pages: WellKnownPages
+    audit: AuditLog
+    metrics: AdapterMetrics
+
+    def announce_payload(self) -> dict[str, Json]:
+        """XP 6.3: the public description. A source that never answered is named, with no tools."""
+        config = self.config()
+        wrapped = [
+            WrappedSource(
+                name=source.name,
+                transport=source.settings.transport,
+                namespace=source.settings.namespace,
+                publication=self.registry.publication(source.name) or _NO_PUBLICATION,
+                url=source.settings.url,
+            )
+            for source in self.source_set.sources.values()
+        ]
+        payload = announce_payload(
+            display_name=config.settings.identity.display_name,
+            adapter_version=self.registry.adapter_version,
+            mcp_sources=wrapped,
+            xprotocol_sources=self.outbound.mirrored(),
+            parent_key=config.settings.identity.parent_key,
         )
-        for source in adapter.sources.values()
-    ]
-    payload = announce_payload(
-        display_name=settings.identity.display_name,
-        adapter_version=adapter.registry.adapter_version,
-        mcp_sources=wrapped,
-        xprotocol_sources=adapter.outward.mirrored(),
-        parent_key=settings.identity.parent_key,
-    )
-    proofs = [
-        {**each.covered, "id": each.event.id, "signature": each.event.signature}
-        for each in adapter.delegations
-    ]
-    if proofs and len(encode(proofs)) <= MAX_DELEGATION_BYTES:
-        payload["delegations"] = list(proofs)
-    return payload
+        proofs = [
+            {**each.covered, "id": each.event.id, "signature": each.event.signature}
+            for each in config.delegations
+        ]
+        if proofs and len(encode(proofs)) <= MAX_DELEGATION_BYTES:
+            payload["delegations"] = list(proofs)
+        return payload
 
+    def discovery_document(self, base: str) -> dict[str, Json]:
+        """XP 7.3: what `/.well-known/xprotocol-endpoint` serves to whoever reached us at `base`."""
+        settings = self.config().settings
+        return discovery_document(
+            endpoint=self.relays.url or settings.relay.urls[0],
+            public_key=self.identity.key.text,
+            encryption_key=self.identity.enc_key.text,
+            schema_url=base + SCHEMAS_PATH,
+            mcp_sources=list(self.source_set.sources),
+            xprotocol_sources=[each.name for each in settings.xprotocol_sources],
+        )
 
-def document_of(adapter: Adapter, base: str) -> dict[str, Json]:
-    """XP 7.3: what `/.well-known/xprotocol-endpoint` serves to whoever reached us at `base`."""
-    return discovery_document(
-        endpoint=adapter.relays.url or adapter.settings.relay.urls[0],
-        public_key=adapter.key,
-        encryption_key=adapter.identity.enc_key.text,
-        schema_url=base + SCHEMAS_PATH,
-        mcp_sources=list(adapter.sources),
-        xprotocol_sources=[each.name for each in adapter.settings.xprotocol_sources],
-    )
-
-
-def health_of(adapter: Adapter) -> dict[str, Json]:
-    """`ok`, or `degraded` and why; names of sources, no addresses."""
-    problems: list[Json] = []
-    if adapter.own_key_revoked:
-        problems.append("the adapter's own key has been revoked")
-    if adapter.relays.url is None:
-        problems.append("no relay can be reached")
-    elif adapter.announcer.trouble:
-        problems.append(f"not announced: {adapter.announcer.trouble}")
-    if not adapter.audit.able:
-        problems.append("the audit log cannot be written: calls are refused")
-    problems += [
-        f"source {source.name} is {source.state}"
-        for source in adapter.sources.values()
-        if source.state != "up"
-    ]
-    return {
-        "status": "degraded" if problems else "ok",
-        "version": __version__,
-        "problems": problems,
-        "contracts": len(adapter.registry.catalog),
-        "search": adapter.registry.vectors.status().mode,
-        "uptime_seconds": int(time.time() - adapter.started_at),
-    }
-
-
-def status_of(adapter: Adapter) -> dict[str, Json]:
-    """Everything that an operator asks; nothing secret."""
-    settings, announced = adapter.settings, adapter.announcer.event
-    return {
-        **health_of(adapter),
-        "pid": os.getpid(),
-        "display_name": settings.identity.display_name,
-        "key": adapter.key,
-        "encryption_key": adapter.identity.enc_key.text,
-        "chain": list(adapter.chain.keys) if adapter.chain is not None else [],
-        "config": str(settings.file) if settings.file is not None else None,
-        "store": str(settings.store),
-        "relay": adapter.relays.url,
-        "relays": list(settings.relay.urls),
-        "well_known": adapter.address,
-        "mcp": adapter.listener.url,
-        # Why it is that, too, which may name a file.
-        "search": adapter.registry.vectors.status().as_json(),
-        "sources": [_source(adapter, name) for name in adapter.sources],
-        "xprotocol_sources": adapter.outward.health(),
-        "announced": {
-            "event": announced.event.id,
-            "at": announced.event.timestamp,
-            "count": adapter.announcer.count,
+    def health(self) -> dict[str, Json]:
+        """`ok`, or `degraded` and why; names of sources, no addresses."""
+        problems: list[Json] = []
+        if self.is_own_key_revoked():
+            problems.append("the adapter's own key has been revoked")
+        if self.relays.url is None:
+            problems.append("no relay can be reached")
+        elif self.announcer.trouble:
+            problems.append(f"not announced: {self.announcer.trouble}")
+        if not self.audit.is_writable:
+            problems.append("the audit log cannot be written: calls are refused")
+        problems += [
+            f"source {source.name} is {source.state}"
+            for source in self.source_set.sources.values()
+            if source.state != "up"
+        ]
+        return {
+            "status": "degraded" if problems else "ok",
+            "version": __version__,
+            "problems": problems,
+            "contracts": len(self.registry.catalog),
+            "search": self.registry.vectors.status().mode,
+            "uptime_seconds": int(time.time() - self.started_at),
         }
-        if announced is not None
-        else None,
-        "schemas_digest": adapter.registry.digest,
-        "calls": {"in_progress": adapter.inbound.in_progress, **adapter.measures.calls},
-        "events": dict(adapter.measures.events),
-        "subscriptions": len(adapter.subscriptions),
-    }
 
+    def status(self) -> dict[str, Json]:
+        """Everything that an operator needs; nothing secret."""
+        config, announced = self.config(), self.announcer.event
+        settings = config.settings
+        return {
+            **self.health(),
+            "pid": os.getpid(),
+            "display_name": settings.identity.display_name,
+            "key": self.identity.key.text,
+            "encryption_key": self.identity.enc_key.text,
+            "chain": list(config.chain.keys) if config.chain is not None else [],
+            "config": str(settings.file) if settings.file is not None else None,
+            "store": str(settings.store),
+            "relay": self.relays.url,
+            "relays": list(settings.relay.urls),
+            "well_known": self.pages.own_address,
+            "mcp": self.listener.url,
+            # With the reason, which may name a file.
+            "search": self.registry.vectors.status().as_json(),
+            "sources": [self._source_status(name) for name in self.source_set.sources],
+            "xprotocol_sources": self.outbound.health(),
+            "announced": {
+                "event": announced.event.id,
+                "at": announced.event.timestamp,
+                "count": self.announcer.count,
+            }
+            if announced is not None
+            else None,
+            "schemas_digest": self.registry.digest,
+            "calls": {"in_progress": self.requests.in_progress, **self.metrics.calls},
+            "events": dict(self.metrics.events),
+            "subscriptions": len(self.subscriptions),
+        }
 
-def measure(adapter: Adapter) -> None:
-    """Gauges that are read when somebody asks."""
-    registry = adapter.measures.registry
-    adapter_metrics.CALLS_IN_PROGRESS.gauge(registry).read = lambda: adapter.inbound.in_progress
-    adapter_metrics.SUBSCRIPTIONS.gauge(registry).read = lambda: len(adapter.subscriptions)
-    adapter_metrics.CONTRACTS.gauge(registry).read = lambda: len(adapter.registry.catalog)
-    adapter_metrics.RELAY_CONNECTED.gauge(registry).read = lambda: adapter.relays.url is not None
-    adapter_metrics.SOURCES.gauge(registry).read = lambda: len(adapter.sources)
-    adapter_metrics.SOURCES_UP.gauge(registry).read = lambda: adapter.wrapping.up
-    adapter_metrics.SEEN_EVENTS.gauge(registry).read = lambda: len(adapter.store.seen_ids)
-    adapter_metrics.AUDIT_WRITABLE.gauge(registry).read = lambda: adapter.audit.able
+    def register_gauges(self) -> None:
+        """Register the gauges whose values are read at each scrape."""
+        registry = self.metrics.registry
+        adapter_metrics.CALLS_IN_PROGRESS.gauge(registry).read = lambda: self.requests.in_progress
+        adapter_metrics.SUBSCRIPTIONS.gauge(registry).read = lambda: len(self.subscriptions)
+        adapter_metrics.CONTRACTS.gauge(registry).read = lambda: len(self.registry.catalog)
+        adapter_metrics.RELAY_CONNECTED.gauge(registry).read = lambda: self.relays.url is not None
+        adapter_metrics.SOURCES.gauge(registry).read = lambda: len(self.source_set.sources)
+        adapter_metrics.SOURCES_UP.gauge(registry).read = lambda: self.source_set.up_count
+        adapter_metrics.SEEN_EVENTS.gauge(registry).read = lambda: len(self.store.seen_ids)
+        adapter_metrics.AUDIT_WRITABLE.gauge(registry).read = lambda: self.audit.is_writable
 
-
-def _source(adapter: Adapter, name: str) -> dict[str, Json]:
-    source = adapter.sources[name]
-    publication = adapter.registry.publication(name)
-    contracts = publication.contracts if publication is not None else ()
-    greeting = source.greeting
-    return {
-        "name": name,
-        "transport": source.settings.transport,
-        "namespace": source.settings.namespace,
-        "state": source.state,
-        "trouble": source.trouble or adapter.wrapping.refresher.troubles.get(name, ""),
-        "stderr": list(source.stderr_lines),
-        "era": greeting.era if greeting is not None else None,
-        "starts": source.starts,
-        "tools": sum(each.source is not None and each.source.mcp_tool is not None for each in contracts),
-        "prompts": sum(each.source is not None and each.source.mcp_prompt is not None for each in contracts),
-        "kinds": [each.kind for each in contracts],
-        "refused": [f"{each.name}: {each.message}" for each in publication.refused] if publication else [],
-        "withheld": sorted(source.pins.changes) if source.pins is not None else [],
-    }
+    def _source_status(self, name: str) -> dict[str, Json]:
+        source = self.source_set.sources[name]
+        publication = self.registry.publication(name)
+        contracts = publication.contracts if publication is not None else ()
+        origins = [each.source for each in contracts if each.source is not None]
+        server_info = source.server_info
+        return {
+            "name": name,
+            "transport": source.settings.transport,
+            "namespace": source.settings.namespace,
+            "state": source.state,
+            "trouble": source.trouble or self.source_set.refresher.troubles.get(name, ""),
+            "stderr": list(source.stderr_lines),
+            "era": server_info.era if server_info is not None else None,
+            "starts": source.starts,
+            "tools": sum(origin.mcp_tool is not None for origin in origins),
+            "prompts": sum(origin.mcp_prompt is not None for origin in origins),
+            "kinds": [each.kind for each in contracts],
+            "refused": [f"{each.name}: {each.message}" for each in publication.refused]
+            if publication
+            else [],
+            "withheld": sorted(source.pins.changes) if source.pins is not None else [],
+        }

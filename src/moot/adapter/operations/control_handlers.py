@@ -1,39 +1,48 @@
-"""What a running adapter answers at its control socket: how it stands, and what its operator tells it."""
+"""The requests that a running adapter answers at its control socket: status, reload, accept."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
+from moot.adapter.config.config_changes import ConfigChanges
 from moot.adapter.operations.control_socket import Handler
 from moot.errors import Unreachable, UsageError
 from moot.protocol.operation import Json
 
-if TYPE_CHECKING:
-    from moot.adapter.adapter import Adapter
 
+def control_handlers(
+    *,
+    is_up: Callable[[], bool],
+    status: Callable[[], dict[str, Json]],
+    reload: Callable[[], Awaitable[ConfigChanges | None]],
+    accept: Callable[[str, list[str] | None], list[str]],
+) -> dict[str, Handler]:
+    """Handlers by name. Each may raise MootError, whose text is the answer; until `is_up` all do."""
 
-def control_handlers(adapter: Adapter) -> dict[str, Handler]:
-    """By their names; each raises MootError, whose text is the answer."""
+    async def handle_status(_params: dict[str, Json]) -> dict[str, Json]:
+        return status()
 
-    async def status(_params: dict[str, Json]) -> dict[str, Json]:
-        _check_up(adapter)
-        return adapter.status()
+    async def handle_reload(_params: dict[str, Json]) -> dict[str, Json]:
+        changes = await reload()
+        return {} if changes is None else changes.summary()
 
-    async def reload(_params: dict[str, Json]) -> dict[str, Json]:
-        _check_up(adapter)
-        found = await adapter.reload_file()
-        return {} if found is None else found.summary()
-
-    async def accept(params: dict[str, Json]) -> dict[str, Json]:
-        _check_up(adapter)
+    async def handle_accept(params: dict[str, Json]) -> dict[str, Json]:
         source, names = params.get("source"), params.get("names") or None
         if not isinstance(source, str) or not (names is None or isinstance(names, list)):
             raise UsageError("accept takes the name of a source, and a list of names or nothing")
-        return {"accepted": list(adapter.accept(source, names))}
+        return {"accepted": list(accept(source, names))}
 
-    return {"status": status, "reload": reload, "accept": accept}
+    def once_up(handler: Handler) -> Handler:
+        async def handle(params: dict[str, Json]) -> dict[str, Json]:
+            if not is_up():
+                raise Unreachable("the adapter is still starting: try again in a moment")
+            return await handler(params)
 
+        return handle
 
-def _check_up(adapter: Adapter) -> None:
-    if not adapter.is_up:
-        raise Unreachable("the adapter is still starting: ask again in a moment")
+    handlers: dict[str, Handler] = {
+        "status": handle_status,
+        "reload": handle_reload,
+        "accept": handle_accept,
+    }
+    return {name: once_up(handler) for name, handler in handlers.items()}

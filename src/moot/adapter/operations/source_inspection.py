@@ -1,6 +1,6 @@
-"""The MCP servers of a configuration, started once and looked at: for `schemas`, `test-mcp` and `validate`.
+"""Starts MCP servers once and lists their offers: for `schemas`, `test-mcp` and `validate`.
 
-Nothing is announced and nothing is kept: versions are those that a start would publish now.
+Nothing is announced and nothing is stored: versions are those that a start would publish now.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from moot.xprotocol.faults import scrub
 from moot.xprotocol.publication import Publication, ServerOffer, kinds_of, publish
 from moot.xprotocol.versions import EMPTY, VersionRegistry, load_registry
 
-_NOTHING: Final = ServerOffer()
+_EMPTY_OFFER: Final = ServerOffer()
 
 
 @dataclass(frozen=True, slots=True)
 class SourceInspection:
-    """What one source showed of itself."""
+    """The result of inspecting one source."""
 
     source: McpSource
     seconds: float
-    # Why it could not be asked; None: it could.
+    # Why it could not be inspected; None: it could.
     fault: str | None = None
     # The end of its stderr, when it did not come up. Written by the server: for a terminal, escape it.
-    last_words: tuple[str, ...] = ()
-    greeting: ServerInfo | None = None
-    offer: ServerOffer = _NOTHING
+    stderr_tail: tuple[str, ...] = ()
+    server_info: ServerInfo | None = None
+    offer: ServerOffer = _EMPTY_OFFER
     publication: Publication | None = None
 
     @property
@@ -46,7 +46,7 @@ class SourceInspection:
         return len(self.offer.tools)
 
 
-async def inspect(
+async def inspect_sources(
     sources: Sequence[McpSource],
     *,
     limits: AdapterLimits,
@@ -55,10 +55,10 @@ async def inspect(
 ) -> list[SourceInspection]:
     """Start each source, list what it offers, end it; in the order given. Raises UsageError for bad settings.
 
-    `store` is where earlier versions stand; nothing is written there.
+    `store` has the earlier versions; nothing is written there.
     """
-    versions = _versions(store)
-    seen = await asyncio.gather(*(_look(source, limits, environ) for source in sources))
+    versions = _load_versions(store)
+    seen = await asyncio.gather(*(_inspect_source(source, limits, environ) for source in sources))
     found: list[SourceInspection] = []
     taken: frozenset[str] = frozenset()
     for each in seen:
@@ -78,7 +78,7 @@ async def inspect(
             SourceInspection(
                 each.source,
                 each.seconds,
-                greeting=each.greeting,
+                server_info=each.server_info,
                 offer=each.offer,
                 publication=publication,
             )
@@ -86,27 +86,31 @@ async def inspect(
     return found
 
 
-async def _look(settings: McpSource, limits: AdapterLimits, environ: Mapping[str, str]) -> SourceInspection:
+async def _inspect_source(
+    settings: McpSource, limits: AdapterLimits, environ: Mapping[str, str]
+) -> SourceInspection:
     began = time.monotonic()
     source = McpServerSource(settings, limits, environ=environ)
     await source.open()
     try:
         await source.ready()
         offer = await source.offer()
-        return SourceInspection(settings, time.monotonic() - began, greeting=source.greeting, offer=offer)
+        return SourceInspection(
+            settings, time.monotonic() - began, server_info=source.server_info, offer=offer
+        )
     except SourceFault as fault:
         secrets = secrets_of(settings)
         return SourceInspection(
             settings,
             time.monotonic() - began,
             fault=str(fault),
-            last_words=tuple(scrub(line, secrets) for line in fault.last_words),
+            stderr_tail=tuple(scrub(line, secrets) for line in fault.stderr_tail),
         )
     finally:
         await source.close()
 
 
-def _versions(store: Path | None) -> VersionRegistry:
+def _load_versions(store: Path | None) -> VersionRegistry:
     if store is None:
         return EMPTY
     file = store / VERSIONS_FILE

@@ -1,16 +1,29 @@
-"""Calls to endpoints, counted and written down (XP 8.6): who was asked for what, and how it ended."""
+"""Records outbound calls in metrics and the audit log (XP 8.6): to whom, for what, with what outcome."""
 
 from __future__ import annotations
 
-from moot.adapter.operations.adapter_metrics import AdapterMetrics
-from moot.adapter.operations.audit_log import AuditLog
-from moot.adapter.outbound.endpoints_backend import AuditedCall
+from dataclasses import dataclass
+
+from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
+from moot.adapter.telemetry.audit_log import AuditLog
 
 
-def note_call(call: AuditedCall, measures: AdapterMetrics, audit: AuditLog) -> None:
-    """A call of direction 2 is over; what was said in it stays between the two."""
-    measures.call(call.source, call.outcome, call.seconds)
-    audit.note(
+@dataclass(frozen=True, slots=True)
+class AuditedCall:
+    """A finished call, without its content."""
+
+    source: str
+    key: str
+    kind: str
+    # `ok`, CANCELLED, a code of XP 5.3, or OTHER.
+    outcome: str
+    seconds: float
+
+
+def record_call(call: AuditedCall, metrics: AdapterMetrics, audit: AuditLog) -> None:
+    """Record a finished call; its arguments and result are never recorded."""
+    metrics.count_call(call.source, call.outcome, call.seconds)
+    audit.record(
         {
             "direction": "outward",
             "source": call.source,

@@ -1,12 +1,12 @@
-"""What goes along with calls to one source: delegations and grants from the files that it names (D-59)."""
+"""The proofs that are sent with calls to one source: delegations and grants from its files (D-59)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from moot.adapter.config.source_settings import XProtocolSource
-from moot.adapter.trust_chain.chain_walk import read_small
-from moot.endpoint.endpoint_caller import NO_CREDENTIALS, CallProofs
+from moot.adapter.trust_chain.event_files import read_event_file
+from moot.endpoint.endpoint_caller import NO_PROOFS, CallProofs
 from moot.errors import InvalidJson, InvalidStatement, MalformedEvent, UsageError
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode, parse
@@ -16,12 +16,12 @@ from moot.xprotocol.events import SignedPublic, read
 from moot.xprotocol.key_statements import read_grant
 
 
-def credentials_of(source: XProtocolSource, key: str) -> CallProofs:
-    """Read and verify the files; raises UsageError. `key` is ours: what is for others helps nobody here."""
+def read_call_proofs(source: XProtocolSource, key: str) -> CallProofs:
+    """Read and verify the files; raises UsageError. `key` is ours: grants for others are refused."""
     proofs: list[Json] = []
     delegation: str | None = None
     if source.delegation_event is not None:
-        raw = read_small(source.delegation_event)
+        raw = read_event_file(source.delegation_event)
         try:
             chain = read_chain(raw, holder=key)
         except InvalidStatement as fault:
@@ -31,12 +31,12 @@ def credentials_of(source: XProtocolSource, key: str) -> CallProofs:
         delegation = chain.links[-1].id
         proofs += _events(raw, source.delegation_event)
     for file in source.proofs:
-        for event in _events(read_small(file), file):
+        for event in _events(read_event_file(file), file):
             _check_grant(event, file, holder=key, acts_for_another=delegation is not None)
             proofs.append(event)
     if len(proofs) > MAX_PROOFS:
-        raise UsageError(f"{source.name}: {len(proofs)} proofs; {MAX_PROOFS} are the most that go along")
-    return CallProofs(tuple(proofs), delegation) if proofs else NO_CREDENTIALS
+        raise UsageError(f"{source.name}: {len(proofs)} proofs; at most {MAX_PROOFS} can be sent")
+    return CallProofs(tuple(proofs), delegation) if proofs else NO_PROOFS
 
 
 def _events(raw: bytes, file: Path) -> list[Json]:
@@ -57,4 +57,4 @@ def _check_grant(event: Json, file: Path, *, holder: str, acts_for_another: bool
         raise UsageError(f"{file}: holds no xp.capability.grant: {fault}") from None
     # With a delegation the grant may be the user's own.
     if granted.grantee != holder and not acts_for_another:
-        raise UsageError(f"{file}: is a grant for {granted.grantee}, and this adapter is {holder}")
+        raise UsageError(f"{file}: is a grant for {granted.grantee}, but this adapter is {holder}")

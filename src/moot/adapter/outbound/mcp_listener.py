@@ -1,10 +1,10 @@
-"""Where MCP clients connect (XP 2.1, 3.1 `mcp_server`): standard streams, or HTTP with both transports.
+"""The listener for MCP clients (XP 2.1, 3.1 `mcp_server`): stdio, or HTTP with both transports.
 
 `stdio` is for the one client that started the adapter. `sse` serves Streamable HTTP at `/mcp` and HTTP+SSE at
 `/sse` (D-73), `http` the former alone. Both eras of MCP are spoken everywhere (`moot.mcp.downstream`).
 
-Whoever reaches the port acts with the adapter's key. So it listens on loopback unless told otherwise, answers
-only to the hosts and origins that it knows (D-84), and asks for a token where one is configured.
+Whoever reaches the port acts with the adapter's key. So it listens on loopback by default, accepts only the
+configured hosts and origins (D-84), and requires a token where one is configured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from moot.net.http_listener import bind_socket, serve_http
 log = logging.getLogger(__name__)
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
+WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
 
 
 class McpListener:
@@ -68,9 +68,9 @@ class McpListener:
         await self._stack.enter_async_context(self._server)
         try:
             if settings.transport == "stdio":
-                self._serving = asyncio.create_task(self._serve_streams())
+                self._serving = asyncio.create_task(self._serve_stdio())
             else:
-                self.url = await self._stack.enter_async_context(self._served(settings))
+                self.url = await self._stack.enter_async_context(self._serve_http(settings))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -82,52 +82,52 @@ class McpListener:
             await asyncio.gather(self._serving, return_exceptions=True)
         await self._stack.aclose()
 
-    async def ended(self) -> None:
-        """Wait until the client at the standard streams has gone; an HTTP listener never ends by itself."""
+    async def wait_ended(self) -> None:
+        """Wait until the stdio client has gone; an HTTP listener never ends by itself."""
         await self._ended.wait()
 
-    async def _serve_streams(self) -> None:
+    async def _serve_stdio(self) -> None:
         stdin, stdout = self._streams
         try:
             await stdio_server.serve(self._server, stop=self._stop, stdin=stdin, stdout=stdout)
         except Exception:
             # A connection's task.
-            log.exception("serving the standard streams failed")
+            log.exception("serving stdio failed")
         finally:
             self._ended.set()
 
     @asynccontextmanager
-    async def _served(self, settings: McpServerSettings) -> AsyncIterator[str]:
+    async def _serve_http(self, settings: McpServerSettings) -> AsyncIterator[str]:
         host = settings.sse_host
-        listening = bind_socket(
+        listener = bind_socket(
             host,
             settings.sse_port if self._port is None else self._port,
             host_name="mcp_server.sse_host",
             port_name="mcp_server.sse_port, or --port",
         )
-        port: int = listening.getsockname()[1]
+        port: int = listener.getsockname()[1]
         http = McpHttpServer(self._server, _access_policy(settings, port))
         application = http if settings.transport == "sse" else _only_streamable(http)
-        shown = f"[{host}]" if ":" in host else host
-        async with serve_http(application, listening):
+        url_host = f"[{host}]" if ":" in host else host
+        async with serve_http(application, listener):
             try:
-                yield f"http://{'127.0.0.1' if host in ANYWHERE else shown}:{port}/mcp"
+                yield f"http://{'127.0.0.1' if host in WILDCARDS else url_host}:{port}/mcp"
             finally:
                 http.close()
 
 
 def _access_policy(settings: McpServerSettings, port: int) -> HttpAccessPolicy:
-    """XP 3.1, D-84: the loopback names, the address that is listened on, and what the operator adds."""
+    """XP 3.1, D-84: the loopback names, the address of the listener, and what the operator adds."""
     token = None if settings.token is None else settings.token.reveal()
     host = settings.sse_host
     if host not in LOOPBACK and token is None:
         log.warning(
-            "whoever reaches this address can call as this adapter: put a proxy that asks who they are "
-            "before it, or set mcp_server.token_env",
+            "anyone who reaches this address can call as this adapter: use a proxy with authentication, "
+            "or set mcp_server.token_env",
             extra={"host": host, "port": port},
         )
     hosts = [name for each in settings.allowed_hosts for name in (each, f"{each}:{port}")]
-    if host not in LOOPBACK and host not in ANYWHERE:
+    if host not in LOOPBACK and host not in WILDCARDS:
         hosts.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     policy = HttpAccessPolicy.of(port, hosts=hosts, origins=settings.allowed_origins, token=token)
     return replace(

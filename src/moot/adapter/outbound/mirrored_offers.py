@@ -1,8 +1,8 @@
-"""What a source's contracts come to for MCP clients: checked, pinned, and told apart into three lists.
+"""Turns an endpoint's contracts into tools, prompts and resources for MCP clients: checked and pinned.
 
-Everything here was written by a stranger. A contract that could harm whoever reads it is not shown (8.5), and
-one that turned into another under the same version is held back until the operator consents: people and
-models decided by what it was (D-87). A new version is taken: that is what versions are for (D-71).
+All of it was written by a stranger. A contract that could harm its readers is refused (XP 8.5), and one that
+changed under the same version is withheld until the operator accepts it: people and models decided by what it
+was (D-87). A new version is accepted: that is what versions are for (D-71).
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from moot.xprotocol.resources import MAX_URI_CHARS, Subscribable
 # Listed resources of one source; the list is one page to MCP clients.
 MAX_RESOURCES: Final = 2_000
 # Pins are read when an adapter starts and kept by it until it stops.
-HELD_BACK: Final = (
-    "changed without a new version: held back. If its operator confirms the change, stop the adapter, take "
-    "its entry out of endpoint-pins.json in the store, and start again"
+WITHHELD: Final = (
+    "changed without a new version: withheld. If its operator confirms the change, stop the adapter, remove "
+    "its entry from endpoint-pins.json in the store, and start again"
 )
-NO_ROOM: Final = f"{MAX_TOOLS} versions of this endpoint's contracts are pinned, and no more are kept"
-# What people and models decide by. Not the list of resources, which changes all day, and not the grammar.
-# Of each part. Whoever bumps versions all day fills the file with 10,000 pins (`MAX_TOOLS`), and no further.
+PINS_FULL: Final = f"{MAX_TOOLS} versions of this endpoint's contracts are pinned already: the limit is met"
+# Larger parts are pinned by their hash. An endpoint that bumps versions all day fills the file with 10,000
+# pins (`MAX_TOOLS`), and no further.
 PINNED_BYTES: Final = 1_024
 _VERSION: Final = re.compile(r"[0-9A-Za-z.+-]{1,64}", re.ASCII)
+# What people and models decide by. Not the list of resources, which changes often, and not the grammar.
 _PINNED: Final = ("description", "payload", "response", "auth")
 
 
@@ -56,49 +57,49 @@ class MirroredOffers:
     tools: tuple[Contract, ...] = ()
     prompts: tuple[Contract, ...] = ()
     resources: tuple[ResourceContract, ...] = ()
-    # Kind and reason of what is not shown.
+    # Kind and reason of refused contracts.
     refused: tuple[tuple[str, str], ...] = ()
-    # Contracts that changed under their version and wait for consent.
-    held: tuple[PinChange, ...] = ()
-    # Held back and not told before.
-    news: tuple[PinChange, ...] = field(default=(), compare=False)
+    # Contracts that changed under their version and wait for acceptance.
+    withheld: tuple[PinChange, ...] = ()
+    # Withheld since the last call.
+    newly_withheld: tuple[PinChange, ...] = field(default=(), compare=False)
 
-    def wanted_names(self, prefix: str) -> set[str]:
-        """The names that its tools and prompts would have if nobody else had them."""
+    def preferred_names(self, prefix: str) -> set[str]:
+        """The names of its tools and prompts if no other source had them."""
         return {tool_name(contract.kind, prefix=prefix) for contract in (*self.tools, *self.prompts)}
 
 
-def offered(contracts: Sequence[Contract], pins: Pins) -> MirroredOffers:
-    """Sort out a catalog. Takes a millisecond a contract and more for large ones: call it in a thread."""
+def mirror_contracts(contracts: Sequence[Contract], pins: Pins) -> MirroredOffers:
+    """Check and sort a catalog. Takes a millisecond or more for each contract: call it in a thread."""
     sound: dict[str, Contract] = {}
     resources: dict[str, ResourceContract] = {}
     refused: list[tuple[str, str]] = []
     for contract in contracts:
         try:
             if not _VERSION.fullmatch(contract.version):
-                raise ContractRefused("malformed", "its version is none: one looks like 1.0.0")
+                raise ContractRefused("malformed", "not a version such as 1.0.0")
             if contract.subscription is not None:
-                resources[contract.kind] = _resources(contract)
+                resources[contract.kind] = _resource_contract(contract)
             else:
                 check_mirrored(contract)
         except ContractRefused as refusal:
             refused.append((contract.kind, refusal.message))
         else:
             sound[_pin_name(contract)] = contract
-    # Only what is fit to be shown: a pin is kept for good.
+    # Only sound contracts: a pin is kept for good.
     verdict = pins.check([_definition(name, contract) for name, contract in sound.items()])
-    shown = [sound[definition["name"]] for definition in verdict.shown]
-    held = tuple(change for name, change in sorted(pins.changes.items()) if name in sound)
-    refused += [(sound[change.tool].kind, HELD_BACK) for change in held]
-    known = {definition["name"] for definition in verdict.shown} | {change.tool for change in held}
-    refused += [(sound[name].kind, NO_ROOM) for name in sound if name not in known]
+    accepted = [sound[definition["name"]] for definition in verdict.shown]
+    withheld = tuple(change for name, change in sorted(pins.changes.items()) if name in sound)
+    refused += [(sound[change.tool].kind, WITHHELD) for change in withheld]
+    known = {definition["name"] for definition in verdict.shown} | {change.tool for change in withheld}
+    refused += [(sound[name].kind, PINS_FULL) for name in sound if name not in known]
     return MirroredOffers(
-        tools=tuple(each for each in shown if each.subscription is None and not is_prompt(each)),
-        prompts=tuple(each for each in shown if each.subscription is None and is_prompt(each)),
-        resources=tuple(resources[each.kind] for each in shown if each.subscription is not None),
+        tools=tuple(each for each in accepted if each.subscription is None and not is_prompt(each)),
+        prompts=tuple(each for each in accepted if each.subscription is None and is_prompt(each)),
+        resources=tuple(resources[each.kind] for each in accepted if each.subscription is not None),
         refused=tuple(refused),
-        held=held,
-        news=verdict.changes,
+        withheld=withheld,
+        newly_withheld=verdict.changes,
     )
 
 
@@ -116,15 +117,15 @@ def _definition(name: str, contract: Contract) -> JsonObject:
     }
 
 
-def _resources(contract: Contract) -> ResourceContract:
+def _resource_contract(contract: Contract) -> ResourceContract:
     subscription = contract.subscription
     if subscription is None:
         raise ContractRefused("malformed", "no subscription")
     check_kind(contract.kind)
     check_kind(subscription.updated_kind)
     check_description(contract.description)
-    resources = _listed(subscription.resources, "uri")
-    templates = _listed(subscription.templates, "uriTemplate")
+    resources = _check_resources(subscription.resources, "uri")
+    templates = _check_resources(subscription.templates, "uriTemplate")
     return ResourceContract(
         contract,
         contract.kind,
@@ -135,7 +136,7 @@ def _resources(contract: Contract) -> ResourceContract:
     )
 
 
-def _listed(entries: Sequence[Json], key: str) -> list[JsonObject]:
+def _check_resources(entries: Sequence[Json], key: str) -> list[JsonObject]:
     if len(entries) > MAX_RESOURCES:
         raise ContractRefused("too_large", f"{len(entries)} resources of at most {MAX_RESOURCES}")
     check_json(list(entries), "the list of resources")
@@ -152,8 +153,8 @@ def _listed(entries: Sequence[Json], key: str) -> list[JsonObject]:
     return list(listed.values())
 
 
-def takes_updates_word(contract: Contract) -> bool:
-    """Whether `updates: false` can be said to it: a stranger's schema may allow nothing but a URI."""
+def accepts_updates_flag(contract: Contract) -> bool:
+    """Whether its schema allows `updates: false`; some allow nothing but a URI."""
     schema = contract.payload if isinstance(contract.payload, dict) else {}
     declared = schema.get("properties")
     return schema.get("additionalProperties") is not False or (

@@ -1,10 +1,10 @@
-"""Direction 2 as a whole: XProtocol endpoints become MCP tools, resources and prompts (XP 4.2, 5.2).
+"""The outbound direction: XProtocol endpoints become MCP tools, resources and prompts (XP 4.2, 5.2).
 
-async with Outward(settings.xprotocol_sources, identity, relays) as outward:
-    async with Face(outward.backend) as face: ...
+async with Outbound(settings.xprotocol_sources, identity, relays) as outbound:
+    async with McpServer(outbound.backend) as server: ...
 
-Sources come and go at run time (`replace_sources`); each is kept by a task of its own, so that one that
-hangs or lies holds up nobody else.
+Sources can be replaced at run time (`replace_sources`); each runs in a task of its own, so that one that
+hangs does not hold up the others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Final, Self
 
 from moot.adapter.config.adapter_settings import AdapterLimits
 from moot.adapter.config.source_settings import XProtocolSource
-from moot.adapter.outbound.call_proofs import credentials_of
-from moot.adapter.outbound.endpoints_backend import AuditedCall, EndpointsBackend
+from moot.adapter.outbound.call_audit import AuditedCall
+from moot.adapter.outbound.call_proofs import read_call_proofs
+from moot.adapter.outbound.endpoints_backend import EndpointsBackend
 from moot.adapter.outbound.outbound_source import OutboundSource, SourceContext
 from moot.adapter.outbound.relay_pool import RelayPool
 from moot.endpoint.dns_records import Lookup, dns_lookup
@@ -27,7 +28,7 @@ from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.endpoint_caller import EndpointCaller
 from moot.endpoint.known_endpoints import FILE_NAME, KnownEndpoints
 from moot.endpoint.relay_client import RelayClient
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.errors import UsageError
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
@@ -36,15 +37,15 @@ from moot.xprotocol.events import DEFAULT_TTL_SECONDS
 
 log = logging.getLogger(__name__)
 
-# A source that was asked to refresh, with discovery, a relay and a catalog of several pages.
+# A refresh of one source: discovery, a relay and a catalog of several pages.
 REFRESH_SECONDS: Final = 60.0
-# What a client's first list waits for sources that are still being found; later ones are told as a change.
+# How long a client's first list waits for sources that are not ready; later ones are notified as a change.
 SETTLE_SECONDS: Final = 10.0
 DEFAULT_LIMITS: Final = AdapterLimits()
 
 
 class Outbound:
-    """Within `async with`. `relays` are the adapter's own and stay whoever's they are."""
+    """Within `async with`. `relays` are the adapter's own; they are not closed here."""
 
     def __init__(
         self,
@@ -53,53 +54,58 @@ class Outbound:
         relays: RelayClient,
         *,
         limits: AdapterLimits = DEFAULT_LIMITS,
-        ttl: int = DEFAULT_TTL_SECONDS,
+        ttl_seconds: int = DEFAULT_TTL_SECONDS,
         store: Path | None = None,
-        hears_home: bool = True,
+        listens_for_answers: bool = True,
         display_name: str = "",
         is_revoked: Callable[[str, float], bool] = lambda _key, _now: False,
         on_change: Callable[[], None] = lambda: None,
-        on_call: Callable[[AuditedCall], None] = lambda _asked: None,
-        relay_settings: RelaysSettings | None = None,
+        on_call: Callable[[AuditedCall], None] = lambda _call: None,
+        relay_settings: RelayClientSettings | None = None,
         lookup: Lookup | None = None,
-        reach: FetchPolicy | None = None,
+        fetch_policy: FetchPolicy | None = None,
     ) -> None:
-        """`hears_home` False: the endpoint on these relays hands answers over (`caller.expects`, `.take`).
+        """`listens_for_answers` False: the request handler passes answers on (`caller.expects`, `.deliver`).
 
-        `store` keeps the keys of endpoints and pins of their contracts; None keeps them until the end.
-        `on_change` is told when what is offered differs: the announce names it (XP 6.3). `on_call` is told of
-        every call when it is over, for audit and metrics.
+        `store` keeps the keys of endpoints and pins of their contracts; None keeps them in memory.
+        `on_change` is called when the offers differ: the announce names them (XP 6.3). `on_call` is called
+        after every call, for audit and metrics.
         """
         self.identity = identity
-        self.caller = EndpointCaller(identity, ttl=ttl, most=limits.outward_calls, is_revoked=is_revoked)
-        self._wanted = tuple(sources)
+        self.caller = EndpointCaller(
+            identity, ttl_seconds=ttl_seconds, max_calls=limits.max_outbound_calls, is_revoked=is_revoked
+        )
+        self._initial_sources = tuple(sources)
         self._on_change = on_change
-        self._told: list[MirroredSource] = []
+        self._last_mirrored: list[MirroredSource] = []
         self._sources: dict[str, OutboundSource] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._lines = RelayPool(identity, self.caller, relays, hears_home=hears_home, settings=relay_settings)
-        self.backend = EndpointsBackend(
-            self._listed, settle_seconds=SETTLE_SECONDS, display_name=display_name, on_call=on_call
+        self._relay_pool = RelayPool(
+            identity, self.caller, relays, listens_for_answers=listens_for_answers, settings=relay_settings
         )
-        self._around = SourceContext(
+        self.backend = EndpointsBackend(
+            lambda: self.sources, settle_seconds=SETTLE_SECONDS, display_name=display_name, on_call=on_call
+        )
+        self._context = SourceContext(
             caller=self.caller,
-            lines=self._lines,
-            known=KnownEndpoints(None if store is None else store / FILE_NAME),
+            relay_pool=self._relay_pool,
+            known_endpoints=KnownEndpoints(None if store is None else store / FILE_NAME),
             lookup=lookup or dns_lookup(),
-            reach=reach or FetchPolicy(seconds=limits.discovery_seconds, bytes=limits.discovery_bytes),
+            fetch_policy=fetch_policy
+            or FetchPolicy(seconds=limits.discovery_seconds, bytes=limits.max_discovery_bytes),
             store=store,
-            tools_most=limits.tools_per_endpoint,
+            max_tools=limits.max_tools_per_endpoint,
             on_change=self._changed,
-            on_announce=self.backend.announced,
+            on_announce=self.backend.endpoint_announced,
         )
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self.caller)
-        await self._stack.enter_async_context(self._lines)
+        await self._stack.enter_async_context(self._relay_pool)
         await self._stack.enter_async_context(self.backend)
         try:
-            await self.replace_sources(self._wanted)
+            await self.replace_sources(self._initial_sources)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -115,16 +121,16 @@ class Outbound:
         return list(self._sources.values())
 
     async def replace_sources(self, sources: Sequence[XProtocolSource]) -> None:
-        """Other sources from now on; those that did not change go on. Raises UsageError and changes nothing.
+        """Replace the sources; unchanged ones go on. Raises UsageError and changes nothing.
 
         Files of proofs and delegations are read again.
         """
         own = self.identity.key.text
-        wanted = {source.name: (source, credentials_of(source, own)) for source in sources}
+        wanted = {source.name: (source, read_call_proofs(source, own)) for source in sources}
         if len(wanted) != len(sources):
             raise UsageError("two xprotocol_sources have the same name")
         if any(source.key == own for source in sources):
-            raise UsageError("an adapter cannot be a source of its own: its calls would go round in circles")
+            raise UsageError("an adapter cannot be a source of its own: its calls would loop")
         gone = [
             name
             for name, source in self._sources.items()
@@ -136,51 +142,48 @@ class Outbound:
             if name in kept:
                 self._sources[name] = kept[name]
                 continue
-            made = self._sources[name] = OutboundSource(source, credentials, self._around)
-            self._tasks[name] = asyncio.create_task(made.keep())
+            made = self._sources[name] = OutboundSource(source, credentials, self._context)
+            self._tasks[name] = asyncio.create_task(made.run())
         self._changed()
 
-    async def refresh(self, name: str | None = None, *, within: float = REFRESH_SECONDS) -> None:
+    async def refresh(self, name: str | None = None, *, timeout_seconds: float = REFRESH_SECONDS) -> None:
         """Fetch catalogs anew, of one source or of all; raises what is wrong with it, TimeoutError."""
         if name is not None:
             if name not in self._sources:
-                raise UsageError(f"no xprotocol_source is called {name!r}")
-            await self._sources[name].refresh(within)
+                raise UsageError(f"no xprotocol_source is named {name!r}")
+            await self._sources[name].refresh(timeout_seconds)
             return
         await asyncio.gather(
-            *(source.refresh(within) for source in self._sources.values()), return_exceptions=True
+            *(source.refresh(timeout_seconds) for source in self._sources.values()), return_exceptions=True
         )
 
-    async def settled(self, within: float) -> None:
+    async def wait_settled(self, timeout_seconds: float) -> None:
         """Wait until every source has been tried once; raises TimeoutError."""
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(timeout_seconds):
             for source in self.sources:
                 await source.settled.wait()
 
     def mirrored(self) -> list[MirroredSource]:
-        """XP 6.3: what the announce says of these sources."""
+        """XP 6.3: these sources in the announce."""
         return [
-            MirroredSource(source.name, source.settings.address, len(source.offered.tools))
+            MirroredSource(source.name, source.settings.address, len(source.offers.tools))
             for source in self._sources.values()
         ]
 
     def health(self) -> list[dict[str, Json]]:
-        """How each source is; no secrets."""
+        """The state of each source; no secrets."""
         return [source.health() for source in self._sources.values()]
 
     def accept(self, name: str, contracts: list[str] | None = None) -> list[str]:
-        """The operator consents to contracts that changed under their version; which ones."""
+        """The operator accepts contracts that changed under their version; returns which ones."""
         if name not in self._sources:
-            raise UsageError(f"no xprotocol_source is called {name!r}")
+            raise UsageError(f"no xprotocol_source is named {name!r}")
         return self._sources[name].accept(contracts)
-
-    def _listed(self) -> Sequence[OutboundSource]:
-        return self.sources
 
     def _changed(self, _source: OutboundSource | None = None) -> None:
         self.backend.sources_changed()
-        before, self._told = self._told, self.mirrored()
-        if before != self._told:
+        before, self._last_mirrored = self._last_mirrored, self.mirrored()
+        if before != self._last_mirrored:
             self._on_change()
 
     async def _end(self, names: list[str]) -> None:

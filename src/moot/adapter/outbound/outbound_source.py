@@ -1,11 +1,11 @@
-"""One XProtocol endpoint behind the MCP face: found, asked what it offers, and asked again when that changes.
+"""One XProtocol endpoint that is offered to MCP clients: discovered, and its catalog kept up to date.
 
 A source goes through *connecting* → *ready* and back: discover the key (or take the configured one), reach a
-relay, hear the announce, fetch the catalog, check and pin it. When a step fails the source says why, waits
-a while and begins again; what it offered before stays offered, since the endpoint may be back any moment, and
-a call meanwhile says that it is not there.
+relay, receive the announce, fetch the catalog, check and pin it. When a step fails the source says why,
+backs off and starts again. Its previous offers stay listed, since the endpoint may be back any moment; a call
+meanwhile fails as unavailable.
 
-The catalog is fetched again when the endpoint announces another one, by interval, and when asked to.
+The catalog is fetched again when the endpoint announces another one, by interval, and on request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from moot.adapter.config.source_settings import XProtocolSource
-from moot.adapter.outbound.mirrored_offers import MirroredOffers, offered
+from moot.adapter.outbound.mirrored_offers import MirroredOffers, mirror_contracts
 from moot.adapter.outbound.relay_pool import RelayPool
 from moot.endpoint.discovery import discover
 from moot.endpoint.dns_records import Lookup
@@ -38,20 +38,20 @@ from moot.xprotocol.contracts import Contract
 
 log = logging.getLogger(__name__)
 
-# For a relay, before anything is asked.
+# For a relay to connect.
 RELAY_SECONDS: Final = 10.0
 # After a failure: half a second, doubling up to a minute. An announce or `refresh` ends the wait.
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
-# Of failures in a row, after which an endpoint is looked for anew: it may have moved.
+# Consecutive failures after which an endpoint is discovered again: it may have moved.
 FAILURES_BEFORE_DISCOVERY: Final = 2
-# Announces within this bring one fetch: an endpoint that is edited announces every second.
-CALM_SECONDS: Final = 0.2
-# An endpoint can make us fetch and look at its whole catalog: so often in a row, and then this seldom.
-FETCHES_BURST: Final = 5
+# Announces within this make one fetch: an endpoint under development announces every second.
+DEBOUNCE_SECONDS: Final = 0.2
+# An endpoint's announces make us fetch its whole catalog: this many in a row, then one per FETCH_SECONDS.
+FETCH_BURST: Final = 5
 FETCH_SECONDS: Final = 10.0
-# Refused contracts and notes that `health` tells.
-MAX_TOLD: Final = 50
+# Refused contracts and notes in `health`.
+MAX_LISTED_NOTES: Final = 50
 PINS_FILE: Final = "endpoint-pins.json"
 
 State = Literal["connecting", "ready", "failed"]
@@ -59,56 +59,54 @@ State = Literal["connecting", "ready", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What all sources share."""
+    """What all outbound sources share."""
 
     caller: EndpointCaller
-    lines: RelayPool
-    known: KnownEndpoints
+    relay_pool: RelayPool
+    known_endpoints: KnownEndpoints
     lookup: Lookup
-    reach: FetchPolicy
+    fetch_policy: FetchPolicy
     store: Path | None
-    tools_most: int
-    # Told after every change of what a source offers or how it is.
+    max_tools: int
+    # Called after every change of a source's offers or state.
     on_change: Callable[[OutboundSource], None]
-    # Told after every announce: subscriptions may have been lost with a restart.
+    # Called after every announce: a restart may have lost subscriptions.
     on_announce: Callable[[OutboundSource], None]
 
 
 class OutboundSource:
-    """One source, kept by the task that runs `keep`."""
+    """One source, kept up to date by the task that runs `run`."""
 
-    def __init__(
-        self, settings: XProtocolSource, credentials: CallProofs, surroundings: SourceContext
-    ) -> None:
+    def __init__(self, settings: XProtocolSource, credentials: CallProofs, context: SourceContext) -> None:
         self.settings = settings
         self.credentials = credentials
         self.state: State = "connecting"
         self.fault: MootError | None = None
-        self.offered = MirroredOffers()
+        self.offers = MirroredOffers()
         self.notes: tuple[str, ...] = ()
         self.key = settings.key
         self.refreshed_at: float | None = None
-        # Set when the first attempt is over, however it went.
+        # Set when the first attempt is over, with or without success.
         self.settled = asyncio.Event()
         self.remote: RemoteEndpoint | None = None
-        self._around = surroundings
-        self._hearing: EventListener | None = None
+        self._context = context
+        self._listener: EventListener | None = None
         self._pins: Pins | None = None
         self._contracts: tuple[Contract, ...] | None = None
         self._wake = asyncio.Event()
-        self._rounds = 0
-        self._in_round = False
+        self._refreshes = 0
+        self._is_refreshing = False
         self._failures = 0
-        # When asked to by its operator, and how many fetches its announces may still bring.
+        # Set for a refresh by the operator; and the number of fetches that announces may still trigger.
         self._urgent = asyncio.Event()
-        self._fetch_rate = TokenBucket(1 / FETCH_SECONDS, FETCHES_BURST, time.monotonic())
-        self._round_over = asyncio.Condition()
+        self._fetch_rate = TokenBucket(1 / FETCH_SECONDS, FETCH_BURST, time.monotonic())
+        self._refresh_ended = asyncio.Condition()
 
     @property
     def name(self) -> str:
         return self.settings.name
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Until cancelled."""
         backoff = Backoff(FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         interval = self.settings.schema_refresh_interval_seconds
@@ -116,144 +114,144 @@ class OutboundSource:
             while True:
                 self._wake.clear()
                 wait: float | None = interval or None
-                self._in_round = True
+                self._is_refreshing = True
                 try:
-                    await self._round()
+                    await self._refresh_once()
                     self._failures = 0
                     backoff.reset()
                 except MootError as fault:
-                    self._failed(fault)
+                    self._set_failed(fault)
                     wait = backoff.next_delay()
                 except Exception:
                     # A source's task: the others go on.
                     log.exception("a source failed", extra={"source": self.name})
-                    self._failed(Unreachable("an internal error; the log says which"))
+                    self._set_failed(Unreachable("internal error; see the log"))
                     wait = backoff.next_delay()
                 if self._failures >= FAILURES_BEFORE_DISCOVERY and self.settings.endpoint is not None:
-                    await self._leave()
-                async with self._round_over:
-                    self._in_round = False
-                    self._rounds += 1
-                    self._round_over.notify_all()
+                    await self._disconnect()
+                async with self._refresh_ended:
+                    self._is_refreshing = False
+                    self._refreshes += 1
+                    self._refresh_ended.notify_all()
                 self.settled.set()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._wake.wait()
-                await self._calm()
+                await self._wait_for_quota()
         finally:
-            await self._leave()
+            await self._disconnect()
 
-    async def refresh(self, within: float) -> None:
-        """Fetch the catalog anew, now; raises what is wrong with the source, or TimeoutError."""
-        # A round that is under way may have begun before whatever changed.
-        target = self._rounds + (1 if self._in_round else 0)
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Fetch the catalog now; raises the source's fault, or TimeoutError."""
+        # A refresh in progress may have started before the change.
+        target = self._refreshes + (1 if self._is_refreshing else 0)
         self._urgent.set()
         self._wake.set()
-        async with asyncio.timeout(within), self._round_over:
-            await self._round_over.wait_for(lambda: self._rounds > target)
+        async with asyncio.timeout(timeout_seconds), self._refresh_ended:
+            await self._refresh_ended.wait_for(lambda: self._refreshes > target)
         if self.fault is not None:
             raise self.fault
 
-    async def _calm(self) -> None:
-        """Before the next round: one at once when the operator asks, else no more than the bounds allow."""
-        seconds = self._fetch_rate.wait_seconds(time.monotonic()) or CALM_SECONDS
+    async def _wait_for_quota(self) -> None:
+        """Wait before the next refresh: not at all for the operator, else as the quota demands."""
+        seconds = self._fetch_rate.wait_seconds(time.monotonic()) or DEBOUNCE_SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._urgent.wait()
         self._urgent.clear()
         self._fetch_rate.take_anyway(time.monotonic(), max_debt_seconds=0.0)
 
-    async def _round(self) -> None:
+    async def _refresh_once(self) -> None:
         if self.remote is None:
-            await self._enter()
-        remote, hearing = self.remote, self._hearing
-        if remote is None or hearing is None:
+            await self._connect()
+        remote, listener = self.remote, self._listener
+        if remote is None or listener is None:
             raise Unreachable("not connected")
-        await hearing.relays.connected(RELAY_SECONDS)
+        await listener.relays.wait_connected(RELAY_SECONDS)
         # So that the announce's key is known before an older one is used.
         with suppress(TimeoutError):
-            await hearing.ready(RELAY_SECONDS)
+            await listener.wait_ready(RELAY_SECONDS)
         catalog = await remote.contract_catalog(self.settings.schema_filter)
-        await self._take(catalog, remote.key)
+        await self._apply_catalog(catalog, remote.key)
 
-    async def _enter(self) -> None:
-        settings, around = self.settings, self._around
+    async def _connect(self) -> None:
+        settings, context = self.settings, self._context
         enc_key: str | None = None
         schema_url: str | None = None
-        reach = replace(around.reach, allow_private=settings.allow_private_addresses)
+        fetch_policy = replace(context.fetch_policy, allow_private=settings.allow_private_addresses)
         if settings.endpoint is not None:
-            found = await discover(settings.endpoint, reach, around.lookup)
-            around.known.check(str(found.name), found.key)
+            found = await discover(settings.endpoint, fetch_policy, context.lookup)
+            context.known_endpoints.check(str(found.name), found.key)
             key, enc_key, schema_url = found.key, found.encryption_key, found.schema_url
-            hearing = await around.lines.found(found.relays, reach)
+            listener = await context.relay_pool.acquire_discovered(found.relays, fetch_policy)
             self.notes = found.notes
         else:
             key = settings.key or ""
-            hearing = await around.lines.named(settings.relay)
-        # From here on `_leave` gives it back, whatever fails.
-        self._hearing = hearing
+            listener = await context.relay_pool.acquire_configured(settings.relay)
+        # From here on `_disconnect` releases it, whatever fails.
+        self._listener = listener
         self.key = key
-        file = None if around.store is None else around.store / PINS_FILE
+        file = None if context.store is None else context.store / PINS_FILE
         try:
             self._pins = Pins(key, file)
             self.remote = RemoteEndpoint(
                 key,
-                hearing,
-                around.caller,
+                listener,
+                context.caller,
                 enc_key=enc_key,
                 schema_url=schema_url,
-                reach=reach,
+                fetch_policy=fetch_policy,
                 credentials=self.credentials,
-                most=around.tools_most,
-                on_announce=self._announced,
+                max_contracts=context.max_tools,
+                on_announce=self._on_announce,
             )
         except BaseException:
-            await self._leave()
+            await self._disconnect()
             raise
 
-    async def _leave(self) -> None:
-        remote, hearing = self.remote, self._hearing
-        self.remote = self._hearing = None
+    async def _disconnect(self) -> None:
+        remote, listener = self.remote, self._listener
+        self.remote = self._listener = None
         if remote is not None:
             remote.close()
-        if hearing is not None:
-            await self._around.lines.release(hearing)
+        if listener is not None:
+            await self._context.relay_pool.release(listener)
 
-    def _announced(self, changed: bool) -> None:
+    def _on_announce(self, changed: bool) -> None:
         if changed and self.settled.is_set():
             self._wake.set()
-        self._around.on_announce(self)
+        self._context.on_announce(self)
 
-    async def _take(self, catalog: RemoteContractCatalog, key: str) -> None:
+    async def _apply_catalog(self, catalog: RemoteContractCatalog, key: str) -> None:
         changed = catalog.contracts != self._contracts
         if changed and self._pins is not None:
-            # In a thread: a stranger's schemas can be made to take long to look at.
-            self.offered = await asyncio.to_thread(offered, catalog.contracts, self._pins)
+            # In a thread: a hostile endpoint's schemas can be slow to check.
+            self.offers = await asyncio.to_thread(mirror_contracts, catalog.contracts, self._pins)
             self._contracts = catalog.contracts
-        self.notes = self.notes[:MAX_TOLD] if not changed else _notes(catalog, self.offered)
+        self.notes = self.notes[:MAX_LISTED_NOTES] if not changed else _notes(catalog, self.offers)
         self.refreshed_at = time.time()
         was, self.state, self.fault = self.state, "ready", None
         if changed or was != "ready":
             log.info(
                 "a source is ready",
-                extra={"source": self.name, "key": key, "tools": len(self.offered.tools)},
+                extra={"source": self.name, "key": key, "tools": len(self.offers.tools)},
             )
-            for change in self.offered.news if changed else ():
+            for change in self.offers.newly_withheld if changed else ():
                 log.warning(
-                    "a contract changed without a new version: held back",
+                    "a contract changed without a new version: withheld",
                     extra={"source": self.name, "contract": change.tool, "lines": change.lines()},
                 )
-            self._around.on_change(self)
+            self._context.on_change(self)
 
-    def _failed(self, fault: MootError) -> None:
+    def _set_failed(self, fault: MootError) -> None:
         if str(fault) != str(self.fault):
-            log.warning("a source cannot be used", extra={"source": self.name, "reason": str(fault)})
+            log.warning("a source is unavailable", extra={"source": self.name, "reason": str(fault)})
         self._failures += 1
         self.state, self.fault = "failed", fault
-        self._around.on_change(self)
+        self._context.on_change(self)
 
     def accept(self, contracts: list[str] | None = None) -> list[str]:
-        """Consent to contracts that changed under their version: all, or these (`kind version`)."""
+        """Accept contracts that changed under their version: all, or these (`kind version`)."""
         accepted = [] if self._pins is None else self._pins.accept(contracts)
         if accepted:
             self._contracts = None
@@ -261,48 +259,53 @@ class OutboundSource:
         return accepted
 
     def health(self) -> dict[str, Json]:
-        """How it is, for people and for `status`: what strangers wrote is escaped (D-86)."""
-        offers, remote = self.offered, self.remote
-        told: dict[str, Json] = {
+        """Its state, for people and for `status`: text of strangers is escaped (D-86)."""
+        offers, remote = self.offers, self.remote
+        status: dict[str, Json] = {
             "name": self.name,
             "endpoint": self.settings.address,
             "key": self.key,
             "state": self.state,
-            "relay": self._hearing.relays.url if self._hearing is not None else None,
+            "relay": self._listener.relays.url if self._listener is not None else None,
             "tools": len(offers.tools),
             "prompts": len(offers.prompts),
             "resources": sum(len(each.resources) for each in offers.resources),
             "refreshed_at": None if self.refreshed_at is None else int(self.refreshed_at),
         }
         if remote is not None and remote.announce is not None:
-            told["display_name"] = escaped(remote.announce.display_name)
+            status["display_name"] = escaped(remote.announce.display_name)
         if self.fault is not None:
-            told["fault"] = escaped(str(self.fault))
+            status["fault"] = escaped(str(self.fault))
         if self.notes:
-            told["notes"] = [escaped(note) for note in self.notes]
+            status["notes"] = [escaped(note) for note in self.notes]
         if offers.refused:
-            told["refused"] = [
-                {"kind": escaped(kind), "reason": escaped(why)} for kind, why in offers.refused[:MAX_TOLD]
+            status["refused"] = [
+                {"kind": escaped(kind), "reason": escaped(why)}
+                for kind, why in offers.refused[:MAX_LISTED_NOTES]
             ]
-        if offers.held:
-            told["changed"] = {escaped(change.tool): change.lines() for change in offers.held[:MAX_TOLD]}
-        return told
+        if offers.withheld:
+            status["changed"] = {
+                escaped(change.tool): change.lines() for change in offers.withheld[:MAX_LISTED_NOTES]
+            }
+        return status
 
 
 def escaped(text: str) -> str:
-    """Text that does to a terminal, and to who reads it, nothing but stand there."""
+    """Text that is safe to print on a terminal."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 def _notes(catalog: RemoteContractCatalog, offers: MirroredOffers) -> tuple[str, ...]:
-    notes = [f"{kind or 'catalog'}: {why}" for kind, why in catalog.unread]
+    notes = [f"{kind or 'catalog'}: {why}" for kind, why in catalog.invalid]
     if catalog.omitted:
         notes.append(
-            f"at least {catalog.omitted} more contracts are not shown: limits.tools_per_endpoint is met;"
-            " name those that you want in schema_filter"
+            f"at least {catalog.omitted} more contracts are not shown: limits.max_tools_per_endpoint is "
+            "met; name those that you need in schema_filter"
         )
     if not catalog.signed:
-        notes.append("the catalog is from schema_url: its host vouches for it, the endpoint's key does not")
+        notes.append(
+            "the catalog is from schema_url: it is authenticated by its host, not by the endpoint's key"
+        )
     if not (offers.tools or offers.prompts or offers.resources):
-        notes.append("nothing is offered: see `refused`, and schema_filter")
-    return tuple(notes[:MAX_TOLD])
+        notes.append("nothing is offered: see `refused` and schema_filter")
+    return tuple(notes[:MAX_LISTED_NOTES])

@@ -1,4 +1,4 @@
-"""The relays that sources are reached by. Sources with the same ones share them; what nobody uses is left."""
+"""The relay connections of outbound sources. Sources with the same relays share one; unused ones close."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.endpoint_caller import EndpointCaller
 from moot.endpoint.event_listener import EventListener
 from moot.endpoint.relay_client import RelayClient
-from moot.endpoint.relay_settings import RelaysSettings
+from moot.endpoint.relay_settings import RelayClientSettings
 from moot.errors import UsageError
 from moot.identity.keys import Identity
 from moot.xprotocol.relay_auth import relay_address
 
-# Sets of relays beside our own; each has two connections.
-MAX_LINES: Final = 64
+# Sets of relays besides our own; each has two connections.
+MAX_RELAY_SETS: Final = 64
 
 
 @dataclass(slots=True)
-class _Line:
-    hearing: EventListener
+class _PooledRelays:
+    listener: EventListener
     stack: AsyncExitStack
     users: int
 
 
-# Addresses, and whether and how far they are checked.
-_Place = tuple[tuple[str, ...], bool, bool]
+# Addresses, whether they are checked, and whether private ones are allowed.
+_PoolKey = tuple[tuple[str, ...], bool, bool]
 
 
 class RelayPool:
-    """Within `async with`. `home` are the adapter's own relays, which somebody else opened."""
+    """Within `async with`. `home` are the adapter's own relays; they are not opened or closed here."""
 
     def __init__(
         self,
@@ -40,64 +40,66 @@ class RelayPool:
         caller: EndpointCaller,
         home: RelayClient,
         *,
-        hears_home: bool = True,
-        settings: RelaysSettings | None = None,
+        listens_for_answers: bool = True,
+        settings: RelayClientSettings | None = None,
     ) -> None:
         self._identity = identity
         self._caller = caller
         self._home = home
-        self._settings = settings or RelaysSettings()
-        self._home_hearing = EventListener(home, caller, answers=hears_home)
-        self._lines: dict[_Place, _Line] = {}
+        self._settings = settings or RelayClientSettings()
+        self._home_listener = EventListener(home, caller, listens_for_answers=listens_for_answers)
+        self._pool: dict[_PoolKey, _PooledRelays] = {}
 
     async def __aenter__(self) -> RelayPool:
-        await self._home_hearing.__aenter__()
+        await self._home_listener.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for line in list(self._lines.values()):
-            await line.stack.aclose()
-        self._lines.clear()
-        await self._home_hearing.__aexit__()
+        for entry in list(self._pool.values()):
+            await entry.stack.aclose()
+        self._pool.clear()
+        await self._home_listener.__aexit__()
 
-    async def named(self, relay: str | None) -> EventListener:
+    async def acquire_configured(self, relay: str | None) -> EventListener:
         """A relay that the operator named, before our own; without one, our own."""
         home = self._home.urls
         if relay is None or relay_address(relay) == relay_address(home[0]):
-            return self._home_hearing
+            return self._home_listener
         rest = [url for url in home if relay_address(url) != relay_address(relay)]
-        return await self._taken((relay, *rest), None)
+        return await self._acquire((relay, *rest), None)
 
-    async def found(self, relays: tuple[str, ...], reach: FetchPolicy) -> EventListener:
-        """Relays that discovery found: a stranger's words, so every connection is checked."""
+    async def acquire_discovered(self, relays: tuple[str, ...], fetch_policy: FetchPolicy) -> EventListener:
+        """Relays that discovery found: untrusted, so every connection is checked."""
         if relay_address(relays[0]) == relay_address(self._home.urls[0]):
-            return self._home_hearing
-        return await self._taken(relays, reach)
+            return self._home_listener
+        return await self._acquire(relays, fetch_policy)
 
-    async def release(self, hearing: EventListener) -> None:
-        """Each that was taken is given back once."""
-        for place, line in self._lines.items():
-            if line.hearing is hearing:
-                line.users -= 1
-                if line.users == 0:
-                    del self._lines[place]
-                    await line.stack.aclose()
+    async def release(self, listener: EventListener) -> None:
+        """Give a listener back; once for each time that it was acquired."""
+        for key, entry in self._pool.items():
+            if entry.listener is listener:
+                entry.users -= 1
+                if entry.users == 0:
+                    del self._pool[key]
+                    await entry.stack.aclose()
                 return
 
-    async def _taken(self, urls: tuple[str, ...], reach: FetchPolicy | None) -> EventListener:
-        place = (urls, reach is not None, reach is not None and reach.allow_private)
-        line = self._lines.get(place)
-        if line is None:
-            if len(self._lines) >= MAX_LINES:
-                raise UsageError(f"{MAX_LINES} sets of relays are in use: have some sources share theirs")
+    async def _acquire(self, urls: tuple[str, ...], fetch_policy: FetchPolicy | None) -> EventListener:
+        key = (urls, fetch_policy is not None, fetch_policy is not None and fetch_policy.allow_private)
+        entry = self._pool.get(key)
+        if entry is None:
+            if len(self._pool) >= MAX_RELAY_SETS:
+                raise UsageError(
+                    f"{MAX_RELAY_SETS} sets of relays are in use already: let sources share relays"
+                )
             relays = (
                 RelayClient(urls, self._identity, self._settings)
-                if reach is None
-                else CheckedRelays(urls, self._identity, reach, self._settings)
+                if fetch_policy is None
+                else CheckedRelays(urls, self._identity, fetch_policy, self._settings)
             )
             stack = AsyncExitStack()
-            line = self._lines[place] = _Line(EventListener(relays, self._caller), stack, 0)
+            entry = self._pool[key] = _PooledRelays(EventListener(relays, self._caller), stack, 0)
             await stack.enter_async_context(relays)
-            await stack.enter_async_context(line.hearing)
-        line.users += 1
-        return line.hearing
+            await stack.enter_async_context(entry.listener)
+        entry.users += 1
+        return entry.listener

@@ -1,150 +1,86 @@
-"""Where somebody else's chain of trust is found: at a relay, and at the host that is said to be the key's."""
+"""Statements about keys, verified one by one: delegations, revocations and announces.
+
+Where an event came from proves nothing, so every event is verified here.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from moot.adapter.trust_chain.chain_walk import MAX_EVENTS, ChainEvidence
-from moot.endpoint.discovery import Disagreement, discover
-from moot.endpoint.dns_records import Lookup
-from moot.endpoint.document_fetch import FetchPolicy
-from moot.endpoint.relay_client import RelayClient
-from moot.errors import InvalidJson, MootError, TimedOut
-from moot.identity.keys import Identity
+from moot.adapter.trust_chain.event_files import parse_events, read_event_file
+from moot.errors import EndpointUnavailable, InvalidStatement, MalformedEvent, UnverifiedEvent
 from moot.protocol.operation import Json
-from moot.protocol.strict_json import parse
-from moot.xprotocol.delegation import MAX_LINKS
-from moot.xprotocol.events import ANNOUNCE, DELEGATE, REVOKE
+from moot.protocol.strict_json import encode
+from moot.xprotocol.events import ANNOUNCE, DELEGATE, REVOKE, PublicEvent, SignedPublic, read, verify_event
+from moot.xprotocol.key_statements import Expand, KeyDelegation, read_delegation, read_revocation
+from moot.xprotocol.revocation import Revocations
 
-RELAY_SECONDS: Final = 20.0
-# Of one answer of a relay: a thousand delegations are some 2 MiB.
-MAX_BYTES: Final = 32 << 20
-# A filter of a relay takes so many ids or keys.
-_FILTER_VALUES: Final = 256
-# Of a relay's delegations, looked through for a key that announces nothing: the newest.
-_SCANNED: Final = 1_000
+# Events of one file, or of one relay: an organisation's, not a whole network's.
+MAX_EVENTS: Final = 10_000
 
 
-async def gather(
-    evidence: ChainEvidence,
-    key: str,
-    relay_urls: Sequence[str],
-    *,
-    anchors: Sequence[str] = (),
-    within: float = RELAY_SECONDS,
-) -> str:
-    """Take in everything that a relay knows of a key's chain; which relay that was.
+@dataclass(slots=True)
+class ChainEvidence:
+    """Verified statements about keys, from wherever they came."""
 
-    Raises Unreachable, TimedOut and RelayRefused. The asker has a key of its own for the occasion.
-    """
-    try:
-        async with asyncio.timeout(within), RelayClient(relay_urls, Identity.generate()) as relays:
-            # Half of it, so that a relay that is not there is told as such.
-            url = await relays.connected(within / 2)
-            await _ask(relays, evidence, [{"kinds": [ANNOUNCE], "senders": [key]}])
-            await _climb(relays, evidence)
-            if not any(link.delegated_key == key for link in evidence.delegations.values()):
-                wanted: list[dict[str, Json]] = [{"kinds": [DELEGATE], "limit": _SCANNED}]
-                if anchors:
-                    wanted.append({"kinds": [DELEGATE], "senders": list(anchors)[:_FILTER_VALUES]})
-                await _ask(relays, evidence, wanted)
-                await _climb(relays, evidence)
-            above = evidence.keys_above(key)[:_FILTER_VALUES]
-            await _ask(
-                relays, evidence, [{"kinds": [REVOKE], "senders": [*above, *anchors][:_FILTER_VALUES]}]
-            )
-            return url
-    except TimeoutError:
-        raise TimedOut(f"no relay said what it has of {key} within {within:g} s") from None
+    expand: Expand | None = None
+    delegations: dict[str, KeyDelegation] = field(default_factory=dict)
+    revocations: Revocations = field(default_factory=Revocations)
+    # The newest announce of each key.
+    announces: dict[str, PublicEvent] = field(default_factory=dict)
+    # Why events did not verify; for people.
+    refused: list[str] = field(default_factory=list)
 
-
-async def _climb(relays: RelayClient, evidence: ChainEvidence) -> None:
-    """Fetch the delegations above those that are known, link by link."""
-    for _ in range(MAX_LINKS):
-        missing = evidence.missing()[:_FILTER_VALUES]
-        if not missing:
+    def add(self, event: Json, where: str) -> None:
+        """Add one event; one that proves nothing goes to `refused`."""
+        if len(self.delegations) + len(self.announces) >= MAX_EVENTS:
             return
-        before = len(evidence.delegations)
-        await _ask(relays, evidence, [{"ids": missing}])
-        if len(evidence.delegations) == before:
-            return
-
-
-async def _ask(relays: RelayClient, evidence: ChainEvidence, filters: Sequence[Mapping[str, Json]]) -> None:
-    for raw in await stored_events(relays, filters):
         try:
-            evidence.add(parse(raw), relays.url or "a relay")
-        except InvalidJson as fault:
-            evidence.refused.append(f"a relay: {fault.message}")
+            signed = read(event, encode(event))
+            if isinstance(signed, SignedPublic):
+                self._add_signed(signed, where)
+        except (InvalidStatement, MalformedEvent, UnverifiedEvent) as fault:
+            self.refused.append(f"{where}: {fault.message}")
+        except EndpointUnavailable as fault:
+            self.refused.append(f"{where}: {fault.message}")
 
+    def add_file(self, file: Path) -> None:
+        """Raises UsageError for a file that cannot be read or holds no events."""
+        for event in parse_events(read_event_file(file), str(file))[:MAX_EVENTS]:
+            self.add(event, str(file))
 
-async def stored_events(relays: RelayClient, filters: Sequence[Mapping[str, Json]]) -> list[bytes]:
-    """What a relay has stored of something, as far as it says so before it says that this was all."""
-    found: list[bytes] = []
-    room = MAX_BYTES
-    async with relays.subscribe(filters) as subscription:
+    def _add_signed(self, signed: SignedPublic, where: str) -> None:
+        event = signed.event
+        if event.kind == DELEGATE:
+            self.delegations[event.id] = read_delegation(signed, self.expand)
+        elif event.kind == REVOKE:
+            self.revocations.add(read_revocation(signed))
+        elif event.kind == ANNOUNCE:
+            verify_event(signed)
+            known = self.announces.get(event.sender)
+            if known is None or event.timestamp >= known.timestamp:
+                self.announces[event.sender] = event
+                self._add_announced(event.payload.get("delegations"), where)
 
-        async def take() -> None:
-            async for raw in subscription:
-                nonlocal room
-                found.append(raw)
-                room -= len(raw)
-                if len(found) >= MAX_EVENTS or room < 0:
-                    return
+    def _add_announced(self, proofs: Json, where: str) -> None:
+        """An adapter publishes its chain with its announce."""
+        for proof in proofs if isinstance(proofs, list) else ():
+            if isinstance(proof, dict) and proof.get("kind") == DELEGATE:
+                self.add(proof, f"{where}, in the announce")
 
-        # Both at once: a relay does not come to the end while nobody takes what it sends.
-        taking = asyncio.ensure_future(take())
-        try:
-            ended = asyncio.ensure_future(subscription.stored())
-            try:
-                await asyncio.wait({taking, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if ended.done():
-                    await ended
-                    # What was heard before the end is queued by now; one round of the loop takes it.
-                    await asyncio.sleep(0)
-            finally:
-                ended.cancel()
-        finally:
-            taking.cancel()
-            await asyncio.wait({taking})
-    return found
+    def missing(self) -> list[str]:
+        """Ids of delegations that others name as the one above them, and that are not here."""
+        named = {link.parent for link in self.delegations.values() if link.parent is not None}
+        named |= {event.delegation for event in self.announces.values() if event.delegation is not None}
+        return sorted(named - self.delegations.keys())
 
-
-@dataclass(frozen=True, slots=True)
-class EvidenceChannel:
-    """One place that says whose key somebody has (XP 8.1), and what it said."""
-
-    name: str
-    # None: it could not be asked.
-    agrees: bool | None
-    words: str
-
-
-async def channels(
-    endpoint: str, key: str | None, reach: FetchPolicy, lookup: Lookup
-) -> tuple[str | None, list[EvidenceChannel], list[str]]:
-    """What the well-known address and DNS of a host say about a key: the key, what each said, its relays.
-
-    None as key asks for the host's own, whatever it is.
-    """
-    try:
-        found = await discover(endpoint, reach, lookup)
-    except Disagreement as fault:
-        return key, [EvidenceChannel("well-known", False, str(fault))], []
-    except MootError as fault:
-        if key is None:
-            raise
-        return key, [EvidenceChannel("well-known", None, str(fault))], []
-    wanted = found.key if key is None else key
-    agrees = found.key == wanted
-    words = f"names {'this' if agrees else 'another'} key: {found.key}"
-    told = [EvidenceChannel("well-known", agrees, f"{found.name} {words}")]
-    record = f"_xprotocol.{found.name.host}"
-    if found.has_record:
-        told.append(EvidenceChannel("dns", agrees, f"{record} {words}"))
-    else:
-        told.append(EvidenceChannel("dns", None, f"{record} has no record"))
-    return wanted, told, list(found.relays)
+    def keys_above(self, key: str) -> list[str]:
+        """Every key that any delegation puts above this one, directly or not, this one first."""
+        found = [key]
+        for each in found:
+            for link in self.delegations.values():
+                if link.delegated_key == each and link.signer not in found:
+                    found.append(link.signer)
+        return found

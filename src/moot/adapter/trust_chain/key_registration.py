@@ -8,15 +8,13 @@ written to the file is the whole chain, so that whoever has the file needs nothi
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from moot.adapter.config.adapter_settings import AdapterSettings
-from moot.adapter.trust_chain.chain_walk import events_in, read_small
+from moot.adapter.trust_chain.event_files import parse_events, read_event_file
 from moot.endpoint.relay_client import RelayClient
 from moot.errors import InvalidStatement, UsageError
 from moot.identity.keys import Identity
@@ -30,7 +28,6 @@ from moot.xprotocol.revocation import Revocations
 # A year: long enough to forget about, short enough that a forgotten adapter does not keep its rights.
 LIFETIME_SECONDS: Final = 365 * 86_400
 PUBLISH_SECONDS: Final = 20.0
-_FILE_MODE: Final = 0o644
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class KeyRegistration:
         return events[0] if len(events) == 1 else events
 
 
-def register(
+def register_key(
     parent: Identity,
     key: str,
     capabilities: Iterable[str],
@@ -56,7 +53,7 @@ def register(
     now: float,
     parent_chain: Path | None = None,
 ) -> KeyRegistration:
-    """Let `key` act with these capabilities by the parent's word; raises UsageError and InvalidKey.
+    """Delegate these capabilities from the parent to `key`; raises UsageError and InvalidKey.
 
     `parent_chain` is the file of delegations by which the parent holds its own; None: the parent is the root.
     """
@@ -70,13 +67,13 @@ def register(
     above: tuple[SignedPublic, ...] = ()
     by: DelegationChain | None = None
     if parent_chain is not None:
-        raw = read_small(parent_chain)
+        raw = read_event_file(parent_chain)
         try:
             by = read_chain(raw, holder=parent.key.text)
             by.check_usable(anchors={by.root}, revocations=Revocations(), now=now)
         except InvalidStatement as fault:
             raise UsageError(f"{parent_chain}: {fault.message}") from None
-        found = {signed.event.id: signed for signed in map(_public, events_in(raw, str(parent_chain)))}
+        found = {signed.event.id: signed for signed in map(_public, parse_events(raw, str(parent_chain)))}
         above = tuple(found[link.id] for link in by.links)
         if ends > by.ends:
             raise UsageError(
@@ -89,7 +86,7 @@ def register(
 
 
 def capabilities_of(settings: AdapterSettings) -> tuple[str, ...]:
-    """What the sources of a configuration can ask for: the explicit lists, else everything of a namespace."""
+    """The capabilities of a configuration's sources: the explicit lists, else everything of a namespace."""
     found: list[str] = []
     for source in settings.mcp_sources:
         translation = source.translation
@@ -98,41 +95,11 @@ def capabilities_of(settings: AdapterSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def expansion(settings: AdapterSettings | None) -> Expand:
+def capability_expansion(settings: AdapterSettings | None) -> Expand:
     """How short names are written out (D-60): by the namespaces of a configuration, or not at all."""
     if settings is None or not settings.namespaces:
         return lambda name: name
     return expand_for(settings.namespaces)
-
-
-def write_events(file: Path, events: Json, *, force: bool = False) -> None:
-    """Write statements to a new file, whole or not at all; raises UsageError when there is one already.
-
-    Statements are public; others may read the file, and only its owner may change it.
-    """
-    text = json.dumps(events, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(8)}.new")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(beside, flags, _FILE_MODE), "wb") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        try:
-            if force:
-                os.replace(beside, file)
-            else:
-                # A link fails where there is a file already; a rename would replace it.
-                os.link(beside, file)
-        finally:
-            beside.unlink(missing_ok=True)
-    except FileExistsError:
-        raise UsageError(
-            f"{file} exists already and is not overwritten; use --force if that is meant"
-        ) from None
-    except OSError as fault:
-        raise UsageError(f"{file} cannot be written: {fault.strerror}") from None
 
 
 async def publish_events(
@@ -140,13 +107,13 @@ async def publish_events(
     identity: Identity,
     events: Iterable[SignedPublic],
     *,
-    within: float = PUBLISH_SECONDS,
+    timeout_seconds: float = PUBLISH_SECONDS,
 ) -> str:
-    """Have a relay keep statements; which one does. Raises RelayRefused, TimedOut and Unreachable."""
+    """Publish events to a relay; returns its URL. Raises RelayRefused, TimedOut and Unreachable."""
     async with RelayClient(urls, identity) as relays:
-        url = await relays.connected(within)
+        url = await relays.wait_connected(timeout_seconds)
         for event in events:
-            url = await relays.publish(event, within=within)
+            url = await relays.publish(event, timeout_seconds=timeout_seconds)
         return url
 
 

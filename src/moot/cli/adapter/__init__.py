@@ -14,16 +14,16 @@ from moot.cli.program import Parser, complain, run_program
 from moot.errors import MootError, UsageError
 
 _ABOUT = """\
-Bridges MCP and XProtocol (XProtocol.ai), both ways at once: MCP servers become a signed, sealed XProtocol
-endpoint, and XProtocol endpoints become MCP tools. One YAML file says what; neither side has to change.
+Bridges MCP and XProtocol (XProtocol.ai) in both directions: MCP servers become an XProtocol endpoint with
+signed and sealed events, and XProtocol endpoints become MCP tools. One YAML file configures both.
 
-The first day:
-  xprotocol-adapter keygen                                  who the adapter is
-  $EDITOR xprotocol-mcp-adapter.yml                         which servers, which relay
+Getting started:
+  xprotocol-adapter keygen                                  create the adapter's key
+  $EDITOR xprotocol-mcp-adapter.yml                         name MCP servers and a relay
   xprotocol-adapter validate --config xprotocol-mcp-adapter.yml
   xprotocol-adapter start
 
-Exit codes: 0 it worked, 1 it did not (and what to do was said), 2 the command was called wrongly.
+Exit codes: 0 success, 1 failure (with an explanation), 2 wrong usage.
 """
 
 # Command → module; in the order of the help.
@@ -44,12 +44,12 @@ _COMMANDS: Final = {
 
 
 class Misused(UsageError):
-    """The command was called in a way that says too little or too much: exit code 2."""
+    """Wrong usage of the command: exit code 2."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 is success, 1 a failure that was explained, 2 a mistake in the call."""
-    return run_program("xprotocol-adapter", _parser, arguments, explain=_told, check=_check)
+    """Run one command; returns the exit code: 0 success, 1 failure, 2 wrong usage."""
+    return run_program("xprotocol-adapter", _parser, arguments, explain=_report_error, check=_check)
 
 
 def _check() -> None:
@@ -68,7 +68,7 @@ def _parser(words: Sequence[str]) -> Parser:
     return parser
 
 
-def _told(chosen: argparse.Namespace, fault: MootError) -> int:
+def _report_error(chosen: argparse.Namespace, fault: MootError) -> int:
     code = 2 if isinstance(fault, Misused) else 1
     if getattr(chosen, "json", False):
         print(json.dumps({"ok": False, "error": str(fault)}))
@@ -78,7 +78,7 @@ def _told(chosen: argparse.Namespace, fault: MootError) -> int:
 
 
 def _modules(words: Sequence[str]) -> list[Any]:
-    """The modules to load: the one that is called; loading them all takes longer than most commands do."""
+    """The modules to load: only that of the called command, since loading all of them is slow."""
     called = next((word for word in words if not word.startswith("-")), "")
     names = [_COMMANDS[called]] if called in _COMMANDS else list(_COMMANDS.values())
     return [import_module(f"{__name__}.{name}") for name in names]

@@ -1,4 +1,4 @@
-"""`xprotocol-adapter accept`: consent to tools or contracts that changed and are held back."""
+"""`xprotocol-adapter accept`: accepts changed tools or contracts that are withheld."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moot.cli.interruption import run_errand
 _EXAMPLES = """\
   xprotocol-adapter status                                  shows what is withheld
   xprotocol-adapter accept filesystem                       all changes of this source
-  xprotocol-adapter accept weather weather.current.get      this contract alone
+  xprotocol-adapter accept weather weather.current.get      only this contract
 """
 
 
@@ -22,25 +22,29 @@ def add_command(commands: Any) -> None:
         commands,
         "accept",
         run,
-        help="consent to definitions that changed",
-        description="A tool of an MCP source with `pin: true`, and a contract of an endpoint that changed "
-        "under the same version, are held back until somebody has looked at them. This tells the running "
-        "adapter that you have.",
+        help="accept changed definitions",
+        description="A changed tool of an MCP source with `pin: true`, and a contract of an endpoint "
+        "that changed under the same version, are withheld until you accept them. Review them with "
+        "`status` first.",
         examples=_EXAMPLES,
     )
-    parser.add_argument("source", metavar="SOURCE", help="its name in the configuration")
+    parser.add_argument("source", metavar="SOURCE", help="name of the source in the configuration")
     parser.add_argument("names", nargs="*", metavar="NAME", help="tools or kinds (default: all that changed)")
-    add_config(parser, "the configuration that it was started with")
-    parser.add_argument("--control", type=Path, metavar="SOCKET", help="its control socket, in place of that")
+    add_config(parser, "the configuration of the running adapter")
+    parser.add_argument(
+        "--control", type=Path, metavar="SOCKET", help="the control socket, instead of --config"
+    )
     add_json(parser, "what was accepted, as one JSON object")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.control_socket import ask
+    from moot.adapter.operations.control_socket import send_control_request
     from moot.cli.escape_output import printable
 
     control = chosen.control or control_of(chosen.config)
-    answer = run_errand(ask(control, "accept", {"source": chosen.source, "names": chosen.names}))
+    answer = run_errand(
+        send_control_request(control, "accept", {"source": chosen.source, "names": chosen.names})
+    )
     if chosen.json:
         print_json({"ok": True, **answer})
         return 0
@@ -48,5 +52,5 @@ def run(chosen: argparse.Namespace) -> int:
     for name in accepted:
         print(printable(f"accepted {name}"))
     if not accepted:
-        print("nothing had changed")
+        print("no changes to accept")
     return 0

@@ -1,4 +1,4 @@
-"""`xprotocol-adapter dns`: the TXT record by which the endpoint is found (XP 3.1, 8.1)."""
+"""`xprotocol-adapter dns`: prints the TXT record of the endpoint (XP 3.1, 8.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli.adapter import Misused
-from moot.cli.adapter.options import add_config, add_json, command, own_identity, print_json, usable
+from moot.cli.adapter.options import add_config, add_json, command, load_sections, own_identity, print_json
 
 _EXAMPLES = """\
   xprotocol-adapter dns --config xprotocol-mcp-adapter.yml
@@ -21,28 +21,27 @@ def add_command(commands: Any) -> None:
         "dns",
         run,
         help="print the DNS TXT record to publish",
-        description="Prints the record that makes xp://DOMAIN lead to this adapter, as a line of a zone "
-        "file: its keys, its relay and where its well-known document is. Publish exactly one, "
-        "and serve https://DOMAIN/.well-known/xprotocol-endpoint beside it: the two have to "
-        "agree.",
+        description="Prints the DNS record for xp://DOMAIN as a line of a zone file: the adapter's keys, its "
+        "relay and the address of its well-known document. Publish exactly one, and serve "
+        "https://DOMAIN/.well-known/xprotocol-endpoint as well: both must name the same key.",
         examples=_EXAMPLES,
     )
     add_config(parser)
-    parser.add_argument("--domain", metavar="HOST", help="in place of discovery.domain")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="in place of identity.key_file")
+    parser.add_argument("--domain", metavar="HOST", help="overrides discovery.domain")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="overrides identity.key_file")
     add_json(parser, "name and text of the record as one JSON object")
 
 
 def run(chosen: argparse.Namespace) -> int:
     import msgspec
 
-    from moot.adapter.inbound.dns_record import TTL_SECONDS, record_name, record_of, zone_line
+    from moot.adapter.discovery.dns_record import TTL_SECONDS, record_name, record_of, zone_line
     from moot.endpoint.dns_records import record_text
 
-    settings = usable(chosen.config, ("identity.key_file", "relay", "discovery"))
+    settings = load_sections(chosen.config, ("identity.key_file", "relay", "discovery"))
     domain = chosen.domain or settings.discovery.domain
     if domain is None:
-        raise Misused("for which host? Give --domain tools.example.com, or set discovery.domain")
+        raise Misused("no domain: give --domain tools.example.com, or set discovery.domain")
     discovery = msgspec.structs.replace(settings.discovery, domain=domain)
     record = record_of(
         msgspec.structs.replace(settings, discovery=discovery), own_identity(chosen.key, settings)[1]

@@ -1,4 +1,4 @@
-"""Which MCP sources `schemas` and `test-mcp` look at: all, or the one that is named."""
+"""Selects the MCP sources for `schemas` and `test-mcp`: all, or the named one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
 
 def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSettings, tuple[McpSource, ...]]:
-    """The settings and the sources in question; raises UsageError.
+    """The settings and the selected sources; raises UsageError.
 
-    Only what is wrong with those sources is in the way: a server can be tried while, say, the relay is not
-    known yet.
+    Only problems of those sources count: a server can be tested before, say, a relay is configured.
     """
     from moot.adapter.config.config_loader import read_settings
 
@@ -35,5 +34,5 @@ def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSet
         raise UsageError("\n".join(f"{path}: {problem}" for problem in wrong))
     if name is not None:
         known = ", ".join(source.name for source in settings.mcp_sources) or "none"
-        raise UsageError(f"{path}: no MCP source is called {name}; there is {known}")
+        raise UsageError(f"{path}: no MCP source is named {name}; known sources: {known}")
     return settings, sources

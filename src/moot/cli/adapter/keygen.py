@@ -1,4 +1,4 @@
-"""`xprotocol-adapter keygen`: a new identity in a file of its own (XP 6.2)."""
+"""`xprotocol-adapter keygen`: creates a new key file (XP 6.2)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ def add_command(commands: Any) -> None:
         "keygen",
         run,
         help="generate a keypair",
-        description="Draws an Ed25519 key to sign with and, apart from it, an X25519 key to be sealed to, "
-        "and writes both into a file that only you can read. Prints the public keys: they may "
-        "be given to everybody. A key that is lost cannot be had again, so no file is ever "
-        "overwritten unless --force is given. `start` makes the key itself where there is "
-        "none.",
+        description="Generates an Ed25519 key for signing and an X25519 key for encryption, writes both to a "
+        "file that only you can read, and prints the public keys. A lost key cannot be recovered, "
+        "so an existing file is only overwritten with --force. `start` creates the key file if "
+        "there is none.",
         examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("--output", type=Path, metavar="FILE", help="default ~/.xprotocol/adapter.key")
-    add("--force", action="store_true", help="replace the file; the key in it is lost for good")
+    add("--force", action="store_true", help="overwrite the file; its key is lost for good")
     add_json(parser, "the public keys and the file as one JSON object")
 
 
@@ -51,7 +50,7 @@ def run(chosen: argparse.Namespace) -> int:
             }
         )
     else:
-        print(f"key file        {path} (mode 0600; keep a copy in a safe place)")
+        print(f"key file        {path} (mode 0600; keep a backup in a safe place)")
         print(f"public key      {identity.key.text}")
         print(f"encryption key  {identity.enc_key.text}")
     return 0

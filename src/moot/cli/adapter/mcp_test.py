@@ -1,4 +1,4 @@
-"""`xprotocol-adapter test-mcp`: whether an MCP server can be reached and what it says (XP Appendix A)."""
+"""`xprotocol-adapter test-mcp`: tests the connection to MCP servers (XP Appendix A)."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def add_command(commands: Any) -> None:
         "test-mcp",
         run,
         help="test the connection to an MCP server",
-        description="Starts or connects to an MCP server as the adapter would, with the same credentials "
-        "and the same environment, lists what it offers, and ends it. Exit code 0 when it "
-        "answered, 1 when it did not; then its last words on stderr are shown.",
+        description="Starts or connects to an MCP server like the adapter does, with the same credentials "
+        "and environment, lists what it offers, and stops it. Exit code 0 when it answered, 1 "
+        "when it did not; then the end of its stderr is shown.",
         examples=_EXAMPLES,
     )
     add_config(parser)
-    parser.add_argument("--source", metavar="NAME", help="which MCP source (default: every one)")
-    add_json(parser, "the outcome, as a JSON list")
+    parser.add_argument("--source", metavar="NAME", help="which MCP source (default: all)")
+    add_json(parser, "the results as a JSON list")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.source_inspection import inspect
+    from moot.adapter.operations.source_inspection import inspect_sources
 
     settings, sources = inspected_sources(chosen.config, chosen.source)
-    found = run_errand(inspect(sources, limits=settings.limits, environ=os.environ))
+    found = run_errand(inspect_sources(sources, limits=settings.limits, environ=os.environ))
     if chosen.json:
-        print_json([_described(each) for each in found])
+        print_json([_to_json(each) for each in found])
     else:
         for each in found:
             _print(each)
     return 1 if any(each.fault is not None for each in found) else 0
 
 
-def _described(found: SourceInspection) -> dict[str, Json]:
+def _to_json(found: SourceInspection) -> dict[str, Json]:
     answer: dict[str, Json] = {
         "name": found.source.name,
         "transport": found.source.transport,
@@ -58,10 +58,10 @@ def _described(found: SourceInspection) -> dict[str, Json]:
         "seconds": round(found.seconds, 3),
     }
     if found.fault is not None:
-        return answer | {"error": found.fault, "stderr": list(found.last_words)}
-    if found.greeting is not None:
-        answer["server"] = found.greeting.implementation
-        answer["mcp_version"] = found.greeting.version
+        return answer | {"error": found.fault, "stderr": list(found.stderr_tail)}
+    if found.server_info is not None:
+        answer["server"] = found.server_info.implementation
+        answer["mcp_version"] = found.server_info.version
     offer, publication = found.offer, found.publication
     return answer | {
         "tools": len(offer.tools),
@@ -81,10 +81,10 @@ def _print(found: SourceInspection) -> None:
     name = found.source.name
     if found.fault is not None:
         print(f"{name}: failed: {printable(found.fault)}", file=sys.stderr)
-        for line in found.last_words:
+        for line in found.stderr_tail:
             print(f"    {printable(line)}", file=sys.stderr)
         return
-    described = _described(found)
+    described = _to_json(found)
     server = described.get("server") or {}
     label = printable(f"{server.get('name', 'unnamed')} {server.get('version', '')}".strip())
     print(

@@ -12,11 +12,11 @@ from moot.cli.adapter.options import (
     add_config,
     add_json,
     command,
-    moment,
+    format_time,
+    load_sections_if_any,
     own_identity,
+    parse_time,
     print_json,
-    shown_time,
-    usable_if_any,
 )
 from moot.cli.interruption import run_errand
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
   xprotocol-adapter register --key ~/.xprotocol/adapter.key \\
       --parent-key ~/.xprotocol/org-dept.key --capabilities "filesystem.read,filesystem.write,crm.read"
-  xprotocol-adapter register --parent-key org.key           key and capabilities from the configuration here
+  xprotocol-adapter register --parent-key org.key           key and capabilities from the configuration
   xprotocol-adapter register --key dept.key --parent-key root.key --capabilities 'com.acme.*'
   xprotocol-adapter register --parent-key dept.key --parent-delegation dept.delegation.json --publish
 
 Two levels: the root registers the department, then the department registers the adapter, with the file of
-its own registration given as --parent-delegation. Anybody checks the result with `trust-chain`.
+its own registration as --parent-delegation. Anybody can check the result with `trust-chain`.
 """
 
 
@@ -41,63 +41,64 @@ def add_command(commands: Any) -> None:
         "register",
         run,
         help="register the adapter's key with a parent key",
-        description="The holder of a parent key says, signed, that the adapter's key may act with a list "
-        "of capabilities until some day. That is written to a file; name it in the "
-        "configuration as identity.parent_delegation_event, and the parent's key as "
-        "identity.parent_key. There is no delegation of everything: a stolen adapter key must "
-        "not be worth the whole organisation.",
+        description="Signs a delegation with a parent key: the adapter's key gets a list of capabilities "
+        "until a given time. The delegation is written to a file; name it in the configuration as "
+        "identity.parent_delegation_event, and the parent's key as identity.parent_key. "
+        "Capabilities have to be listed: a stolen adapter key must not give access to the whole "
+        "organisation.",
         examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("--key", metavar="FILE", help="the adapter's key file, or its public key (default: as configured)")
-    add("--parent-key", type=Path, required=True, metavar="FILE", help="the key file of whoever is above it")
+    add("--parent-key", type=Path, required=True, metavar="FILE", help="the parent's key file")
     add(
         "--capabilities",
         metavar="CSV",
-        help="what it may do, with commas between; short names are written out by the configuration's "
-        "namespaces (default: what the configured sources can ask for)",
+        help="comma-separated capabilities; short names are expanded with the configuration's "
+        "namespaces (default: what the configured sources need)",
     )
     add(
         "--expires",
-        type=moment,
+        type=parse_time,
         metavar="TIME",
-        help="when it ends: 90d from now, or 2027-01-31 (default: a year from now)",
+        help="expiry time: 90d from now, or 2027-01-31 (default: a year from now)",
     )
     add(
         "--parent-delegation",
         type=Path,
         metavar="FILE",
-        help="the parent's own registration, where it is not the root",
+        help="the parent's own registration, unless it is the root",
     )
-    add("--output", type=Path, metavar="FILE", help="default: beside the key file, in .delegation.json")
-    add("--force", action="store_true", help="replace the output file")
+    add(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="default: next to the key file, with the suffix .delegation.json",
+    )
+    add("--force", action="store_true", help="overwrite the output file")
     add(
         "--publish",
         nargs="?",
         const="",
         metavar="RELAY",
-        help="also have a relay keep it: the one given, or the configured ones",
+        help="also publish it: to the given relay, or the configured ones",
     )
     add_config(parser)
     add_json(parser, "what was delegated, as one JSON object")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.trust_chain.key_registration import (
-        LIFETIME_SECONDS,
-        publish_events,
-        register,
-        write_events,
-    )
+    from moot.adapter.trust_chain.event_files import write_events
+    from moot.adapter.trust_chain.key_registration import LIFETIME_SECONDS, publish_events, register_key
     from moot.identity import keyfile
 
-    settings = usable_if_any(chosen.config, ("identity.key_file", "mcp_sources", "relay"))
+    settings = load_sections_if_any(chosen.config, ("identity.key_file", "mcp_sources", "relay"))
     capabilities = _capabilities(chosen, settings)
     relays = _relays(chosen, settings)
     key, key_file = _key(chosen, settings)
     parent = keyfile.load(chosen.parent_key)
     now = time.time()
-    made = register(
+    made = register_key(
         parent,
         key,
         capabilities,
@@ -128,8 +129,8 @@ def run(chosen: argparse.Namespace) -> int:
     print(f"delegated to  {key}")
     print(f"by            {parent.key.text}")
     for name in sorted(link.capabilities):
-        print(f"may           {name}")
-    print(f"until         {shown_time(link.ends)}")
+        print(f"capability    {name}")
+    print(f"until         {format_time(link.ends)}")
     print(f"written to    {output}")
     if published is not None:
         print(f"published at  {published}")
@@ -139,19 +140,19 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _capabilities(chosen: argparse.Namespace, settings: AdapterSettings | None) -> list[str]:
-    from moot.adapter.trust_chain.key_registration import capabilities_of, expansion
+    from moot.adapter.trust_chain.key_registration import capabilities_of, capability_expansion
 
     if chosen.capabilities is not None:
         names = [name.strip() for name in chosen.capabilities.split(",") if name.strip()]
         if not names:
             raise Misused("--capabilities is empty: name at least one, such as com.acme.crm.read")
-        expand = expansion(settings)
+        expand = capability_expansion(settings)
         return [expand(name) for name in names]
     if settings is None:
         raise Misused(
-            "--capabilities is missing: say what the adapter may do, for example "
-            "--capabilities com.acme.filesystem.read,com.acme.crm.read, or give --config FILE to take what "
-            "its sources ask for"
+            "--capabilities is missing: list what the adapter may do, for example "
+            "--capabilities com.acme.filesystem.read,com.acme.crm.read, or give --config FILE to use what "
+            "its sources need"
         )
     found = list(capabilities_of(settings))
     if not found:
@@ -165,7 +166,7 @@ def _relays(chosen: argparse.Namespace, settings: AdapterSettings | None) -> tup
     if chosen.publish:
         return (chosen.publish,)
     if settings is None:
-        raise Misused("--publish needs a relay here: --publish wss://relay.example, or --config FILE")
+        raise Misused("--publish needs a relay: --publish wss://relay.example, or --config FILE")
     return settings.relay.urls
 
 

@@ -1,4 +1,4 @@
-"""`xprotocol-adapter schemas`: what the configured MCP servers become (XP Appendix A)."""
+"""`xprotocol-adapter schemas`: lists the schemas of the configured MCP servers (XP Appendix A)."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ def add_command(commands: Any) -> None:
         help="list the wrapped schemas",
         description="Starts the configured MCP servers, translates what they offer, and prints every "
         "schema that would be published: its kind and version, the capability that a call "
-        "needs, how well it is described (0.00 to 1.00), and its description. What is not "
-        "published is named with its reason. Exit code 1 when a server could not be asked.",
+        "needs, the quality of its description (0.00 to 1.00), and its description. Tools that "
+        "are not published are listed with the reason. Exit code 1 when a server did not answer.",
         examples=_EXAMPLES,
     )
     add_config(parser)
-    parser.add_argument("--source", metavar="NAME", help="of this MCP source only")
+    parser.add_argument("--source", metavar="NAME", help="only this MCP source")
     add_json(parser, "the contracts in full, as a JSON list")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.source_inspection import inspect
+    from moot.adapter.operations.source_inspection import inspect_sources
     from moot.cli.escape_output import printable
     from moot.xprotocol.contracts import contract_json
 
     settings, sources = inspected_sources(chosen.config, chosen.source)
-    found = run_errand(inspect(sources, limits=settings.limits, environ=os.environ, store=settings.store))
+    found = run_errand(
+        inspect_sources(sources, limits=settings.limits, environ=os.environ, store=settings.store)
+    )
     published = [each.publication for each in found if each.publication is not None]
     contracts = sorted((c for each in published for c in each.contracts), key=lambda c: c.kind)
     if chosen.json:
@@ -60,8 +62,8 @@ def run(chosen: argparse.Namespace) -> int:
             print(f"xprotocol-adapter: {name}: {printable(inspection.fault)}", file=sys.stderr)
         elif inspection.publication is not None:
             for refused in inspection.publication.refused:
-                words = printable(f"{refused.name}: not published: {refused.message}")
-                print(f"{name}: {words}", file=sys.stderr)
+                reason = printable(f"{refused.name}: not published: {refused.message}")
+                print(f"{name}: {reason}", file=sys.stderr)
             for notice in inspection.publication.warnings:
                 print(f"{name}: {printable(f'{notice.about}: {notice.message}')}", file=sys.stderr)
     return 1 if any(each.fault is not None for each in found) else 0

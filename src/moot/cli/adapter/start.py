@@ -1,4 +1,4 @@
-"""`xprotocol-adapter start`: the adapter, until it is told to stop."""
+"""`xprotocol-adapter start`: runs the adapter."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.adapter import Misused
-from moot.cli.adapter.options import add_config, add_json, command, counted, loaded
+from moot.cli.adapter.options import add_config, add_json, command, format_count, load_config
 
 if TYPE_CHECKING:
     from moot.adapter.config.adapter_settings import AdapterSettings
 
-# Between two questions whether it is up yet.
-_ASK_AGAIN_SECONDS: Final = 0.1
-# Between two looks at servers that are not up: people wait for these lines, nothing else does.
-_LOOK_AGAIN_SECONDS: Final = 1.0
+# Between two checks whether it is up yet.
+_STARTUP_POLL_SECONDS: Final = 0.1
+# Between two checks of servers that are not up.
+_SOURCE_POLL_SECONDS: Final = 1.0
 
 _EXAMPLES = """\
   xprotocol-adapter start                                   xprotocol-mcp-adapter.yml in this folder
   xprotocol-adapter start --config acme.yml --port 9000     MCP clients over HTTP on port 9000
-  kill -HUP PID                                             read the configuration again
+  kill -HUP PID                                             reload the configuration
 
 For an MCP client that starts its servers (mcp_server.transport: stdio):
   {"mcpServers": {"xprotocol": {"command": "xprotocol-adapter", "args": ["start", "--config", "acme.yml"]}}}
@@ -32,8 +32,8 @@ def add_command(commands: Any) -> None:
         "start",
         run,
         help="start the adapter",
-        description="Runs the adapter, both directions at once. Its key is made where there is none. "
-        "Ctrl-C and SIGTERM stop it; SIGHUP has it read its configuration again.",
+        description="Runs the adapter in both directions. Creates its key if there is none. Ctrl-C and "
+        "SIGTERM stop it; SIGHUP reloads the configuration.",
         examples=_EXAMPLES,
     )
     add_config(parser)
@@ -41,9 +41,9 @@ def add_command(commands: Any) -> None:
         "--port",
         type=int,
         metavar="PORT",
-        help="where MCP clients connect, in place of mcp_server.sse_port; for transport sse and http",
+        help="port for MCP clients, overrides mcp_server.sse_port; for transport sse and http",
     )
-    add_json(parser, "when it is up, say how it does as one line of JSON")
+    add_json(parser, "print the status as one line of JSON when it is up")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -53,11 +53,11 @@ def run(chosen: argparse.Namespace) -> int:
 
     if chosen.port is not None and not 0 <= chosen.port <= 65_535:
         raise Misused(f"--port {chosen.port}: a port is a number from 0 to 65535")
-    settings = loaded(chosen.config)
+    settings = load_config(chosen.config)
     for note in settings.notes:
         print(f"xprotocol-adapter: note: {note}", file=sys.stderr)
     if chosen.port is not None and (settings.mcp_server is None or not settings.mcp_server.over_http):
-        # D-72: it stands for sse_port, which only those transports use.
+        # D-72: it overrides sse_port, which only those transports use.
         print("xprotocol-adapter: note: --port is not used: mcp_server.transport is not sse", file=sys.stderr)
     set_up_logging(settings)
     if settings.discovery.publish_dns:
@@ -66,27 +66,27 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def set_up_logging(settings: AdapterSettings) -> None:
-    """XP 3.1 `logging`: to stdout, stderr or a file; never to an stdout that is an MCP client's (D-72)."""
+    """XP 3.1 `logging`: to stdout, stderr or a file; never to stdout when an MCP client uses it (D-72)."""
     import logging
     import sys
     from pathlib import Path
 
     from moot import logs
 
-    wanted = settings.logging
-    file = None if wanted.output in ("stdout", "stderr") else Path(wanted.output)
-    handler = logs.set_up(wanted.severity, wanted.format, file)
-    if wanted.output == "stdout" and not settings.uses_stdout and isinstance(handler, logging.StreamHandler):
+    config = settings.logging
+    file = None if config.output in ("stdout", "stderr") else Path(config.output)
+    handler = logs.set_up(config.severity, config.format, file)
+    if config.output == "stdout" and not settings.uses_stdout and isinstance(handler, logging.StreamHandler):
         handler.setStream(sys.stdout)
-    # uvicorn tells of its own starting and stopping; ours say it better.
+    # Without uvicorn's messages about starting and stopping.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def print_record(settings: AdapterSettings) -> None:
-    """XP 3.1 `publish_dns`: the record to publish, on stderr: stdout may be an MCP client's."""
+    """XP 3.1 `publish_dns`: print the record to publish; on stderr, since stdout may be for MCP."""
     import sys
 
-    from moot.adapter.inbound.dns_record import record_of, zone_line
+    from moot.adapter.discovery.dns_record import record_of, zone_line
     from moot.identity import keyfile
 
     identity = keyfile.load_or_create(settings.identity.key_file)
@@ -100,95 +100,97 @@ async def _run(settings: AdapterSettings, port: int | None, *, as_json: bool) ->
 
     from moot.adapter.adapter import run_adapter
 
-    asked = {asyncio.ensure_future(_tell_when_up(settings, as_json=as_json))}
+    tasks = {asyncio.ensure_future(_report_start(settings, as_json=as_json))}
 
     def reload() -> None:
-        asking = asyncio.ensure_future(_reload(settings))
-        asked.add(asking)
-        asking.add_done_callback(asked.discard)
+        task = asyncio.ensure_future(_reload(settings))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     try:
         await run_adapter(settings, port=port)
     finally:
-        for asking in asked:
-            asking.cancel()
+        for task in tasks:
+            task.cancel()
     return 0
 
 
-async def _tell_when_up(settings: AdapterSettings, *, as_json: bool) -> None:
-    """Say once that it runs, and where: to people on stderr, as JSON on stdout unless that is a client's."""
+async def _report_start(settings: AdapterSettings, *, as_json: bool) -> None:
+    """Print once that it is running: for people on stderr, as JSON on stdout unless that is for MCP."""
     import asyncio
     import json
     import sys
 
-    from moot.adapter.operations.control_socket import ask
+    from moot.adapter.operations.control_socket import send_control_request
     from moot.errors import MootError
 
     while True:
         try:
-            status = await ask(settings.control, "status")
+            status = await send_control_request(settings.control, "status")
             break
         except MootError:
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+            await asyncio.sleep(_STARTUP_POLL_SECONDS)
     tools = sum(each["tools"] for each in status["sources"])
     if as_json:
-        told = {"running": True, "control": str(settings.control), **status}
-        print(json.dumps(told), file=sys.stderr if settings.uses_stdout else sys.stdout, flush=True)
-        await _tell_of_failures(settings)
+        report = {"running": True, "control": str(settings.control), **status}
+        print(json.dumps(report), file=sys.stderr if settings.uses_stdout else sys.stdout, flush=True)
+        await _report_failures(settings)
         return
-    words = [
+    lines = [
         f"running: key {status['key']}",
-        f"{counted(len(status['sources']), 'MCP source')} with {counted(tools, 'tool')}, "
-        f"{counted(len(status['xprotocol_sources']), 'XProtocol source')}",
+        f"{format_count(len(status['sources']), 'MCP source')} with {format_count(tools, 'tool')}, "
+        f"{format_count(len(status['xprotocol_sources']), 'XProtocol source')}",
         f"catalog at {status['well_known']}/.well-known/xprotocol-endpoint",
     ]
     if status["mcp"]:
-        words.append(f"MCP clients connect to {status['mcp']}")
-    for line in words:
+        lines.append(f"MCP clients connect to {status['mcp']}")
+    for line in lines:
         print(f"xprotocol-adapter: {line}", file=sys.stderr, flush=True)
-    await _tell_of_failures(settings)
+    await _report_failures(settings)
 
 
-async def _tell_of_failures(settings: AdapterSettings) -> None:
-    """Say on stderr which MCP servers did not come up, and the last that each wrote, until all have.
+async def _report_failures(settings: AdapterSettings) -> None:
+    """Print on stderr which MCP servers failed to start, with the end of their stderr, until all are up.
 
-    One may take its time to fail. Once they were all up, the log tells of what happens to them.
+    After that the log reports changes.
     """
     import asyncio
     import sys
 
-    from moot.adapter.operations.control_socket import ask
+    from moot.adapter.operations.control_socket import send_control_request
     from moot.cli.adapter.status import stderr_lines
     from moot.cli.escape_output import printable
     from moot.errors import MootError
 
-    # Why, and whether it had written anything by then: its end may be noticed first.
-    told: dict[str, tuple[str, bool]] = {}
+    # The reason, and whether there was output: it may arrive later.
+    reported: dict[str, tuple[str, bool]] = {}
     while True:
         try:
-            sources = (await ask(settings.control, "status"))["sources"]
+            sources = (await send_control_request(settings.control, "status"))["sources"]
         except MootError:
             return
         for source in sources:
             name, trouble, written = source["name"], source["trouble"], stderr_lines(source)
-            if source["state"] == "down" and told.get(name) != (trouble, bool(written)):
-                told[name] = (trouble, bool(written))
+            if source["state"] == "down" and reported.get(name) != (trouble, bool(written)):
+                reported[name] = (trouble, bool(written))
                 for line in (f"source {name} is down: {printable(trouble)}", *written):
                     print(f"xprotocol-adapter: {line}", file=sys.stderr, flush=True)
         if all(source["state"] == "up" for source in sources):
             return
-        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        await asyncio.sleep(_SOURCE_POLL_SECONDS)
 
 
 async def _reload(settings: AdapterSettings) -> None:
-    """SIGHUP: have the adapter read its file again, the same way as anybody else would ask for it."""
+    """SIGHUP: reload through the control socket, like the `reload` command."""
     import logging
 
-    from moot.adapter.operations.control_socket import ask
+    from moot.adapter.operations.control_socket import send_control_request
     from moot.errors import MootError
 
     try:
-        await ask(settings.control, "reload", within=settings.limits.upstream_start_seconds)
+        await send_control_request(
+            settings.control, "reload", timeout_seconds=settings.limits.upstream_start_seconds
+        )
     except MootError as fault:
         logging.getLogger(__name__).error("configuration not reloaded", extra={"reason": str(fault)})

@@ -1,4 +1,4 @@
-"""`xprotocol-adapter status`: whether the adapter runs, and how it does (XP Appendix A, D-75)."""
+"""`xprotocol-adapter status`: shows the state of the running adapter (XP Appendix A, D-75)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.options import add_config, add_json, command, print_json, shown_time
+from moot.cli.adapter.options import add_config, add_json, command, format_time, print_json
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
@@ -24,22 +24,24 @@ def add_command(commands: Any) -> None:
         commands,
         "status",
         run,
-        help="show how the adapter does",
-        description="Asks the running adapter over its control socket, which only you can open. Exit code "
-        "0 when it runs, 1 when it does not.",
+        help="show the status of the running adapter",
+        description="Queries the running adapter over its control socket, which only you can open. Exit code "
+        "0 when it is running, 1 when it is not.",
         examples=_EXAMPLES,
     )
-    add_config(parser, "the configuration that it was started with")
-    parser.add_argument("--control", type=Path, metavar="SOCKET", help="its control socket, in place of that")
+    add_config(parser, "the configuration of the running adapter")
+    parser.add_argument(
+        "--control", type=Path, metavar="SOCKET", help="the control socket, instead of --config"
+    )
     add_json(parser, "everything as one JSON object")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.control_socket import AdapterNotRunning, ask
+    from moot.adapter.operations.control_socket import AdapterNotRunning, send_control_request
 
     control = chosen.control or control_of(chosen.config)
     try:
-        status = run_errand(ask(control, "status"))
+        status = run_errand(send_control_request(control, "status"))
     except AdapterNotRunning as fault:
         if chosen.json:
             print_json({"running": False, "control": str(control)})
@@ -54,7 +56,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def control_of(config: Path | None) -> Path:
-    """The socket of the adapter with this configuration: whatever is wrong with the rest of the file."""
+    """The control socket of the adapter with this configuration, even if the file has problems."""
     import os
 
     from moot.adapter.config.adapter_settings import KEY_FILE
@@ -73,42 +75,42 @@ def control_of(config: Path | None) -> Path:
 def _print(status: dict[str, Json]) -> None:
     from moot.cli.escape_output import printable
 
-    def say(name: str, words: object) -> None:
-        print(f"{name:<12}{printable(str(words))}")
+    def row(name: str, value: object) -> None:
+        print(f"{name:<12}{printable(str(value))}")
 
-    say("running", f"{status.get('status')}, for {status.get('uptime_seconds')} s, pid {status.get('pid')}")
+    row("running", f"{status.get('status')}, for {status.get('uptime_seconds')} s, pid {status.get('pid')}")
     for problem in status.get("problems") or []:
-        say("problem", problem)
-    say("adapter", f"{status.get('display_name')}, {status.get('key')}")
+        row("problem", problem)
+    row("adapter", f"{status.get('display_name')}, {status.get('key')}")
     if status.get("chain"):
-        say("under", " → ".join(status["chain"][:-1]))
-    say("relay", status.get("relay") or "none can be reached")
-    say("catalog", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
+        row("parents", " → ".join(status["chain"][:-1]))
+    row("relay", status.get("relay") or "no relay is reachable")
+    row("catalog", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
     if status.get("mcp"):
-        say("MCP", status["mcp"])
+        row("MCP", status["mcp"])
     search = status.get("search") or {}
-    say("search", f"{search.get('mode')} ({search['why']})" if search.get("why") else search.get("mode"))
+    row("search", f"{search.get('mode')} ({search['why']})" if search.get("why") else search.get("mode"))
     for source in status.get("sources") or []:
-        say("source", _line(source, "namespace"))
+        row("source", _source_summary(source, "namespace"))
         for line in stderr_lines(source):
             print(line)
     for source in status.get("xprotocol_sources") or []:
-        say("endpoint", _line(source, "endpoint"))
+        row("endpoint", _source_summary(source, "endpoint"))
     announced = status.get("announced")
-    say("announced", shown_time(announced["at"]) if announced else "not yet")
+    row("announced", format_time(announced["at"]) if announced else "not yet")
     calls = status.get("calls") or {}
-    say("calls", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in calls.items()))
+    row("calls", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in calls.items()))
 
 
 def stderr_lines(source: dict[str, Json]) -> list[str]:
-    """The last lines that a failed MCP server wrote, for a terminal."""
+    """The end of a failed MCP server's stderr, escaped for a terminal."""
     from moot.cli.escape_output import printable
 
     return [f"  | {printable(line)}" for line in source.get("stderr") or ()]
 
 
-def _line(source: dict[str, Json], whose: str) -> str:
-    """One source: name, state, how many tools, whose they are, what is wrong."""
+def _source_summary(source: dict[str, Json], origin: str) -> str:
+    """One source: name, state, number of tools, namespace or endpoint, problem."""
     facts = [f"{source.get('name')} {source.get('state')}", f"{source.get('tools')} tools"]
-    facts += [str(source[key]) for key in (whose, "trouble", "fault") if source.get(key)]
+    facts += [str(source[key]) for key in (origin, "trouble", "fault") if source.get(key)]
     return ", ".join(facts)

@@ -1,4 +1,4 @@
-"""`xprotocol-adapter trust-chain`: who stands behind a key, up to its root (XP 6.1, 8.1)."""
+"""`xprotocol-adapter trust-chain`: walks and shows a key's chain of trust (XP 6.1, 8.1)."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from moot.cli.adapter.options import (
     add_config,
     add_json,
     command,
+    format_time,
+    load_sections_if_any,
     own_identity,
     print_json,
-    shown_time,
-    usable_if_any,
 )
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.adapter.config.adapter_settings import AdapterSettings
-    from moot.adapter.trust_chain.chain_evidence import EvidenceChannel
-    from moot.adapter.trust_chain.chain_walk import ChainEvidence, ChainWalk
+    from moot.adapter.trust_chain.chain_evidence import ChainEvidence
+    from moot.adapter.trust_chain.chain_lookup import EvidenceChannel
+    from moot.adapter.trust_chain.chain_walk import ChainWalk
     from moot.protocol.operation import Json
 
 _EXAMPLES = """\
   xprotocol-adapter trust-chain                             this adapter's own chain
   xprotocol-adapter trust-chain ed25519:… --relay wss://relay.example --trust ed25519:ROOT…
   xprotocol-adapter trust-chain ed25519:… --delegation adapter.delegation.json --revocation revoked.json
-  xprotocol-adapter trust-chain --host xp://tools.acme.com  the key that this host names
+  xprotocol-adapter trust-chain --host xp://tools.acme.com  the key of this host
 
-Without --trust the chain is checked and its root is shown, but whether that root is who you think it is you
-have to know: compare it with what its owner published.
+Without --trust the chain is checked and its root is shown, but you have to verify the root yourself: compare
+it with what its owner published.
 """
 
 
@@ -42,12 +43,11 @@ def add_command(commands: Any) -> None:
         "trust-chain",
         run,
         help="walk and show a key's chain of trust",
-        description="Walks from a key up to the root of its organisation: every link with its signature, "
-        "its capabilities and its time, revocations heeded. What it walks comes from files, "
-        "from what the key announces on a relay, and from what the relay keeps; all of it is "
-        "verified here. With a host, DNS and the well-known document are asked as well "
-        "whether they name the same key. Exit code 0 when the chain holds, 1 when it does "
-        "not.",
+        description="Walks from a key up to the root of its organisation and checks every link: signature, "
+        "capabilities, validity and revocations. The delegations come from files, from the key's "
+        "announce on a relay, and from what the relay has stored; all of them are verified here. "
+        "With --host, DNS and the well-known document must name the same key. Exit code 0 when "
+        "the chain is valid, 1 when it is not.",
         examples=_EXAMPLES,
     )
     add = parser.add_argument
@@ -66,23 +66,23 @@ def add_command(commands: Any) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="ask this relay; may be given several times",
+        help="query this relay; may be given several times",
     )
     add(
         "--trust",
         action="append",
         default=[],
         metavar="KEY",
-        help="one of the keys above has to be one of these",
+        help="a trusted key, which has to be in the chain; may be given several times",
     )
-    add("--host", metavar="xp://HOST", help="also ask DNS and the well-known address of this host")
+    add("--host", metavar="xp://HOST", help="also check DNS and the well-known address of this host")
     add(
         "--allow-private",
         action="store_true",
-        help="the host may have a private address, as in a network of yours",
+        help="allow a private address of the host, as in your own network",
     )
-    add_config(parser, "whose sources, relays and trusted keys count as well")
-    add_json(parser, "the walk as one JSON object")
+    add_config(parser, "for its own key, relays and trusted keys")
+    add_json(parser, "the result as one JSON object")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -91,9 +91,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 async def _run(chosen: argparse.Namespace) -> int:
     from moot.adapter.config.value_readers import read_key
-    from moot.adapter.trust_chain.chain_walk import ChainEvidence, walk
+    from moot.adapter.trust_chain.chain_evidence import ChainEvidence
+    from moot.adapter.trust_chain.chain_walk import walk_chain
 
-    settings = usable_if_any(chosen.config, ("identity", "relay", "trust"))
+    settings = load_sections_if_any(chosen.config, ("identity", "relay", "trust"))
     evidence = ChainEvidence()
     for file in (*chosen.delegation, *chosen.revocation):
         evidence.add_file(file)
@@ -101,25 +102,25 @@ async def _run(chosen: argparse.Namespace) -> int:
     if settings is not None and not anchors:
         anchors = set(settings.anchors)
     key = chosen.key and read_key(chosen.key, "KEY")
-    places: list[EvidenceChannel] = []
+    channels: list[EvidenceChannel] = []
     relays = list(chosen.relay)
     if chosen.host is not None:
-        key, places, found_at = await _asked_host(chosen, key)
-        relays = relays or found_at
+        key, channels, found_relays = await _check_host(chosen, key)
+        relays = relays or found_relays
     elif key is None:
         key = _own(settings, evidence)
     if settings is not None and not relays and not evidence.delegations:
         relays = list(settings.relay.urls)
     if not relays and chosen.host is None and not evidence.delegations and not evidence.refused:
-        raise Misused("nothing to walk: give --relay URL, --delegation FILE, --host HOST or --config FILE")
+        raise Misused("nothing to check: give --relay URL, --delegation FILE, --host HOST or --config FILE")
     if relays and key is not None:
-        places.append(await _asked_relay(evidence, key, relays, sorted(anchors)))
-    found = walk(key or "", evidence, anchors=anchors, now=time.time())
-    holds = found.holds and all(place.agrees is not False for place in places)
+        channels.append(await _query_relay(evidence, key, relays, sorted(anchors)))
+    found = walk_chain(key or "", evidence, anchors=anchors, now=time.time())
+    holds = found.holds and all(channel.agrees is not False for channel in channels)
     if chosen.json:
-        print_json(_described(found, places, evidence, holds=holds))
+        print_json(_to_json(found, channels, evidence, holds=holds))
     else:
-        _print(found, places, evidence, anchors)
+        _print(found, channels, evidence, anchors)
     return 0 if holds else 1
 
 
@@ -132,26 +133,26 @@ def _own(settings: AdapterSettings | None, evidence: ChainEvidence) -> str:
     return identity.key.text
 
 
-async def _asked_host(
+async def _check_host(
     chosen: argparse.Namespace, key: str | None
 ) -> tuple[str | None, list[EvidenceChannel], list[str]]:
-    from moot.adapter.trust_chain.chain_evidence import channels
+    from moot.adapter.trust_chain.chain_lookup import check_channels
     from moot.endpoint.dns_records import dns_lookup
     from moot.endpoint.document_fetch import FetchPolicy
 
     endpoint = chosen.host if "://" in chosen.host else f"xp://{chosen.host}"
-    reach = FetchPolicy(allow_private=chosen.allow_private)
-    return await channels(endpoint, key, reach, dns_lookup())
+    policy = FetchPolicy(allow_private=chosen.allow_private)
+    return await check_channels(endpoint, key, policy, dns_lookup())
 
 
-async def _asked_relay(
+async def _query_relay(
     evidence: ChainEvidence, key: str, relays: list[str], anchors: list[str]
 ) -> EvidenceChannel:
-    from moot.adapter.trust_chain.chain_evidence import EvidenceChannel, gather
+    from moot.adapter.trust_chain.chain_lookup import EvidenceChannel, gather_evidence
     from moot.errors import MootError
 
     try:
-        url = await gather(evidence, key, relays, anchors=anchors)
+        url = await gather_evidence(evidence, key, relays, anchors=anchors)
     except MootError as fault:
         return EvidenceChannel("relay", None, str(fault))
     if key not in evidence.announces:
@@ -160,8 +161,8 @@ async def _asked_relay(
     return EvidenceChannel("relay", True, f"{url} has its announce, as {name!r}")
 
 
-def _described(
-    found: ChainWalk, places: list[EvidenceChannel], evidence: ChainEvidence, *, holds: bool
+def _to_json(
+    found: ChainWalk, channels: list[EvidenceChannel], evidence: ChainEvidence, *, holds: bool
 ) -> dict[str, Json]:
     links = found.chain.links if found.chain is not None else ()
     return {
@@ -182,30 +183,30 @@ def _described(
             }
             for link in links
         ],
-        "channels": [{"name": p.name, "agrees": p.agrees, "message": p.words} for p in places],
+        "channels": [{"name": p.name, "agrees": p.agrees, "message": p.message} for p in channels],
         "not_verified": evidence.refused,
     }
 
 
 def _print(
-    found: ChainWalk, places: list[EvidenceChannel], evidence: ChainEvidence, anchors: set[str]
+    found: ChainWalk, channels: list[EvidenceChannel], evidence: ChainEvidence, anchors: set[str]
 ) -> None:
     from moot.cli.escape_output import printable
 
     if found.chain is not None:
-        judged = "compare it with what its owner published" if found.trusted is None else "not trusted here"
+        note = "compare it with what its owner published" if found.trusted is None else "not trusted here"
         root = found.chain.root
-        print(f"{root}  (root, {'trusted' if root in anchors else judged})")
+        print(f"{root}  (root, {'trusted' if root in anchors else note})")
         for depth, link in enumerate(found.chain.links, 1):
             mark = "  (trusted)" if link.delegated_key in anchors else ""
             print(f"{'    ' * depth}└── {link.delegated_key}{mark}")
-            may = ", ".join(sorted(link.capabilities))
-            print(f"{'    ' * depth}    may {may} until {shown_time(link.ends)}")
+            capabilities = ", ".join(sorted(link.capabilities))
+            print(f"{'    ' * depth}    {capabilities} until {format_time(link.ends)}")
     else:
         print(found.key + ("  (trusted itself)" if found.holds else ""))
-    for place in places:
-        mark_of = {True: "agrees", False: "DISAGREES", None: "says nothing"}
-        print(f"{place.name} {mark_of[place.agrees]}: {printable(place.words)}")
-    for words in evidence.refused:
-        print(f"passed over: {printable(words)}")
-    print("the chain holds" if found.holds else f"the chain does NOT hold: {printable(found.fault or '')}")
+    for channel in channels:
+        mark_of = {True: "agrees", False: "DISAGREES", None: "gave no answer"}
+        print(f"{channel.name} {mark_of[channel.agrees]}: {printable(channel.message)}")
+    for reason in evidence.refused:
+        print(f"ignored: {printable(reason)}")
+    print("the chain is valid" if found.holds else f"the chain is NOT valid: {printable(found.fault or '')}")

@@ -1,4 +1,4 @@
-"""`moot xp relay`: an event relay, until it is told to stop."""
+"""`moot xp relay`: runs an event relay."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from moot.cli import program
 
 _EXAMPLES = """\
   moot xp relay                                        on 127.0.0.1:8765, events in .moot/relay
-  moot xp relay --port 0 --data /tmp/events            a free port; the first line says which
+  moot xp relay --port 0 --data /tmp/events            a free port, printed in the first line
   moot xp relay --host 0.0.0.0 --url wss://relay.example.org --data /var/lib/moot-relay
-                                                    behind a proxy that ends TLS
+                                                    behind a proxy that terminates TLS
 
-Clients prove their keys to the address that they dialled, so a relay that others reach under another name
-than it listens on has to be told that name with --url. Look inside with `moot xp store list DATA`.
+Clients sign their proofs for the address that they connect to, so a relay with another public address than
+the one it listens on needs --url. List its events with `moot xp store list DATA`.
 """
 
 
@@ -24,9 +24,9 @@ def add_command(commands: Any, name: str) -> None:
         commands,
         name,
         help="run an event relay for XProtocol endpoints",
-        about="Runs an XProtocol event relay (profile xp1). It takes signed events only, keeps them "
-        "until they expire, and hands them on, unread and unchanged, to whoever has proven to hold the key "
-        "that they are for. A sender is told OK when its event is on disk. Ctrl-C and SIGTERM stop it.",
+        about="Runs an XProtocol event relay (profile xp1). It accepts signed events only, keeps them "
+        "until they expire, and delivers them unchanged to clients that have authenticated with the "
+        "recipient's key. A sender gets OK when its event is on disk. Ctrl-C and SIGTERM stop it.",
         examples=_EXAMPLES,
     )
     add = parser.add_argument
@@ -37,26 +37,26 @@ def add_command(commands: Any, name: str) -> None:
         type=Path,
         default=Path(".moot/relay"),
         metavar="DIR",
-        help="where events are kept (default .moot/relay)",
+        help="folder for events (default .moot/relay)",
     )
     add(
         "--url",
         action="append",
         default=[],
         metavar="URL",
-        help="ws:// or wss:// address under which clients reach this relay; may be given several times",
+        help="public ws:// or wss:// address of this relay; may be given several times",
     )
-    add("--max-events", type=int, metavar="N", help="keep at most so many events (default 1,000,000)")
+    add("--max-events", type=int, metavar="N", help="maximum number of stored events (default 1,000,000)")
     add(
         "--max-events-per-sender",
         type=int,
         metavar="N",
-        help="keep at most so many events of one key (default 100,000)",
+        help="maximum number of stored events of one key (default 100,000)",
     )
     add(
         "--no-rate-limits",
         action="store_true",
-        help="let connections and senders be as fast as they can; for closed networks and measurements",
+        help="no rate limits for connections and senders; for closed networks and benchmarks",
     )
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="default info")
     parser.set_defaults(run=run)
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     from moot.cli.interruption import run_service
 
     check_installed("xprotocol")
-    # Without a bound: events that were taken are written down first.
+    # Without a limit: accepted events are written first.
     return run_service(_serve(options), grace_seconds=None)
 
 
@@ -76,13 +76,13 @@ async def _serve(options: argparse.Namespace) -> int:
     import logging
 
     from moot import logs
-    from moot.relay.relay_server import running_relay
+    from moot.relay.relay_server import open_relay
 
     settings = _settings(options)
     logs.set_up(options.log_level, "text")
-    # uvicorn tells of its own starting and stopping; ours say it better.
+    # Without uvicorn's messages about starting and stopping.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    async with running_relay(settings) as relay:
+    async with open_relay(settings) as relay:
         print(f"moot relay listening on {relay.url}", flush=True)
         await asyncio.Event().wait()
     return 0
@@ -108,7 +108,7 @@ def _settings(options: argparse.Namespace) -> Any:
         if value < 1:
             raise UsageError(f"--max-{name.replace('_', '-')} {value}: at least 1")
         store = replace(store, **{name: value})
-    limits, door = RelayLimits(), ConnectionLimits(max_connections=10_000)
+    limits, connections = RelayLimits(), ConnectionLimits(max_connections=10_000)
     if options.no_rate_limits:
         limits = replace(limits, events_per_second=0, sender_events_per_second=0, requests_per_second=0)
     return RelaySettings(
@@ -118,5 +118,5 @@ def _settings(options: argparse.Namespace) -> Any:
         urls=tuple(options.url),
         limits=limits,
         store=store,
-        door=door,
+        connections=connections,
     )

@@ -1,4 +1,4 @@
-"""What strangers may read over HTTP: where the endpoint is, what it offers, and how it does (XP 7.3, 8.1).
+"""The public pages over HTTP: where the endpoint is, what it offers, and its health (XP 7.3, 8.1).
 
     /.well-known/xprotocol-endpoint   the discovery document
     /xp/schemas                       every contract, as one JSON list
@@ -6,13 +6,13 @@
     /livez, /readyz                   the same for probes: a status and nothing else
     /metrics                          counts for Prometheus, if `discovery.metrics`
 
-All of it is public and only read. Nothing in it is a credential, an argument or an answer.
+All pages are public and read-only. They hold no credentials, arguments or answers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Final
@@ -22,13 +22,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from moot.adapter.inbound.contract_registry import ContractRegistry
 from moot.metrics import CONTENT_TYPE
 from moot.net.http_listener import bind_socket, serve_http
 from moot.net.probes import LIVE_PATH, PROBE_HEADERS, READY_PATH, liveness, readiness
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
-from moot.xprotocol.contracts import contract_json
+from moot.xprotocol.contracts import Contract, contract_json
 
 WELL_KNOWN_PATH: Final = "/.well-known/xprotocol-endpoint"
 SCHEMAS_PATH: Final = "/xp/schemas"
@@ -38,25 +37,25 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{
 
 
 class SchemaPage:
-    """Every contract as one JSON list, written when somebody asks and kept until something changes."""
+    """Every contract as one JSON list, encoded on demand and cached until something changes."""
 
-    def __init__(self, registry: ContractRegistry) -> None:
-        self._registry = registry
-        self._made: tuple[str, bytes] | None = None
+    def __init__(self, contracts: Callable[[], Iterable[Contract]]) -> None:
+        self._contracts = contracts
+        self._cached: tuple[str, bytes] | None = None
 
-    def forget(self) -> None:
-        self._made = None
+    def invalidate(self) -> None:
+        self._cached = None
 
     def page(self) -> tuple[str, bytes]:
-        """A tag and the bytes. The tag is theirs: lists of resources change without a version (D-78)."""
-        if self._made is None:
-            body = encode([contract_json(contract) for contract in self._registry.contracts()])
-            self._made = (sha256(body).hexdigest(), body)
-        return self._made
+        """ETag and body. The tag is a hash: lists of resources change without a version (D-78)."""
+        if self._cached is None:
+            body = encode([contract_json(contract) for contract in self._contracts()])
+            self._cached = (sha256(body).hexdigest(), body)
+        return self._cached
 
 
-class WellKnown:
-    """The pages, each from a function that says what is true now."""
+class WellKnownPages:
+    """The pages, each from a function that gives the current content."""
 
     def __init__(
         self,
@@ -67,13 +66,13 @@ class WellKnown:
         metrics: Callable[[], str] | None,
         address: str | None = None,
     ) -> None:
-        """`document` is told the base address; `schemas` gives a tag and the list's bytes."""
+        """`document` gets the base address; `schemas` returns an ETag and the body."""
         self._document = document
         self._schemas = schemas
         self._health = health
         self._metrics = metrics
         self.address = address
-        # Where it is served; known once it is.
+        # Where it is served; empty until then.
         self.own_address = ""
 
     def application(self) -> Starlette:
@@ -103,17 +102,17 @@ class WellKnown:
         return _json(200, self._health(), {"Cache-Control": "no-store"})
 
     async def livez(self, _: Request) -> Response:
-        return _probed(*liveness())
+        return _probe_response(*liveness())
 
     async def readyz(self, _: Request) -> Response:
-        return _probed(*readiness(None if self._health()["status"] == "ok" else "degraded"))
+        return _probe_response(*readiness(None if self._health()["status"] == "ok" else "degraded"))
 
     async def metrics(self, _: Request) -> Response:
-        words = "" if self._metrics is None else self._metrics()
-        return Response(words, media_type=CONTENT_TYPE, headers={**HEADERS, "Cache-Control": "no-store"})
+        body = "" if self._metrics is None else self._metrics()
+        return Response(body, media_type=CONTENT_TYPE, headers={**HEADERS, "Cache-Control": "no-store"})
 
     def _base(self, request: Request) -> str:
-        """How the reader got here, unless the operator has said how readers do."""
+        """The configured public address, else the address that this client used."""
         if self.address is not None:
             return self.address
         host = request.headers.get("host", "")
@@ -126,7 +125,7 @@ def _json(status: int, value: Json, headers: dict[str, str] | None = None) -> Re
     )
 
 
-def _probed(status: int, body: bytes) -> Response:
+def _probe_response(status: int, body: bytes) -> Response:
     return Response(body, status, media_type="application/json", headers=PROBE_HEADERS)
 
 
@@ -136,17 +135,17 @@ async def _not_found(_request: Request, _fault: Exception) -> Response:
 
 
 async def _not_allowed(_request: Request, _fault: Exception) -> Response:
-    return _json(405, {"error": "not_allowed", "message": "everything here is only read: use GET"})
+    return _json(405, {"error": "not_allowed", "message": "read-only: use GET"})
 
 
 @asynccontextmanager
-async def serving(pages: WellKnown, host: str, port: int) -> AsyncIterator[str]:
-    """Serve the pages while the block runs; gives the address. Raises UsageError when it cannot listen."""
-    listening = bind_socket(
+async def serve_pages(pages: WellKnownPages, host: str, port: int) -> AsyncIterator[str]:
+    """Serve the pages for the length of the block; yields the address. Raises UsageError."""
+    listener = bind_socket(
         host, port, host_name="discovery.well_known_host", port_name="discovery.well_known_port"
     )
-    taken: int = listening.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    pages.own_address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '') else shown}:{taken}"  # noqa: S104
-    async with serve_http(pages.application(), listening, keep_alive_seconds=15):
+    port_in_use: int = listener.getsockname()[1]
+    url_host = f"[{host}]" if ":" in host else host
+    pages.own_address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '') else url_host}:{port_in_use}"  # noqa: S104
+    async with serve_http(pages.application(), listener, keep_alive_seconds=15):
         yield pages.own_address

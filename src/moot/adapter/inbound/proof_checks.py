@@ -1,7 +1,7 @@
-"""What proofs may cost (xp1: `proofs` inside the payload): bounded bytes, each read and verified once.
+"""Bounds the cost of proofs (xp1: `proofs` inside the payload): their size, and one verification each.
 
 Anybody may send proofs, and each has to be written canonically and its signature checked before it can be
-told from rubbish: half a microsecond a byte, on the loop. An event has room for 700 KiB of them.
+rejected: half a microsecond a byte, on the loop. An event has room for 700 KiB of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Read = TypeVar("_Read")
 
 
 def check_proof_bytes(proofs: Sequence[Json]) -> None:
-    """Raises AuthorizationInsufficient before anything in them is looked at."""
+    """Raises AuthorizationInsufficient when they are too large, before any of them is parsed."""
     size = len(encode(list(proofs))) if proofs else 0
     if size > MAX_PROOF_BYTES:
         raise AuthorizationInsufficient(f"{size} bytes of proofs; {MAX_PROOF_BYTES} are the most")
@@ -32,30 +32,30 @@ def check_proof_bytes(proofs: Sequence[Json]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CachedAccess(Access):
-    """`Access` for the many capabilities of one event: its proofs are read the first time only.
+    """`Access` that reads the proofs of one event only once, for checks of many capabilities.
 
-    Never for two events: what it remembers belongs to the proofs that it was asked with first.
+    Never use it for two events: the cache belongs to the proofs of the first check.
     """
 
-    _read: dict[str, object] = field(default_factory=dict)
+    _cache: dict[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, access: Access) -> CachedAccess:
         return cls(**{each.name: getattr(access, each.name) for each in fields(access)})
 
     def _grants(self, proofs: Sequence[Json]) -> list[KeyGrant]:
-        return self._once("grants", lambda: Access._grants(self, proofs))
+        return self._cached("grants", lambda: Access._grants(self, proofs))
 
     def _chain(self, leaf: str, proofs: Sequence[Json]) -> DelegationChain:
-        return self._once(leaf, lambda: Access._chain(self, leaf, proofs))
+        return self._cached(leaf, lambda: Access._chain(self, leaf, proofs))
 
-    def _once(self, what: str, read: Callable[[], _Read]) -> _Read:
-        if what not in self._read:
+    def _cached(self, what: str, read: Callable[[], _Read]) -> _Read:
+        if what not in self._cache:
             try:
-                self._read[what] = read()
+                self._cache[what] = read()
             except AuthorizationInsufficient as refusal:
-                self._read[what] = refusal
-        found = self._read[what]
+                self._cache[what] = refusal
+        found = self._cache[what]
         if isinstance(found, AuthorizationInsufficient):
             raise found
         return found  # type: ignore[return-value]

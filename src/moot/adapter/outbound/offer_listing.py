@@ -1,4 +1,4 @@
-"""Everything that MCP clients are shown, over all sources: names, texts, and where each leads (D-68)."""
+"""The lists for MCP clients over all sources: names, descriptions, and the source of each (D-68)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moot.xprotocol.contracts import Contract
 from moot.xprotocol.mcp_mirror import MirroredTool, noted, tool_names
 from moot.xprotocol.prompts import is_prompt
 
-# Before a resource whose URI another source has, too.
+# Prefix of a resource whose URI another source has, too.
 OWN_SCHEME: Final = "xprotocol://"
 
 
@@ -28,7 +28,7 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class ListedResource:
-    """Where a resource is."""
+    """The source and contract of a resource."""
 
     source: OutboundSource
     resources: ResourceContract
@@ -36,17 +36,17 @@ class ListedResource:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolListing:
-    """Everything that is shown, at one moment; never changed, only replaced."""
+class OfferListing:
+    """The lists at one moment; never changed, only replaced."""
 
     tools: Mapping[str, ListedTool] = field(default_factory=dict)
     prompts: Mapping[str, ListedTool] = field(default_factory=dict)
-    # By the URI that is shown.
+    # By the URI in the list.
     resources: Mapping[str, tuple[ListedResource, JsonObject]] = field(default_factory=dict)
     templates: tuple[JsonObject, ...] = ()
 
-    def place(self, uri: str, sources: Sequence[OutboundSource]) -> ListedResource | None:
-        """Where a URI leads: listed, filled into somebody's template, or with its source before it."""
+    def locate(self, uri: str, sources: Sequence[OutboundSource]) -> ListedResource | None:
+        """Find a URI: listed, matching a template, or prefixed with its source."""
         listed = self.resources.get(uri)
         if listed is not None:
             return listed[0]
@@ -55,22 +55,22 @@ class ToolListing:
             name, _, theirs = uri.removeprefix(OWN_SCHEME).partition("/")
         for source in sources:
             if name in ("", source.name):
-                for each in source.offered.resources:
+                for each in source.offers.resources:
                     if each.subscribable.allows(theirs):
                         return ListedResource(source, each, theirs)
         return None
 
 
-def lists_of(sources: Sequence[OutboundSource]) -> ToolListing:
-    """What all sources show together. A name that two want goes to neither (D-68)."""
+def list_offers(sources: Sequence[OutboundSource]) -> OfferListing:
+    """The lists of all sources together. A name that two sources prefer goes to neither (D-68)."""
     tools: dict[str, ListedTool] = {}
     prompts: dict[str, ListedTool] = {}
     resources: dict[str, tuple[ListedResource, JsonObject]] = {}
     templates: dict[str, JsonObject] = {}
-    wanted = [source.offered.wanted_names(source.settings.mcp_tool_prefix) for source in sources]
+    preferred = [source.offers.preferred_names(source.settings.mcp_tool_prefix) for source in sources]
     for index, source in enumerate(sources):
-        others = set().union(*(names for place, names in enumerate(wanted) if place != index))
-        contracts = {each.kind: each for each in (*source.offered.tools, *source.offered.prompts)}
+        others = set().union(*(names for position, names in enumerate(preferred) if position != index))
+        contracts = {each.kind: each for each in (*source.offers.tools, *source.offers.prompts)}
         names = tool_names(
             contracts, prefix=source.settings.mcp_tool_prefix, taken=others | tools.keys() | prompts.keys()
         )
@@ -80,9 +80,9 @@ def lists_of(sources: Sequence[OutboundSource]) -> ToolListing:
                 prompts[names[kind]] = ListedTool(source, contract, mirrored.as_prompt_json())
             else:
                 tools[names[kind]] = ListedTool(source, contract, mirrored.as_json())
-        for each in source.offered.resources:
+        for each in source.offers.resources:
             _add_resources(source, each, resources, templates)
-    return ToolListing(tools, prompts, resources, tuple(templates.values()))
+    return OfferListing(tools, prompts, resources, tuple(templates.values()))
 
 
 def _add_resources(
@@ -93,20 +93,22 @@ def _add_resources(
 ) -> None:
     for item in each.resources:
         uri = item["uri"]
-        shown = uri if uri not in resources else f"{OWN_SCHEME}{source.name}/{uri}"
-        resources[shown] = (
+        listed_uri = uri if uri not in resources else f"{OWN_SCHEME}{source.name}/{uri}"
+        resources[listed_uri] = (
             ListedResource(source, each, uri),
-            _noted(item, "uri", shown, source, each.contract),
+            _with_origin_note(item, "uri", listed_uri, source, each.contract),
         )
     for item in each.templates:
         template = item["uriTemplate"]
-        shown = template if template not in templates else f"{OWN_SCHEME}{source.name}/{template}"
-        templates[shown] = _noted(item, "uriTemplate", shown, source, each.contract)
+        listed_uri = template if template not in templates else f"{OWN_SCHEME}{source.name}/{template}"
+        templates[listed_uri] = _with_origin_note(item, "uriTemplate", listed_uri, source, each.contract)
 
 
-def _noted(item: JsonObject, key: str, shown: str, source: OutboundSource, contract: Contract) -> JsonObject:
-    """A listed resource with its address as shown, and the note of where it comes from (XP 4.2)."""
+def _with_origin_note(
+    item: JsonObject, key: str, listed_uri: str, source: OutboundSource, contract: Contract
+) -> JsonObject:
+    """A listed resource with its URI in the list, and the note about its origin (XP 4.2)."""
     described = Contract(
         kind=contract.kind, description=str(item.get("description") or ""), payload=contract.payload
     )
-    return {**item, key: shown, "description": noted(described, source.settings.address)}
+    return {**item, key: listed_uri, "description": noted(described, source.settings.address)}

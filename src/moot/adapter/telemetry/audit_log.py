@@ -1,8 +1,8 @@
 """Who called what, on whose account, with what outcome (XP 8.6, 6.4): one JSON object a line.
 
-No arguments and no answers stand there unless `audit.plaintext` asks for them; ids, kinds, keys and sizes do.
-Lines are gathered for a moment and written by a thread. While they cannot be written (a full disk) they are
-kept, `able` is false and the adapter takes no calls: one that leaves no trace is worse than one refused.
+A line holds ids, kinds, keys and sizes; arguments and results only if `audit.plaintext` says so. Lines are
+collected for a moment and written by a thread. While they cannot be written (a full disk) they are kept,
+`is_writable` is false and the adapter accepts no calls: a refused call is better than one without a trace.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from moot.store.worker_thread import WorkerThread
 log = logging.getLogger(__name__)
 
 # Long enough for one write to serve many calls, short enough that a crash loses little.
-GATHER_SECONDS: Final = 0.05
+BATCH_SECONDS: Final = 0.05
 # After a fault of the disk.
 RETRY_SECONDS: Final = 1.0
-# Some 5 MB of lines; what is in progress when the disk fails still finds room.
-LINES_KEPT: Final = 10_000
+# Some 5 MB of lines; calls in progress when the disk fails still fit.
+MAX_BUFFERED_LINES: Final = 10_000
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -39,9 +39,9 @@ class AuditLog:
     def __init__(self, file: Path | None, settings: AuditSettings | None = None) -> None:
         self.file = file
         self.plaintext = settings is not None and settings.plaintext
-        # False while lines wait that could not be written.
-        self.able = True
-        self.lost = 0
+        # False while there are lines that could not be written.
+        self.is_writable = True
+        self.lost_entries = 0
         self._settings = settings or AuditSettings()
         self._lines: list[bytes] = []
         self._writing = 0
@@ -54,27 +54,27 @@ class AuditLog:
             _check_writable(file)
             self._worker = WorkerThread(self._loop, "audit")
 
-    def note(self, entry: dict[str, Json]) -> None:
-        """Write down one thing that happened; what is None is left out."""
+    def record(self, entry: dict[str, Json]) -> None:
+        """Add one entry; members that are None are left out."""
         if self._worker is None:
             return
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": moment}
         line |= {name: value for name, value in entry.items() if value is not None}
-        if len(self._lines) >= LINES_KEPT:
-            self.lost += 1
+        if len(self._lines) >= MAX_BUFFERED_LINES:
+            self.lost_entries += 1
             return
         self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         self._idle.clear()
         if self._timer is None and not self._writing:
-            self._timer = self._loop.call_later(GATHER_SECONDS, self._write)
+            self._timer = self._loop.call_later(BATCH_SECONDS, self._write)
 
-    async def written(self) -> None:
-        """Wait until all that was noted is in the file."""
+    async def flush(self) -> None:
+        """Wait until all entries are in the file."""
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Write what was noted, for a while; what the disk does not take is lost, and said so."""
+        """Write what is left, within a time limit; what cannot be written is lost, and logged."""
         if self._worker is None:
             return
         try:
@@ -102,20 +102,20 @@ class AuditLog:
         count, self._writing = self._writing, 0
         if fault is None:
             del self._lines[:count]
-            if not self.able:
+            if not self.is_writable:
                 log.info("audit log can be written again", extra={"file": str(self.file)})
-            self.able = True
+            self.is_writable = True
             if self._lines:
-                self._timer = self._loop.call_later(GATHER_SECONDS, self._write)
+                self._timer = self._loop.call_later(BATCH_SECONDS, self._write)
             else:
                 self._idle.set()
             return
-        if self.able:
+        if self.is_writable:
             log.error(
                 "audit log cannot be written: calls are refused until it can",
                 extra={"file": str(self.file), "reason": str(fault)},
             )
-        self.able = False
+        self.is_writable = False
         self._timer = self._loop.call_later(RETRY_SECONDS, self._write)
 
     # In the thread
@@ -136,7 +136,7 @@ class AuditLog:
             while view:
                 view = view[os.write(descriptor, view) :]
         except OSError:
-            # All of it is written once more later: what a full disk took of it must not stay, torn.
+            # All of it is written again later, so a partial write must not stay.
             with suppress(OSError):
                 os.ftruncate(descriptor, before)
             raise
@@ -163,7 +163,7 @@ def _check_writable(file: Path) -> None:
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                # A crash cut the last line off: the next one must not become part of it.
+                # A crash cut off the last line: the next one must not become part of it.
                 os.write(descriptor, b"\n")
         finally:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What the adapter counts, for `/metrics` and `status`. Labels are sources and codes, never keys."""
+"""The adapter's metrics, for `/metrics` and `status`. Labels are sources and codes, never keys."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from moot.metrics import BUILD_INFO, Counter, Description, Histogram, Registry, 
 from moot.metrics.process import PROCESS_METRICS, measure_process
 
 EVENTS: Final = Description(
-    "moot_adapter_events_total", "counter", "Events that came, by what became of them.", ("outcome",)
+    "moot_adapter_events_total", "counter", "Events received, by outcome.", ("outcome",)
 )
 CALLS: Final = Description(
     "moot_adapter_calls_total",
     "counter",
-    "Requests that were carried out, by source and outcome.",
+    "Requests run, by source and outcome.",
     ("source", "outcome"),
 )
 CALL_SECONDS: Final = Description(
@@ -54,7 +54,7 @@ ADAPTER_METRICS: Final = (
 
 
 class AdapterMetrics:
-    """Counters of one adapter, looked up once and kept."""
+    """Counters of one adapter."""
 
     def __init__(self) -> None:
         self.registry = Registry()
@@ -67,16 +67,16 @@ class AdapterMetrics:
         self._calls: dict[tuple[str, str], Counter] = {}
         self._seconds: dict[str, Histogram] = {}
 
-    def event(self, outcome: str) -> None:
-        """An event that was no call: an answer, dropped, or refused with a code."""
+    def count_event(self, outcome: str) -> None:
+        """Count an event that was not a call: an answer, a dropped one, or one refused with a code."""
         counter = self._events.get(outcome)
         if counter is None:
             counter = self._events[outcome] = EVENTS.counter(self.registry, outcome=outcome)
         counter.value += 1
         self.events[outcome] += 1
 
-    def call(self, source: str, outcome: str, seconds: float) -> None:
-        """A request that was carried out; source empty: one of the protocol's own."""
+    def count_call(self, source: str, outcome: str, seconds: float) -> None:
+        """Count a request that was run. The source is empty for the protocol's own requests."""
         counter = self._calls.get((source, outcome))
         if counter is None:
             counter = CALLS.counter(self.registry, source=source, outcome=outcome)
@@ -88,8 +88,8 @@ class AdapterMetrics:
             histogram = self._seconds[source] = CALL_SECONDS.histogram(self.registry, source=source)
         histogram.observe(seconds)
 
-    def forget(self, source: str) -> None:
-        """A source is gone."""
+    def remove_source(self, source: str) -> None:
+        """Drop the series of a source that is gone."""
         self.registry.forget(source=source)
         self._calls = {key: counter for key, counter in self._calls.items() if key[0] != source}
         self._seconds.pop(source, None)

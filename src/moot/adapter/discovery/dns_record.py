@@ -12,14 +12,14 @@ from moot.identity.keys import Identity
 
 # RFC 1035: one character-string has at most 255 bytes; a record is several of them, read as one.
 STRING_BYTES: Final = 255
-# An hour: long enough to be cached, short enough to change one's mind.
+# An hour: long enough to be cached, short enough for a change.
 TTL_SECONDS: Final = 3_600
-# What stands in the name where no domain is configured.
+# Placeholder where no domain is configured.
 NO_DOMAIN: Final = "YOUR-DOMAIN"
 
 
 def record_of(settings: AdapterSettings, identity: Identity) -> EndpointRecord:
-    """What the record says: both keys, the preferred relay, and where the well-known document is, if said."""
+    """The record: both keys, the preferred relay, and where the well-known document is, if configured."""
     discovery = settings.discovery
     well_known = None
     if discovery.public_url is not None and urlsplit(discovery.public_url).hostname == discovery.domain:

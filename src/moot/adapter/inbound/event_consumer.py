@@ -1,4 +1,4 @@
-"""Events from whichever relay is in use, one after the other, and others have their turn."""
+"""Reads events from the relay in use and hands each to a function."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
-# Events taken in a row before others have their turn: some 2 ms.
-EVENTS_IN_A_ROW: Final = 8
-# After a relay said that it will never tell us of these: the next one may.
+# Events handled before the loop may run other tasks: some 2 ms.
+EVENTS_PER_TURN: Final = 8
+# After a relay refused the subscription: the next one may accept it.
 RESUBSCRIBE_SECONDS: Final = 5.0
 
 
 async def consume_events(
-    relays: RelayClient, wanted: Mapping[str, Json], receive: Callable[[bytes], None]
+    relays: RelayClient, event_filter: Mapping[str, Json], receive: Callable[[bytes], None]
 ) -> None:
     """Hand over every event that matches a filter, now and after every break, until cancelled.
 
-    `receive` must not wait. If it raises, that is our own fault: it is told of, and the next event comes.
+    `receive` must not block. If it raises, that is a bug of ours: it is logged, and the next event is read.
     """
     while True:
         try:
-            async with relays.subscribe([wanted]) as events:
+            async with relays.subscribe([event_filter]) as events:
                 count = 0
                 async for raw in events:
                     try:
                         receive(raw)
                     except Exception:
-                        # A connection's task: whatever one event does to us, the others are heard.
-                        log.exception("an event could not be taken")
+                        # A connection's task: a fault with one event must not stop the others.
+                        log.exception("an event could not be processed")
                     count += 1
-                    if count % EVENTS_IN_A_ROW == 0:
+                    if count % EVENTS_PER_TURN == 0:
                         await asyncio.sleep(0)
             return
         except RelayRefused as refusal:
-            log.error("a relay will not tell us of events", extra={"reason": str(refusal)})
+            log.error("a relay refused the subscription", extra={"reason": str(refusal)})
             await asyncio.sleep(RESUBSCRIBE_SECONDS)

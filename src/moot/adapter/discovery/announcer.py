@@ -1,13 +1,11 @@
-"""`xp.endpoint.announce`: what the adapter is and wraps, said before anybody trusts it (XP 6.3, 7.2).
+"""Publishes `xp.endpoint.announce`: the public description of the adapter and what it wraps (XP 6.3, 7.2).
 
-An announce goes out when the adapter has started, whenever what it would say differs from what it said last
-(changes within `announce_debounce_seconds` make one, D-71), when another relay is in use, and again and
-again, because events expire. With it go the delegations that the adapter holds, so that everybody can walk
-its chain.
+An announce is published when the adapter has started, whenever its content differs from the last one (changes
+within `announce_debounce_seconds` make one, D-71), when another relay is in use, and periodically, because
+events expire. The adapter's delegations are published with it, so that everybody can walk its chain.
 
 Of two announces a relay keeps the later one by its timestamp, in whole seconds. So each of ours is at least a
-second later than the one before, that of an earlier process included: two within one second would let chance
-decide.
+second later than the one before, that of an earlier process included.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from moot.adapter.config.adapter_settings import AdapterLimits
-from moot.adapter.inbound.reply_publisher import EventPublisher
+from moot.endpoint.relay_client import RelayClient
 from moot.endpoint.relay_subscriptions import RelayRefused
 from moot.errors import ConnectionLost, OutboxFull, TimedOut, UsageError
 from moot.identity.keys import Identity
@@ -34,74 +32,74 @@ _FAULTS = (TimedOut, OutboxFull, ConnectionLost, RelayRefused)
 
 
 class Announcer:
-    """Says what `payload` gives whenever that is due. `run` does the work."""
+    """Announces what `payload` returns whenever that is due, in the task that runs `run`."""
 
     def __init__(
         self,
         identity: Identity,
-        relays: EventPublisher,
+        relays: RelayClient,
         limits: AdapterLimits,
         *,
         payload: Callable[[], dict[str, Json]],
-        ttl: int,
+        ttl_seconds: int,
         delegations: Sequence[SignedPublic] = (),
         last_time: int = 0,
-        keep: Callable[[SignedPublic], Awaitable[object]] | None = None,
+        save: Callable[[SignedPublic], Awaitable[object]] | None = None,
     ) -> None:
-        """`last_time` is that of the last announce of this key; `keep` remembers one before it is said."""
+        """`last_time` is that of the last announce of this key; `save` stores one before it is published."""
         self.limits = limits
-        self.ttl = ttl
+        self.ttl_seconds = ttl_seconds
         self._identity = identity
         self._relays = relays
         self._payload = payload
         self.delegations = tuple(delegations)
-        self._stirred = asyncio.Event()
+        self._changed = asyncio.Event()
         self._is_due = True
-        self._announced = asyncio.Event()
-        self._last: dict[str, Json] | None = None
+        self._first_announced = asyncio.Event()
+        self._last_payload: dict[str, Json] | None = None
         self._last_time = last_time
-        self._keep = keep
-        # The event that was said last, and how often anything was.
+        self._save = save
+        # The last event, and how many there were.
         self.event: SignedPublic | None = None
         self.count = 0
         # Why the last attempt failed; empty when it did not.
         self.trouble = ""
 
-    def stir(self, *, again: bool = False) -> None:
-        """Something may have changed; `again` says it even if nothing did."""
-        self._is_due = self._is_due or again
-        self._stirred.set()
+    def notify_change(self, *, force: bool = False) -> None:
+        """The payload may have changed; `force` announces even if it did not."""
+        self._is_due = self._is_due or force
+        self._changed.set()
 
-    async def announced(self) -> None:
-        """Wait until something has been said."""
-        await self._announced.wait()
+    async def wait_announced(self) -> None:
+        """Wait until the first announce is published."""
+        await self._first_announced.wait()
 
     async def run(self) -> None:
         """Announce until cancelled."""
         backoff = self._new_backoff()
         while True:
-            self._stirred.clear()
+            self._changed.clear()
             delay_seconds = self.limits.announce_debounce_seconds
             try:
-                if self._is_due or self._payload() != self._last:
+                if self._is_due or self._payload() != self._last_payload:
                     await self._announce()
                 backoff = self._new_backoff()
             except _FAULTS as fault:
                 self.trouble = str(fault)
                 log.warning("not announced", extra={"reason": str(fault)})
-                self._stirred.set()
+                self._changed.set()
                 delay_seconds = backoff.next_delay()
             except UsageError as fault:
-                # Nothing that time would mend; the next change is another chance.
+                # A retry would not help; the next change may.
                 self.trouble = str(fault)
                 log.error("the announce cannot be sent", extra={"reason": str(fault)})
                 self._is_due = False
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.interval):
-                    await self._stirred.wait()
-            if not self._stirred.is_set():
+                    await self._changed.wait()
+            if not self._changed.is_set():
                 self._is_due = True
-            # D-71: what changes together is said together.
+            # D-71: changes close together make one announce.
             await asyncio.sleep(delay_seconds)
 
     def _new_backoff(self) -> Backoff:
@@ -110,38 +108,38 @@ class Announcer:
 
     @property
     def interval(self) -> float:
-        """Well within an announce's life."""
-        return min(self.limits.announce_interval_seconds, self.ttl / 2)
+        """Seconds between two announces, well within the lifetime of one."""
+        return min(self.limits.announce_interval_seconds, self.ttl_seconds / 2)
 
     async def _announce(self) -> None:
         payload = self._payload()
         due, self._is_due = self._is_due, False
         try:
             for delegation in self.delegations:
-                # Kept for good by relays; said again because this may be another one.
+                # Relays keep them for good; sent again because this may be another relay.
                 await self._relays.publish(delegation)
-            moment = self._moment(time.time())
+            moment = self._next_timestamp(time.time())
             signed = publish(
                 self._identity,
                 ANNOUNCE,
                 payload,
                 now=moment,
-                ttl=self.ttl,
+                ttl=self.ttl_seconds,
                 delegation=self.delegations[-1].event.id if self.delegations else None,
             )
             self._last_time = moment
-            if self._keep is not None:
-                await self._keep(signed)
+            if self._save is not None:
+                await self._save(signed)
             await self._relays.publish(signed)
         except _FAULTS:
-            self._is_due = due or self._last is None
+            self._is_due = due or self._last_payload is None
             raise
-        self._last, self.event = payload, signed
+        self._last_payload, self.event = payload, signed
         self.count += 1
         self.trouble = ""
-        self._announced.set()
+        self._first_announced.set()
         log.info("announced", extra={"event": signed.event.id, "digest": payload.get("schemas_digest")})
 
-    def _moment(self, now: float) -> int:
-        # Further ahead than clocks differ, a relay would not take it: then the clock was wrong before.
+    def _next_timestamp(self, now: float) -> int:
+        # A relay refuses a time further ahead than clocks differ: then our clock was wrong before.
         return int(now) if self._last_time >= now + SKEW_SECONDS - 1 else max(int(now), self._last_time + 1)

@@ -1,0 +1,72 @@
+"""Files of signed events: read within a bound, parsed, and written whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from moot.errors import InvalidJson, UsageError
+from moot.protocol.operation import Json
+from moot.protocol.strict_json import parse
+
+# Eight delegations with 256 capabilities each are some 600 KiB.
+MAX_FILE_BYTES: Final = 1 << 20
+
+
+def read_event_file(file: Path) -> bytes:
+    """The bytes of a file of events; raises UsageError."""
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(MAX_FILE_BYTES + 1)
+    except OSError as fault:
+        raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise UsageError(f"{file}: is larger than {MAX_FILE_BYTES} bytes")
+    return raw
+
+
+def parse_events(raw: bytes, where: str) -> list[Json]:
+    """The events in a text: one, a list of them, or one a line; raises UsageError."""
+    try:
+        value = parse(raw.strip())
+        return value if isinstance(value, list) else [value]
+    except InvalidJson:
+        pass
+    try:
+        return [parse(line) for line in raw.splitlines() if line.strip()]
+    except InvalidJson as fault:
+        raise UsageError(f"{where}: holds no events: {fault.message}") from None
+
+
+_FILE_MODE: Final = 0o644
+
+
+def write_events(file: Path, events: Json, *, force: bool = False) -> None:
+    """Write events to a new file, whole or not at all; raises UsageError when it exists already.
+
+    The events are public; others may read the file, and only its owner may change it.
+    """
+    text = json.dumps(events, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, _FILE_MODE), "wb") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        try:
+            if force:
+                os.replace(temporary, file)
+            else:
+                # A link fails where there is a file already; a rename would replace it.
+                os.link(temporary, file)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{file} exists already; use --force to overwrite it") from None
+    except OSError as fault:
+        raise UsageError(f"{file} cannot be written: {fault.strerror}") from None
