@@ -21,6 +21,7 @@ Reader = Callable[[Json, str], Any]
 
 # How alike two keys are before one is offered for the other: a letter or two, not another word.
 _ALIKE: Final = 0.75
+_AFFIXES: Final = re.compile(r"^(max|min)_|_(seconds|bytes|messages|events)$")
 _KINDS: Final = {
     str: "text",
     list: "a list",
@@ -98,7 +99,12 @@ def unknown_key(path: str, key: str, known: Collection[str], what: str = "key") 
 def probably(key: str, known: Collection[str]) -> str | None:
     """The known key that was probably meant by another."""
     close = difflib.get_close_matches(key.casefold(), known, n=1, cutoff=_ALIKE)
-    return close[0] if close else None
+    if close:
+        return close[0]
+    # Without prefix and unit: `calls` is near `max_calls`, `stop` near `stop_seconds`.
+    stems = {_AFFIXES.sub("", each): each for each in known}
+    close = difflib.get_close_matches(_AFFIXES.sub("", key.casefold()), stems, n=1, cutoff=_ALIKE)
+    return stems[close[0]] if close else None
 
 
 def check_keys(section: Mapping[str, Json], known: Collection[str], path: str) -> None:
