@@ -66,7 +66,7 @@ def test_a_chain_is_walked_up_to_its_root_and_shown(shell: Shell, tmp_path: Path
     assert DEPARTMENT.key.text in lines[1]
     assert ADAPTER.key.text in lines[3]
     assert READ in lines[4]
-    assert "the chain holds" in said.out
+    assert "the chain is valid" in said.out
     found = shell(*words, "--json").json
     assert (found["ok"], found["root"], found["trusted"]) == (True, ROOT.key.text, True)
     assert [link["to"] for link in found["links"]] == [DEPARTMENT.key.text, ADAPTER.key.text]

@@ -317,7 +317,7 @@ async def test_a_catalogue_without_end_in_circles_or_of_nonsense_is_left(tmp_pat
             lambda _after: {"contracts": [7, {"kind": "weather.x"}, None], "digest": 7, "next": 9},
         ]
         for words, page in zip(
-            ("form a loop", "more than 64 pages", "has to have a list", "has to have a list", None),
+            ("form a loop", "more than 64 pages", "needs a list", "has to have a list", None),
             pages,
             strict=True,
         ):
@@ -410,7 +410,7 @@ async def test_sources_that_did_not_change_go_on_and_others_come_and_go(tmp_path
             with pytest.raises(UsageError, match=words):
                 await out.outward.replace_sources(wrong)
         assert await out.names() == ["w_weather_current_get"]
-        with pytest.raises(UsageError, match="no xprotocol_source is called"):
+        with pytest.raises(UsageError, match="no xprotocol_source is named"):
             await out.outward.refresh("nobody")
 
 
