@@ -130,7 +130,7 @@ def test_test_mcp_is_0_for_a_server_that_answers_and_1_for_one_that_does_not(
     assert both.json[0]["tools"] == 12
     unknown = shell("test-mcp", "--config", file, "--source", "nobody")
     assert unknown.code == 1
-    assert "there is desk, broken" in unknown.err
+    assert "known sources: desk, broken" in unknown.err
 
 
 def test_test_mcp_shows_no_secret_that_a_server_repeats(
