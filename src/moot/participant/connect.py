@@ -59,10 +59,10 @@ async def connect(
         echo=echo,
         tls=tls,
     )
-    obeyed = Controls() if controls is None else controls
+    used_controls = Controls() if controls is None else controls
     if transcript is not None:
-        obeyed.transcript = transcript
-    parts = make_parts(options, obeyed)
+        used_controls.transcript = transcript
+    parts = make_parts(options, used_controls)
     session = Session(parts)
     await session.join()
     try:

@@ -25,7 +25,7 @@ from moot.errors import (
 )
 from moot.net.websocket_client import ClientSocket
 from moot.participant.connection.connect_options import ConnectOptions
-from moot.participant.connection.envelope_writer import Clock, claim_of, encode_envelope, fresh_id
+from moot.participant.connection.envelope_writer import Clock, claim_of, encode_envelope, new_id
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.participant.connection.pending_replies import PendingReplies
 from moot.protocol.dialects import DIALECTS
@@ -227,7 +227,7 @@ class EnvelopeSender:
                 + (" or propose it" if kind == "mcp/request" else ""),
                 missing=(kind,),
             )
-        id, ts = fresh_id(), self._clock.now()
+        id, ts = new_id(), self._clock.now()
         raw = encode_envelope(
             self._legacy,
             id=id,

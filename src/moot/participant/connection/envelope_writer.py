@@ -17,13 +17,13 @@ from moot.protocol.operation import Json, Operation, Payload, operation_of
 from moot.protocol.strict_json import encode
 
 
-def fresh_id() -> str:
-    """An id that nobody has used and nobody can guess: whoever could would use it first (D-07)."""
+def new_id() -> str:
+    """A new id that nobody can guess, so that nobody can use it first (D-07)."""
     return os.urandom(16).hex()
 
 
 class Clock:
-    """`ts` of what we send; all but the milliseconds is made once a second."""
+    """Makes `ts` of what we send; all but the milliseconds is computed once a second."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -37,12 +37,14 @@ class Clock:
         return f"{self._start}{millisecond:03}Z"
 
 
-def claim_of(kind: str, payload: Payload, asked: Operation | None) -> Operation:
-    """What METHOD and CONTEXT a legacy kind has to carry; `asked` is what a response answers."""
+def claim_of(kind: str, payload: Payload, request_operation: Operation | None) -> Operation:
+    """The METHOD and CONTEXT of a legacy kind; `request_operation` is what a response answers."""
     if kind not in OPERATION_KINDS:
         return NO_CLAIM
     if kind == "mcp/response":
-        return asked if asked is not None and asked.method is not None else Operation(UNKNOWN_METHOD, None)
+        if request_operation is None or request_operation.method is None:
+            return Operation(UNKNOWN_METHOD, None)
+        return request_operation
     return operation_of(payload)
 
 
@@ -70,7 +72,7 @@ def encode_envelope(
             members["correlation_id"] = list(about)
     else:
         members["protocol"] = legacy.protocol
-        members["kind"] = _spelled(legacy, kind, claim)
+        members["kind"] = _kind_in(legacy, kind, claim)
         # D-29: an MCPx proposal starts a thread. Elsewhere one string, the others beside it (dialects.md 5).
         if about and kind != "mcp/proposal":
             members["correlation_id"] = about[0]
@@ -82,7 +84,7 @@ def encode_envelope(
     try:
         raw = orjson.dumps(members)
     except orjson.JSONEncodeError:
-        raw = _encoded_slowly(members)
+        raw = _encode_slowly(members)
     if len(raw) > limits.max_bytes:
         raise UsageError(
             f"an envelope of {len(raw)} bytes is larger than max_bytes {limits.max_bytes}:"
@@ -91,15 +93,15 @@ def encode_envelope(
     return raw
 
 
-def _encoded_slowly(members: dict[str, Json]) -> bytes:
+def _encode_slowly(members: dict[str, Json]) -> bytes:
     try:
         return encode(members)
     except (TypeError, ValueError, RecursionError) as fault:
         raise UsageError(f"the payload holds something that is not JSON: {fault}") from None
 
 
-def _spelled(legacy: Legacy, kind: str, claim: Operation) -> str:
+def _kind_in(legacy: Legacy, kind: str, claim: Operation) -> str:
     spelling = legacy.spelling(kind, claim)
     if spelling is None:
-        raise UsageError(f"{legacy.name} has no word for {kind}")
+        raise UsageError(f"{legacy.name} has no kind for {kind}")
     return spelling

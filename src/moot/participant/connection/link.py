@@ -22,7 +22,7 @@ from moot.net.websocket_client import (
     dial,
     should_reconnect,
 )
-from moot.participant.connect_errors import not_admitted, unreachable
+from moot.participant.connection.connect_errors import explain_not_admitted, explain_unreachable
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import CloseReason
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
@@ -131,9 +131,9 @@ class Link:
             )
         except UpgradeRefused as fault:
             url = self._options.url
-            return Unreachable(f"{url}: {fault}") if fault.is_temporary else not_admitted(url, fault)
+            return Unreachable(f"{url}: {fault}") if fault.is_temporary else explain_not_admitted(url, fault)
         except Unreachable as fault:
-            return unreachable(self._options.url, fault)
+            return explain_unreachable(self._options.url, fault)
         await self._wait_while_phase("joining", self._limits.welcome_seconds)
         if self.phase == "joining":
             socket.abort()

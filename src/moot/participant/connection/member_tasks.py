@@ -16,40 +16,40 @@ class MemberTasks:
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
         self._running: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
-        self._is_over = False
+        self._is_closed = False
 
     async def enter(self) -> None:
         await self._group.__aenter__()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Start something; None when the member has left. What it raises is logged and harms nobody."""
-        if self._is_over:
+        """Start a task; None when the member has left. What it raises is logged, and ends nothing else."""
+        if self._is_closed:
             work.close()
             return None
-        task = self._group.create_task(_guarded(work))
+        task = self._group.create_task(_run_guarded(work))
         self._running[task] = work
-        task.add_done_callback(self._over)
+        task.add_done_callback(self._forget)
         return task
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        # Cancelled before its first step, the guard never came to await the work.
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        # If the task was cancelled before its first step, `work` was never awaited.
         self._running.pop(task).close()
 
     def cancel(self) -> None:
-        """Nothing new begins, and whatever runs is stopped, but for the task that says so."""
-        self._is_over = True
+        """Start nothing new, and cancel every task except the calling one."""
+        self._is_closed = True
         current = asyncio.current_task()
         for task in tuple(self._running):
             if task is not current:
                 task.cancel()
 
     async def leave(self) -> None:
-        """Wait until the last of them is gone."""
+        """Cancel the tasks and wait for the last of them."""
         self.cancel()
         await self._group.__aexit__(None, None, None)
 
 
-async def _guarded(work: Coroutine[Any, Any, None]) -> None:
+async def _run_guarded(work: Coroutine[Any, Any, None]) -> None:
     """An error in one task must not end the group, and with it the whole block."""
     try:
         await work

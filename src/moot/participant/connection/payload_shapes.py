@@ -1,6 +1,6 @@
-"""What the payload of each kind has to look like (MEW 3, 4.3, 8.2), for what we send and what we are sent.
+"""The shape of the payload of each kind (MEW 3, 4.3, 8.2), for what we send and what we receive.
 
-`check_shape` raises `PayloadShapeError`. Fields that nobody defined are left alone in every kind.
+`check_shape` raises `PayloadShapeError`. Fields that no specification defines are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Check = Callable[[Payload], None]
 
 
 def check_shape(kind: str, payload: Payload, correlation_id: Sequence[str], context: str | None) -> None:
-    """Raises PayloadShapeError. Kinds that are not in the tables have no shape that we know of (D-08)."""
+    """Raises PayloadShapeError. Kinds that are not in the tables are not checked (D-08)."""
     if not correlation_id and kind in CORRELATED:
         raise PayloadShapeError(f"{kind} must name what it answers in correlation_id")
     if not context and kind in _IN_CONTEXT:
@@ -33,42 +33,42 @@ def check_shape(kind: str, payload: Payload, correlation_id: Sequence[str], cont
         check(payload)
 
 
-# The words of the checks.
+# Checks of single fields.
 
 
-def _text(payload: Payload, name: str, *, empty: bool = True) -> None:
+def _check_text(payload: Payload, name: str, *, empty: bool = True) -> None:
     value = payload.get(name)
     if not isinstance(value, str) or (not empty and not value):
         raise PayloadShapeError(f"payload.{name} must be a {'' if empty else 'non-empty '}string")
 
 
-def _texts(payload: Payload, *names: str) -> None:
+def _check_texts(payload: Payload, *names: str) -> None:
     for name in names:
-        _text(payload, name, empty=False)
+        _check_text(payload, name, empty=False)
 
 
-def _may_be_text(payload: Payload, *names: str) -> None:
+def _check_optional_text(payload: Payload, *names: str) -> None:
     for name in names:
         if name in payload and not isinstance(payload[name], str):
             raise PayloadShapeError(f"payload.{name} must be a string")
 
 
-def _is_whole(value: Json) -> bool:
+def _is_count(value: Json) -> bool:
     return value.__class__ is int and value >= 0
 
 
-def _may_be_whole(payload: Payload, *names: str) -> None:
+def _check_optional_count(payload: Payload, *names: str) -> None:
     for name in names:
-        if name in payload and not _is_whole(payload[name]):
+        if name in payload and not _is_count(payload[name]):
             raise PayloadShapeError(f"payload.{name} must be a whole number of 0 or more")
 
 
-def _may_be_object(payload: Payload, name: str) -> None:
+def _check_optional_object(payload: Payload, name: str) -> None:
     if name in payload and not isinstance(payload[name], dict):
         raise PayloadShapeError(f"payload.{name} must be an object")
 
 
-def _names(value: Json, name: str) -> None:
+def _check_names(value: Json, name: str) -> None:
     if value.__class__ is not list or any(each.__class__ is not str for each in value):
         raise PayloadShapeError(f"payload.{name} must be a list of strings")
 
@@ -83,8 +83,8 @@ def _check_version(payload: Payload) -> None:
 
 def _check_request(payload: Payload) -> None:
     _check_version(payload)
-    _text(payload, "method", empty=False)
-    _may_be_object(payload, "params")
+    _check_text(payload, "method", empty=False)
+    _check_optional_object(payload, "params")
     if payload["method"].startswith(NOTIFICATION_PREFIX):
         if "id" in payload:
             raise PayloadShapeError("a notification has no payload.id")
@@ -99,7 +99,7 @@ def _check_response(payload: Payload) -> None:
     if has_result == has_error:
         raise PayloadShapeError("a response holds either result or error")
     if has_result:
-        _may_be_object(payload, "result")
+        _check_optional_object(payload, "result")
     else:
         error = payload["error"]
         if (
@@ -114,37 +114,37 @@ def _check_response(payload: Payload) -> None:
 
 def _check_proposal(payload: Payload) -> None:
     _check_version(payload)
-    _texts(payload, "method")
-    _may_be_object(payload, "params")
+    _check_texts(payload, "method")
+    _check_optional_object(payload, "params")
     if payload["method"].startswith(NOTIFICATION_PREFIX):
         raise PayloadShapeError("a notification cannot be proposed: nobody would answer it")
 
 
-# People and thoughts.
+# Chat and reasoning.
 
 
 def _check_chat(payload: Payload) -> None:
-    _text(payload, "text", empty=False)
-    _may_be_text(payload, "format")
+    _check_text(payload, "text", empty=False)
+    _check_optional_text(payload, "format")
 
 
 def _check_message(payload: Payload) -> None:
-    _text(payload, "message")
+    _check_text(payload, "message")
 
 
 def _check_reason(payload: Payload) -> None:
-    _may_be_text(payload, "reason")
+    _check_optional_text(payload, "reason")
 
 
 def _check_acknowledgement(payload: Payload) -> None:
-    _may_be_text(payload, "status")
+    _check_optional_text(payload, "status")
 
 
 # The space.
 
 
 def _check_grant(payload: Payload) -> None:
-    _texts(payload, "recipient")
+    _check_texts(payload, "recipient")
     _check_reason(payload)
     capabilities = payload.get("capabilities")
     if capabilities.__class__ is not list or not capabilities:
@@ -152,28 +152,28 @@ def _check_grant(payload: Payload) -> None:
 
 
 def _check_revoke(payload: Payload) -> None:
-    _texts(payload, "recipient")
+    _check_texts(payload, "recipient")
     _check_reason(payload)
     if "grant_id" in payload:
-        _texts(payload, "grant_id")
+        _check_texts(payload, "grant_id")
     elif payload.get("capabilities").__class__ is not list:
         raise PayloadShapeError("payload must hold grant_id or a list of capabilities")
 
 
 def _check_invite(payload: Payload) -> None:
-    _texts(payload, "participant_id")
-    _may_be_text(payload, "email", "reason")
+    _check_texts(payload, "participant_id")
+    _check_optional_text(payload, "email", "reason")
     if payload.get("initial_capabilities", []).__class__ is not list:
         raise PayloadShapeError("payload.initial_capabilities must be a list")
 
 
 def _check_invite_ack(payload: Payload) -> None:
-    _texts(payload, "status", "participant_id")
-    _may_be_text(payload, "token", "connection_url")
+    _check_texts(payload, "status", "participant_id")
+    _check_optional_text(payload, "token", "connection_url")
 
 
 def _check_kick(payload: Payload) -> None:
-    _texts(payload, "participant_id")
+    _check_texts(payload, "participant_id")
     _check_reason(payload)
 
 
@@ -200,13 +200,13 @@ def _check_welcome(payload: Payload) -> None:
 
 
 def _check_presence(payload: Payload) -> None:
-    _texts(payload, "event")
+    _check_texts(payload, "event")
     _check_member(payload.get("participant"), "participant")
 
 
 def _check_error(payload: Payload) -> None:
-    _texts(payload, "error")
-    _may_be_text(payload, "message")
+    _check_texts(payload, "error")
+    _check_optional_text(payload, "message")
 
 
 # Controls.
@@ -221,31 +221,31 @@ def _check_pause(payload: Payload) -> None:
 
 def _check_request_status(payload: Payload) -> None:
     if payload.get("fields") is not None:
-        _names(payload["fields"], "fields")
+        _check_names(payload["fields"], "fields")
 
 
 def _check_status(payload: Payload) -> None:
-    if not _is_whole(payload.get("messages_in_context")):
+    if not _is_count(payload.get("messages_in_context")):
         raise PayloadShapeError("payload.messages_in_context must be a whole number in every status")
-    _may_be_whole(payload, "tokens", "max_tokens")
+    _check_optional_count(payload, "tokens", "max_tokens")
 
 
 def _check_forget(payload: Payload) -> None:
     if payload.get("direction") not in ("oldest", "newest"):
         raise PayloadShapeError("payload.direction must be oldest or newest")
     entries = payload.get("entries")
-    if entries is not None and not (_is_whole(entries) and entries > 0):
+    if entries is not None and not (_is_count(entries) and entries > 0):
         raise PayloadShapeError("payload.entries must be a whole number of 1 or more")
 
 
 def _check_compact(payload: Payload) -> None:
     _check_reason(payload)
-    _may_be_whole(payload, "target_tokens")
+    _check_optional_count(payload, "target_tokens")
 
 
 def _check_compact_done(payload: Payload) -> None:
-    _may_be_whole(payload, "freed_tokens", "freed_messages")
-    _may_be_text(payload, "reason", "status")
+    _check_optional_count(payload, "freed_tokens", "freed_messages")
+    _check_optional_text(payload, "reason", "status")
     if payload.get("skipped", False).__class__ is not bool:
         raise PayloadShapeError("payload.skipped must be true or false")
 
@@ -257,27 +257,27 @@ def _check_stream_request(payload: Payload) -> None:
     if payload.get("direction") not in ("upload", "download"):
         raise PayloadShapeError("payload.direction must be upload or download")
     if payload.get("target") is not None:
-        _names(payload["target"], "target")
-    _may_be_text(payload, "description", "content_type", "format")
+        _check_names(payload["target"], "target")
+    _check_optional_text(payload, "description", "content_type", "format")
 
 
 def _check_stream_open(payload: Payload) -> None:
-    _texts(payload, "stream_id")
+    _check_texts(payload, "stream_id")
     if payload.get("target") is not None:
-        _names(payload["target"], "target")
+        _check_names(payload["target"], "target")
 
 
 def _check_stream_close(payload: Payload) -> None:
-    _may_be_text(payload, "stream_id", "reason")
+    _check_optional_text(payload, "stream_id", "reason")
 
 
 def _check_stream_writer(payload: Payload) -> None:
-    _texts(payload, "stream_id", "participant_id")
+    _check_texts(payload, "stream_id", "participant_id")
     _check_reason(payload)
 
 
 def _check_transfer(payload: Payload) -> None:
-    _texts(payload, "stream_id", "new_owner")
+    _check_texts(payload, "stream_id", "new_owner")
     _check_reason(payload)
 
 
