@@ -19,7 +19,13 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.xprotocol.search.word_vectors import are_vectors_installed
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
-from tests.participant.gathering import QUICK, TOOL_HOST, Heard, Party, gathering
+from tests.participant.gateway_with_members import (
+    QUICK,
+    TOOL_HOST,
+    GatewayWithMembers,
+    ReceivedEnvelopes,
+    gateway_with,
+)
 from tests.waiting import until
 
 LISTS: Json = {"kind": "mcp/request", "payload": {"method": "*/list"}}
@@ -33,12 +39,14 @@ TRUSTED: Sequence[Json] = (*CAUTIOUS, {"kind": "mcp/request", "payload": {"metho
 class Scene:
     """Alice, a calculator, and an agent whose model is scripted."""
 
-    def __init__(self, party: Party, alice: JoinedSpace, agent: Agent, model: Endpoint) -> None:
-        self.party = party
+    def __init__(
+        self, gateway: GatewayWithMembers, alice: JoinedSpace, agent: Agent, model: Endpoint
+    ) -> None:
+        self.gateway = gateway
         self.alice = alice
         self.agent = agent
         self.model = model
-        self.heard = Heard(alice)
+        self.received = ReceivedEnvelopes(alice)
 
     @staticmethod
     def is_said(envelope: Envelope) -> bool:
@@ -47,7 +55,7 @@ class Scene:
     async def answer(self, text: str, **options: Any) -> str:
         """What the agent says to a chat."""
         sent = await self.alice.chat(text, to="agent", **options)
-        reply = await self.heard.wait(
+        reply = await self.received.wait(
             lambda e: e.kind == "chat" and e.sender == "agent" and sent.id in e.correlation_id
         )
         return str(reply.payload["text"])
@@ -60,10 +68,10 @@ async def scene(
     settings = settings or AgentSettings()
     async with (
         endpoint(*script) as model,
-        gathering(folder, alice=["*"], bob=["*"], calculator=TOOL_HOST, agent=rights) as party,
+        gateway_with(folder, alice=["*"], bob=["*"], calculator=TOOL_HOST, agent=rights) as gateway,
         Model(ModelSettings(base_url=model.url, model="scripted"), settings.limits) as client,
     ):
-        alice, calculator = await party.join("alice"), await party.join("calculator")
+        alice, calculator = await gateway.join("alice"), await gateway.join("calculator")
 
         @calculator.tool
         def add(a: int, b: int) -> int:
@@ -72,7 +80,7 @@ async def scene(
 
         agent = Agent(client, settings)
         join = connect(
-            party.url,
+            gateway.url,
             "lab",
             "t-agent",
             limits=QUICK,
@@ -83,7 +91,7 @@ async def scene(
             running = asyncio.create_task(agent.run(space))
             await asyncio.sleep(0)  # it listens from here on
             try:
-                yield Scene(party, alice, agent, model)
+                yield Scene(gateway, alice, agent, model)
             finally:
                 running.cancel()
                 await asyncio.wait({running})
@@ -98,20 +106,20 @@ async def test_it_calls_a_tool_that_it_may_call_and_answers(tmp_path: Path) -> N
         assert first["messages"][-1] == {"role": "user", "content": "alice: what is 2 + 40?"}
         assert second["messages"][-1] == {"role": "tool", "tool_call_id": "c0", "content": "42"}
         kinds = [
-            e.kind for e in here.heard.envelopes if e.sender == "agent" and e.kind.startswith("reasoning")
+            e.kind for e in here.received.envelopes if e.sender == "agent" and e.kind.startswith("reasoning")
         ]
         assert kinds == ["reasoning/start", "reasoning/conclusion"]
         # MEW 3: what is done within a sequence carries its context.
-        calls = [e for e in here.heard.of("mcp/request") if e.payload["method"] == "tools/call"]
-        assert [e.context for e in calls] == [here.heard.of("reasoning/start")[0].id]
-        assert here.heard.of("chat/acknowledge")[0].sender == "agent"
+        calls = [e for e in here.received.of("mcp/request") if e.payload["method"] == "tools/call"]
+        assert [e.context for e in calls] == [here.received.of("reasoning/start")[0].id]
+        assert here.received.of("chat/acknowledge")[0].sender == "agent"
 
 
 async def test_what_it_may_not_call_it_proposes_and_learns_the_outcome(tmp_path: Path) -> None:
     """MEW 9.1 with a model at one end."""
     async with scene(tmp_path, call("add", a=1, b=2), "Three.", rights=CAUTIOUS) as here:
         asking = asyncio.create_task(here.answer("add 1 and 2"))
-        proposal = await here.heard.wait("mcp/proposal")
+        proposal = await here.received.wait("mcp/proposal")
         assert proposal.payload["params"] == {"name": "add", "arguments": {"a": 1, "b": 2}}
         await here.alice.approve(proposal.id)
         assert await asking == "Three."
@@ -121,7 +129,7 @@ async def test_what_it_may_not_call_it_proposes_and_learns_the_outcome(tmp_path:
 async def test_a_rejection_reaches_the_model_with_its_explanation(tmp_path: Path) -> None:
     async with scene(tmp_path, call("add", a=1, b=2), "Understood.", rights=CAUTIOUS) as here:
         asking = asyncio.create_task(here.answer("add 1 and 2"))
-        proposal = await here.heard.wait("mcp/proposal")
+        proposal = await here.received.wait("mcp/proposal")
         await here.alice.reject(proposal.id, "unsafe", explanation="not on a Sunday")
         assert await asking == "Understood."
         assert here.model.last[-1]["content"] == "Rejected by alice: unsafe. not on a Sunday"
@@ -132,7 +140,7 @@ async def test_it_answers_when_it_is_meant_and_is_quiet_otherwise(tmp_path: Path
         await here.alice.chat("reagent-grade acid is expensive")
         await here.alice.chat("bob, look at this", to="bob")
         await here.alice.chat("@agent are you there?")
-        await here.heard.wait(lambda e: e.kind == "chat" and e.sender == "agent")
+        await here.received.wait(lambda e: e.kind == "chat" and e.sender == "agent")
         assert len(here.model.asked) == 1
         assert "are you there" in here.model.last[-1]["content"]
 
@@ -140,7 +148,7 @@ async def test_it_answers_when_it_is_meant_and_is_quiet_otherwise(tmp_path: Path
 @pytest.mark.requirement("MEW-3.5.6-1")
 async def test_thoughts_of_other_agents_stay_out_of_its_prompt(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
-        bob = await here.party.join("bob")
+        bob = await here.gateway.join("bob")
         async with bob.reasoning("bob's secret plan") as thinking:
             await thinking.thought("nobody needs to know this thought")
             await thinking.chat("said within the sequence")
@@ -157,14 +165,14 @@ async def test_somebody_stops_a_thought_and_no_answer_comes(tmp_path: Path) -> N
     async with scene(tmp_path) as here:
         here.model.hold = asyncio.Event()
         await here.alice.chat("think hard", to="agent")
-        start = await here.heard.wait("reasoning/start")
+        start = await here.received.wait("reasoning/start")
         await until(lambda: len(here.model.asked) == 1)
         await here.alice.cancel_reasoning(start.id, "interrupted")
         await until(lambda: here.agent._current is None)
         here.model.hold.set()
         here.model.hold = None
         assert await here.answer("and now?") == "Fine."
-        assert len([e for e in here.heard.of("chat") if e.sender == "agent"]) == 1
+        assert len([e for e in here.received.of("chat") if e.sender == "agent"]) == 1
 
 
 async def test_a_cancelled_chat_gets_no_answer(tmp_path: Path) -> None:
@@ -181,7 +189,7 @@ async def test_a_cancelled_chat_gets_no_answer(tmp_path: Path) -> None:
         here.model.hold.set()
         here.model.hold = None
         await here.answer("third")
-        assert [e.payload["text"] for e in here.heard.of("chat") if e.sender == "agent"] == ["Fine."]
+        assert [e.payload["text"] for e in here.received.of("chat") if e.sender == "agent"] == ["Fine."]
 
 
 async def test_a_paused_agent_waits_and_goes_on_when_it_may(tmp_path: Path) -> None:
@@ -194,7 +202,7 @@ async def test_a_paused_agent_waits_and_goes_on_when_it_may(tmp_path: Path) -> N
         here.model.hold = None
         status = await here.alice.admin.request_status("agent")
         assert status["turns"] == 1
-        calls = [e for e in here.heard.of("mcp/request") if e.payload["method"] == "tools/call"]
+        calls = [e for e in here.received.of("mcp/request") if e.payload["method"] == "tools/call"]
         assert not calls
         await here.alice.admin.resume("agent", about=pause.id)
         assert await asking == "Two."
@@ -226,7 +234,7 @@ async def test_near_its_limit_it_says_so_and_compacts_by_itself(tmp_path: Path) 
     async with scene(tmp_path, settings=settings) as here:
         for number in range(12):
             await here.alice.chat(f"{number}: " + "words " * 150, to="bob")
-        done = await here.heard.wait(
+        done = await here.received.wait(
             lambda e: (
                 e.kind == "participant/status" and e.sender == "agent" and e.payload.get("compactions", 0) > 0
             )
@@ -257,7 +265,7 @@ async def test_long_reasoning_is_streamed_while_it_grows(tmp_path: Path) -> None
         here.alice.on("stream/open")(lambda envelope: opened.append(str(envelope.payload["stream_id"])))
         assert await here.answer("think long") == "3"
         assert opened
-        thought = await here.heard.wait("reasoning/thought")
+        thought = await here.received.wait("reasoning/thought")
         assert thought.payload["message"] == thoughts[:200] + " …"
 
 
@@ -270,7 +278,7 @@ async def test_a_model_that_fails_is_told_of_in_the_space(tmp_path: Path) -> Non
         assert answer.startswith("I cannot answer: the model's endpoint answered 401")
         assert "--api-key-env" in answer
         # A sequence that began is ended.
-        await here.heard.wait(lambda e: e.kind in ("reasoning/cancel", "reasoning/conclusion"))
+        await here.received.wait(lambda e: e.kind in ("reasoning/cancel", "reasoning/conclusion"))
 
 
 async def test_a_model_that_calls_for_ever_is_stopped(tmp_path: Path) -> None:
@@ -296,9 +304,9 @@ async def test_two_agents_do_not_talk_each_other_into_the_ground(tmp_path: Path)
         for _ in range(2):
             await here.answer("hello")
         await here.alice.chat("hello again", to="agent")
-        bob = await here.party.join("bob")
+        bob = await here.gateway.join("bob")
         await bob.chat("and I?", to="agent")
-        await here.heard.wait(lambda e: e.kind == "chat" and e.sender == "agent" and "bob" in e.to)
+        await here.received.wait(lambda e: e.kind == "chat" and e.sender == "agent" and "bob" in e.to)
         assert len(here.model.asked) == 3
 
 

@@ -13,7 +13,7 @@ import pytest
 from moot.cli import main
 from tests.agent.endpoint import call, endpoint
 from tests.agent.test_agent import TRUSTED
-from tests.participant.gathering import TOOL_HOST, Heard, gathering
+from tests.participant.gateway_with_members import TOOL_HOST, ReceivedEnvelopes, gateway_with
 from tests.waiting import HANG_SECONDS
 
 
@@ -22,17 +22,17 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
     token.write_text("t-agent\n")
     async with (
         endpoint(call("add", a=20, b=22), "42, of course.") as model,
-        gathering(tmp_path, alice=["*"], calculator=TOOL_HOST, agent=TRUSTED) as party,
+        gateway_with(tmp_path, alice=["*"], calculator=TOOL_HOST, agent=TRUSTED) as gateway,
     ):
-        alice, calculator = await party.join("alice"), await party.join("calculator")
+        alice, calculator = await gateway.join("alice"), await gateway.join("calculator")
 
         @calculator.tool
         def add(a: int, b: int) -> int:
             """Add two numbers."""
             return a + b
 
-        heard = Heard(alice)
-        place = ["--gateway", party.url, "--space", "lab", "--token-file", str(token)]
+        received = ReceivedEnvelopes(alice)
+        place = ["--gateway", gateway.url, "--space", "lab", "--token-file", str(token)]
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "moot.cli", "agent", *place, "--base-url", model.url, "--model", "scripted",
             "--api-key-env", "THE_KEY", env={**os.environ, "THE_KEY": "sk-1"}, stderr=asyncio.subprocess.PIPE,
@@ -40,7 +40,7 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
         try:
             await alice.roster.wait_for("agent", timeout_seconds=HANG_SECONDS)
             await alice.chat("agent: 20 + 22?")
-            reply = await heard.wait(lambda e: e.kind == "chat" and e.sender == "agent")
+            reply = await received.wait(lambda e: e.kind == "chat" and e.sender == "agent")
             assert reply.payload["text"] == "42, of course."
             assert model.headers[0]["authorization"] == "Bearer sk-1"
         finally:

@@ -10,7 +10,7 @@ import pytest
 from moot.errors import NotAllowed, ReasoningCancelled, UsageError
 from moot.participant import Chunk, IncomingRequest, JoinedSpace, format_of, is_within, levels
 from moot.protocol.operation import Json
-from tests.participant.gathering import Heard, gathering, settled
+from tests.participant.gateway_with_members import ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import bounded, until
 
 ALL = ["*"]
@@ -20,15 +20,15 @@ ALL = ["*"]
     "MEW-3-45", "MEW-3.4-1", "MEW-3.4-2", "MEW-3.4-3", "MEW-3.4-4", "MEW-3.4-5", "MEW-3-57", "MEW-6.4-6"
 )
 async def test_chat_is_a_kind_of_its_own_and_has_text(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
-        heard = Heard(bob)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        received = ReceivedEnvelopes(bob)
         first = await alice.chat("hello")
-        plain = await heard.wait("chat")
+        plain = await received.wait("chat")
         assert (plain.kind, plain.payload, list(plain.to)) == ("chat", {"text": "hello"}, [])
         assert format_of(plain) == "plain"
         await alice.chat("*hello*", format="markdown", to="bob", about=first.id)
-        marked = await heard.wait("chat", 2)
+        marked = await received.wait("chat", 2)
         assert format_of(marked) == "markdown"
         assert marked.to == ["bob"]
         assert bob.correlations.parents(marked.id) == (first.id,)
@@ -36,13 +36,13 @@ async def test_chat_is_a_kind_of_its_own_and_has_text(tmp_path: Path) -> None:
             await alice.chat("")
         with pytest.raises(UsageError, match="plain or markdown"):
             await alice.chat("x", format="html")  # type: ignore[arg-type]
-        raw = await party.raw("alice")
+        raw = await gateway.raw("alice")
         await raw.say("chat", {"text": ""})
         await raw.say("chat", {"note": "no text"})
         await raw.say("chat", {"text": 5})
         await raw.fence()
         await settled(bob)
-        assert len(heard.of("chat")) == 2
+        assert len(received.of("chat")) == 2
         assert bob.violations.of("alice") == {"bad_payload": 3}
 
 
@@ -58,9 +58,9 @@ async def test_chat_is_a_kind_of_its_own_and_has_text(tmp_path: Path) -> None:
     "MEW-3.4.2-3",
 )
 async def test_chats_wait_until_they_are_acknowledged_or_cancelled(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL, carol=ALL) as party:
-        alice, bob, carol = [await party.join(name) for name in ("alice", "bob", "carol")]
-        heard = Heard(alice)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL, carol=ALL) as gateway:
+        alice, bob, carol = [await gateway.join(name) for name in ("alice", "bob", "carol")]
+        received = ReceivedEnvelopes(alice)
         one, two, three = [await alice.chat(text) for text in ("one", "two", "three")]
         await alice.chat("for carol", to="carol")
         await settled(bob)
@@ -72,19 +72,19 @@ async def test_chats_wait_until_they_are_acknowledged_or_cancelled(tmp_path: Pat
         await bob.chats.acknowledge(two.id, "read")
         await settled(bob)
         assert [chat.id for chat in bob.chats.pending()] == [three.id]
-        await heard.wait("chat/acknowledge", 2)
-        first, second = heard.of("chat/acknowledge")
+        await received.wait("chat/acknowledge", 2)
+        first, second = received.of("chat/acknowledge")
         assert (first.correlation_id, first.payload) == ([one.id], {"status": "received"})
         assert (second.correlation_id, second.payload) == ([two.id], {"status": "read"})
         assert alice.chats.acknowledgements(two.id) == {"bob": "read"}
         # Another's acknowledgement clears nobody else's queue.
         assert one.id in [chat.id for chat in carol.chats.pending()]
         await alice.chats.cancel(three)
-        cancel = await heard.wait("chat/cancel")
+        cancel = await received.wait("chat/cancel")
         assert (cancel.correlation_id, cancel.payload) == ([three.id], {"reason": "handled_elsewhere"})
         await settled(bob)
         assert bob.chats.pending() == []
-        assert len(heard.of("chat")) == 4
+        assert len(received.of("chat")) == 4
 
 
 @pytest.mark.requirement(
@@ -107,9 +107,9 @@ async def test_chats_wait_until_they_are_acknowledged_or_cancelled(tmp_path: Pat
 )
 async def test_reasoning_about_a_request(tmp_path: Path) -> None:
     """MEW 3.5.1, the response pattern."""
-    async with gathering(tmp_path, alice=ALL, bob=ALL, watch=ALL) as party:
-        alice, bob, watcher = [await party.join(name) for name in ("alice", "bob", "watch")]
-        heard = Heard(watcher)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL, watch=ALL) as gateway:
+        alice, bob, watcher = [await gateway.join(name) for name in ("alice", "bob", "watch")]
+        received = ReceivedEnvelopes(watcher)
         thought_of = asyncio.Event()
 
         async def think(request: IncomingRequest) -> dict[str, Json]:
@@ -123,22 +123,22 @@ async def test_reasoning_about_a_request(tmp_path: Path) -> None:
         bob.server.use_handler(think)
         call = asyncio.create_task(alice.request("bob", "decide"))
         # A thought is out while the thinking goes on.
-        thought = await heard.wait("reasoning/thought")
-        assert heard.of("reasoning/conclusion") == []
+        thought = await received.wait("reasoning/thought")
+        assert received.of("reasoning/conclusion") == []
         (sequence,) = watcher.contexts.active()
         assert sequence.thoughts() == ["It is cheap."]
         thought_of.set()
         assert await call == {"answer": "yes"}
-        start, conclusion = heard.of("reasoning/start")[0], await heard.wait("reasoning/conclusion")
-        request = heard.of("mcp/request")[0]
+        start, conclusion = received.of("reasoning/start")[0], await received.wait("reasoning/conclusion")
+        request = received.of("mcp/request")[0]
         assert start.correlation_id == [request.id]
         assert start.payload == {"message": "Shall I?"}
         assert thought.context == start.id
         assert thought.payload == {"message": "It is cheap."}
         assert (conclusion.context, conclusion.payload) == (start.id, {"message": "Yes."})
-        chat = heard.of("chat")[0]
+        chat = received.of("chat")[0]
         assert chat.context == start.id
-        assert heard.of("mcp/response")[0].correlation_id == [request.id]
+        assert received.of("mcp/response")[0].correlation_id == [request.id]
         assert sequence.state == "concluded"
         assert sequence.conclusion == "Yes."
         assert [item.kind for item in sequence.items] == ["reasoning/thought", "chat", "reasoning/conclusion"]
@@ -152,13 +152,13 @@ async def test_reasoning_about_a_request(tmp_path: Path) -> None:
     "MEW-3.5.1-3", "MEW-3.5.1-5", "MEW-3.5.1-7", "MEW-3.5.1-8", "MEW-3.5.1-10", "MEW-3.5.5-4"
 )
 async def test_reasoning_without_a_trigger_or_thoughts_and_what_ends_it(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, watch=ALL) as party:
-        alice, watcher = await party.join("alice"), await party.join("watch")
-        heard = Heard(watcher)
+    async with gateway_with(tmp_path, alice=ALL, watch=ALL) as gateway:
+        alice, watcher = await gateway.join("alice"), await gateway.join("watch")
+        received = ReceivedEnvelopes(watcher)
         async with alice.reasoning("Idle thoughts"):
             pass
-        assert (await heard.wait("reasoning/conclusion")).payload == {"message": "done"}
-        start = heard.of("reasoning/start")[0]
+        assert (await received.wait("reasoning/conclusion")).payload == {"message": "done"}
+        start = received.of("reasoning/start")[0]
         assert list(start.correlation_id) == []
         sequence = watcher.contexts.get(start.id)
         assert sequence is not None
@@ -167,11 +167,11 @@ async def test_reasoning_without_a_trigger_or_thoughts_and_what_ends_it(tmp_path
         with pytest.raises(ZeroDivisionError):
             async with alice.reasoning("Broken"):
                 raise ZeroDivisionError
-        cancel = await heard.wait("reasoning/cancel")
+        cancel = await received.wait("reasoning/cancel")
         assert cancel.payload == {"reason": "error"}
-        assert cancel.context == heard.of("reasoning/start")[1].id
+        assert cancel.context == received.of("reasoning/start")[1].id
         # A sequence that just stops, without any conclusion, is fine for whoever watches.
-        raw = await party.raw("alice")
+        raw = await gateway.raw("alice")
         id = await raw.say("reasoning/start", {"message": "and then nothing"})
         await raw.fence()
         await settled(watcher)
@@ -184,9 +184,9 @@ async def test_reasoning_without_a_trigger_or_thoughts_and_what_ends_it(tmp_path
 )
 async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
     """D-31: it stops at once, and no thought follows."""
-    async with gathering(tmp_path, alice=ALL, bob=ALL, mute=["chat"]) as party:
-        alice, bob, mute = [await party.join(name) for name in ("alice", "bob", "mute")]
-        heard = Heard(bob)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL, mute=["chat"]) as gateway:
+        alice, bob, mute = [await gateway.join(name) for name in ("alice", "bob", "mute")]
+        received = ReceivedEnvelopes(bob)
         trigger = await bob.chat("think!")
 
         async def think() -> None:
@@ -195,7 +195,7 @@ async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(think())
-        await heard.wait("reasoning/thought")
+        await received.wait("reasoning/thought")
         (sequence,) = bob.contexts.active()
         with pytest.raises(NotAllowed):
             await mute.cancel_reasoning(sequence.id)
@@ -206,7 +206,7 @@ async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
         await bob.cancel_reasoning(sequence.id, "timeout", about=trigger.id)
         with pytest.raises(ReasoningCancelled, match="bob cancelled this reasoning: timeout"):
             await task
-        cancel = heard.of("reasoning/cancel")[0]
+        cancel = received.of("reasoning/cancel")[0]
         assert (cancel.context, cancel.payload, cancel.correlation_id) == (
             sequence.id,
             {"reason": "timeout"},
@@ -224,15 +224,15 @@ async def test_anybody_with_the_right_stops_a_reasoner(tmp_path: Path) -> None:
             with pytest.raises(ReasoningCancelled):
                 await reasoning.thought("too late")
         await settled(bob)
-        assert len(heard.of("reasoning/thought")) == 1
+        assert len(received.of("reasoning/thought")) == 1
         # Cancelling what nobody knows does no harm.
         await bob.cancel_reasoning("unknown-start")
 
 
 async def test_a_task_that_is_cancelled_from_outside_stays_cancelled(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
-        heard = Heard(bob)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        received = ReceivedEnvelopes(bob)
 
         inside = asyncio.Event()
 
@@ -242,18 +242,18 @@ async def test_a_task_that_is_cancelled_from_outside_stays_cancelled(tmp_path: P
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(think())
-        await heard.wait("reasoning/start")
+        await received.wait("reasoning/start")
         await inside.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (await heard.wait("reasoning/cancel")).payload == {"reason": "superseded"}
+        assert (await received.wait("reasoning/cancel")).payload == {"reason": "superseded"}
 
 
 @pytest.mark.requirement("MEW-3.5.6-5", "MEW-3-62")
 async def test_parallel_and_nested_sequences_stay_apart(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL, watch=ALL) as party:
-        alice, bob, watcher = [await party.join(name) for name in ("alice", "bob", "watch")]
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL, watch=ALL) as gateway:
+        alice, bob, watcher = [await gateway.join(name) for name in ("alice", "bob", "watch")]
         async with alice.reasoning("A") as a, bob.reasoning("B") as b:
             for n in range(3):
                 await a.thought(f"a{n}")
@@ -276,7 +276,7 @@ async def test_parallel_and_nested_sequences_stay_apart(tmp_path: Path) -> None:
         assert inside.thoughts() == ["deep"]
         assert inside.path == f"{a.id}/{inner.id}"
         # Nobody thinks in another's name.
-        raw = await party.raw("watch")
+        raw = await gateway.raw("watch")
         start = await bob.send("reasoning/start", {"message": "mine"}, confirm=True)
         await raw.say("reasoning/thought", {"message": "forged"}, context=start.id)
         await raw.fence()
@@ -300,8 +300,8 @@ def test_a_context_is_a_path() -> None:
 
 @pytest.mark.requirement("MEW-3-66")
 async def test_a_request_is_answered_whatever_its_context(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
 
         @bob.tool
         def hello() -> str:
@@ -316,9 +316,9 @@ async def test_a_request_is_answered_whatever_its_context(tmp_path: Path) -> Non
 
 @pytest.mark.requirement("MEW-3.10.1-16")
 async def test_long_reasoning_has_a_stream_beside_it(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
-        heard = Heard(bob)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        received = ReceivedEnvelopes(bob)
         async with alice.reasoning("Long", stream=True) as reasoning:
             assert reasoning.stream is not None
             await reasoning.stream.write("first ")
@@ -327,10 +327,10 @@ async def test_long_reasoning_has_a_stream_beside_it(tmp_path: Path) -> None:
             (info,) = bob.streams
             chunks = asyncio.create_task(_texts(bob, info.id))
         assert await chunks == ["first ", "second"]
-        request = heard.of("stream/request")[0]
+        request = received.of("stream/request")[0]
         assert request.correlation_id == [reasoning.id]
         assert (request.payload["content_type"], request.payload["format"]) == ("text/plain", "reasoning")
-        assert (await heard.wait("stream/close")).payload["reason"] == "complete"
+        assert (await received.wait("stream/close")).payload["reason"] == "complete"
 
 
 async def _texts(space: JoinedSpace, id: str) -> list[str]:

@@ -21,8 +21,8 @@ from moot.participant.connection.violation_log import ViolationLog
 from moot.protocol.dialects import MEW
 from moot.protocol.kinds import KINDS
 from moot.protocol.operation import Json
-from tests.participant.gathering import QUICK, Heard, gathering, settled
-from tests.participant.rogue import rogue
+from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with, settled
+from tests.participant.rogue_gateway import rogue_gateway
 
 # For each kind: payloads that are right, and payloads that are wrong.
 SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
@@ -175,11 +175,11 @@ def test_kinds_without_a_shape_are_those_that_say_nothing() -> None:
     "MEW-8.2-5",
 )
 async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], mallory=["*"]) as party:
-        alice, mallory = await party.join("alice"), await party.raw("mallory")
+    async with gateway_with(tmp_path, alice=["*"], mallory=["*"]) as gateway:
+        alice, mallory = await gateway.join("alice"), await gateway.raw("mallory")
         reports: list[ProtocolViolation] = []
         alice.violations.on_report = reports.append
-        heard = Heard(alice)
+        received = ReceivedEnvelopes(alice)
         handled: list[IncomingRequest] = []
 
         async def handler(request: IncomingRequest) -> dict[str, Json]:
@@ -194,7 +194,7 @@ async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path
         await mallory.say("reasoning/thought", {"message": "no context"})
         await mallory.fence()
         await settled(alice)
-        assert [each.kind for each in heard.envelopes if each.sender == "mallory"] == []
+        assert [each.kind for each in received.envelopes if each.sender == "mallory"] == []
         assert handled == []
         assert [report.fault for report in reports] == ["bad_payload"] * 5
         assert [report.kind for report in reports] == [
@@ -220,19 +220,21 @@ async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path
 @pytest.mark.requirement("MEW-7.2-6", "MEW-7.2-7", "MEW-4.3-7", "MCPX-4.3-10")
 async def test_a_gateway_that_checks_nothing_fools_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """Forged answers, forged notices, broken bytes: each is dropped, and the honest answer still counts."""
-    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
+    async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
         call = asyncio.create_task(me.request("bob", "x"))
-        request = await gateway.hear("mcp/request")
+        request = await gateway.wait_for("mcp/request")
         about, rpc = [request["id"]], request["payload"]["id"]
         forged = {"jsonrpc": "2.0", "id": rpc, "result": {"forged": True}}
-        await gateway.say("mcp/response", forged, sender="mallory", about=about)
-        await gateway.say("mcp/response", forged, sender="bob", about=["another-request"])
-        await gateway.say("system/welcome", {"you": {"id": "victim"}}, sender="mallory", to=["me"])
-        await gateway.say("system/welcome", {"you": {"id": "other", "capabilities": []}}, to=["other"])
-        await gateway.say("system/error", {"error": "unauthorized"}, sender="mallory", to=["me"], about=about)
-        await gateway.say("system/error", {"error": "unauthorized"}, to=["somebody"], about=about)
-        await gateway.say("stream/open", {"stream_id": "s"}, sender="mallory")
-        await gateway.say(
+        await gateway.emit("mcp/response", forged, sender="mallory", about=about)
+        await gateway.emit("mcp/response", forged, sender="bob", about=["another-request"])
+        await gateway.emit("system/welcome", {"you": {"id": "victim"}}, sender="mallory", to=["me"])
+        await gateway.emit("system/welcome", {"you": {"id": "other", "capabilities": []}}, to=["other"])
+        await gateway.emit(
+            "system/error", {"error": "unauthorized"}, sender="mallory", to=["me"], about=about
+        )
+        await gateway.emit("system/error", {"error": "unauthorized"}, to=["somebody"], about=about)
+        await gateway.emit("stream/open", {"stream_id": "s"}, sender="mallory")
+        await gateway.emit(
             "space/invite-ack", {"status": "x", "participant_id": "y"}, sender="mallory", about=about
         )
         for broken in (
@@ -253,7 +255,7 @@ async def test_a_gateway_that_checks_nothing_fools_nobody(caplog: pytest.LogCapt
         await gateway.send("[" * 100_000)
         await gateway.fence()
         assert not call.done()
-        await gateway.say("mcp/response", forged | {"result": {"real": True}}, sender="bob", about=about)
+        await gateway.emit("mcp/response", forged | {"result": {"real": True}}, sender="bob", about=about)
         assert await call == {"real": True}
         assert me.me == "me"
         assert me.violations.of("mallory") == {"unasked_answer": 1, "forged_sender": 4}
@@ -263,24 +265,24 @@ async def test_a_gateway_that_checks_nothing_fools_nobody(caplog: pytest.LogCapt
 
 
 async def test_forged_progress_withdrawals_and_acknowledgements(tmp_path: Path) -> None:
-    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
+    async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
         told: list[Any] = []
         call = asyncio.create_task(me.request("bob", "x", progress=told.append))
-        request = await gateway.hear("mcp/request")
+        request = await gateway.wait_for("mcp/request")
         about = [request["id"]]
         token = request["payload"]["params"]["_meta"]["progressToken"]
         body = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
-        await gateway.say("mcp/request", body, sender="mallory", to=["me"], about=about)
+        await gateway.emit("mcp/request", body, sender="mallory", to=["me"], about=about)
         wrong = {"method": "notifications/progress", "params": {"progressToken": "other", "progress": 1}}
-        await gateway.say("mcp/request", wrong, sender="bob", to=["me"], about=about)
+        await gateway.emit("mcp/request", wrong, sender="bob", to=["me"], about=about)
         odd = {"method": "notifications/progress", "params": {"progressToken": token, "progress": "half"}}
-        await gateway.say("mcp/request", odd, sender="bob", to=["me"], about=about)
+        await gateway.emit("mcp/request", odd, sender="bob", to=["me"], about=about)
         proposing = asyncio.create_task(me.propose("bob", "tools/call", {"name": "t"}))
-        proposal = await gateway.hear("mcp/proposal")
+        proposal = await gateway.wait_for("mcp/proposal")
         handle = await proposing
-        await gateway.say("mcp/withdraw", {}, sender="mallory", about=[proposal["id"]])
+        await gateway.emit("mcp/withdraw", {}, sender="mallory", about=[proposal["id"]])
         changed = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "other"}}
-        await gateway.say("mcp/request", changed, sender="mallory", to=["bob"], about=[proposal["id"]])
+        await gateway.emit("mcp/request", changed, sender="mallory", to=["bob"], about=[proposal["id"]])
         await gateway.fence()
         assert told == []
         assert handle.state == "pending"
@@ -294,9 +296,9 @@ async def test_forged_progress_withdrawals_and_acknowledgements(tmp_path: Path) 
 
 @pytest.mark.requirement("MEW-4.1-9", "MCPX-4.1-10")
 async def test_what_only_the_gateway_says_can_not_be_sent(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"]) as party:
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
         for dialect in ("mew", "mcpx"):
-            alice = await party.join("alice", dialect=dialect)
+            alice = await gateway.join("alice", dialect=dialect)
             for kind in ("system/error", "system/anything", "stream/open", "space/invite-ack", "presence"):
                 with pytest.raises(UsageError, match="gateway alone"):
                     await alice.send(kind, {})
@@ -304,8 +306,8 @@ async def test_what_only_the_gateway_says_can_not_be_sent(tmp_path: Path) -> Non
 
 
 async def test_mistakes_of_the_caller_are_told_before_anything_is_sent(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"]) as party:
-        alice = await party.join("alice")
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        alice = await gateway.join("alice")
         mistakes: list[tuple[str, dict[str, Any]]] = [
             ("", {}),
             ("x" * 300, {}),
@@ -402,10 +404,10 @@ async def test_thousands_of_broken_messages_do_not_bring_a_member_down(
 ) -> None:
     """Mutations of every kind of message, straight onto the socket; afterwards the member still works."""
     draw = random.Random(42)
-    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
+    async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
         me.server.use_handler(_answer)
         waiting = asyncio.create_task(me.request("bob", "x", timeout_seconds=60))
-        request = await gateway.hear("mcp/request")
+        request = await gateway.wait_for("mcp/request")
         for kind, (right, wrong) in SHAPES.items():
             for _ in range(20):
                 payload = draw.choice([*right, *wrong])
@@ -439,7 +441,7 @@ async def test_thousands_of_broken_messages_do_not_bring_a_member_down(
         assert me.counts.received > 500
         assert me.counts.dropped > 200
         body = {"jsonrpc": "2.0", "id": request["payload"]["id"], "result": {"fine": 1}}
-        await gateway.say("mcp/response", body, sender="bob", about=[request["id"]])
+        await gateway.emit("mcp/response", body, sender="bob", about=[request["id"]])
         assert await waiting == {"fine": 1}
     assert "Traceback" not in caplog.text
 

@@ -13,7 +13,7 @@ import pytest
 from moot.errors import MootError, NotAdmitted, Unreachable, UsageError
 from moot.net.websocket_client import DialLimits
 from moot.participant import ParticipantLimits, connect
-from tests.participant.gathering import gathering
+from tests.participant.gateway_with_members import gateway_with
 from tests.waiting import HANG_SECONDS
 
 ONE_TRY = ParticipantLimits(connect_seconds=0.0, dial=DialLimits(connect_seconds=HANG_SECONDS))
@@ -59,10 +59,10 @@ async def test_a_name_that_no_machine_has() -> None:
 
 
 async def test_tls_where_there_is_none(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"]) as party:
-        fault = await refusal(party.url.replace("http://", "https://"))
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        fault = await refusal(gateway.url.replace("http://", "https://"))
     assert "does not use TLS" in str(fault)
-    assert f"Try {party.url}, without the s" in str(fault)
+    assert f"Try {gateway.url}, without the s" in str(fault)
 
 
 async def test_another_web_server_is_no_gateway() -> None:
@@ -101,11 +101,11 @@ async def test_something_that_never_answers() -> None:
 
 
 async def test_a_gateway_that_says_no_is_quoted_with_its_address(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"]) as party:
-        fault = await refusal(party.url, "lab", "t-nobody")
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        fault = await refusal(gateway.url, "lab", "t-nobody")
         assert isinstance(fault, NotAdmitted)
-        assert f"check the token, or have another one made (HTTP 401 from {party.url}: " in str(fault)
-        fault = await refusal(party.url, "elsewhere", "t-alice")
+        assert f"check the token, or have another one made (HTTP 401 from {gateway.url}: " in str(fault)
+        fault = await refusal(gateway.url, "elsewhere", "t-alice")
         assert "check the name of the space and the address (HTTP 404" in str(fault)
         assert "elsewhere" in str(fault)
 

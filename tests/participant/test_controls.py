@@ -16,7 +16,7 @@ from moot.errors import (
     UsageError,
 )
 from moot.participant import CompactionResult, Control, Controls, IncomingRequest, Transcript
-from tests.participant.gathering import Heard, gathering, settled
+from tests.participant.gateway_with_members import ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import bounded, until
 
 ALL = ["*"]
@@ -25,8 +25,8 @@ ALL = ["*"]
 @pytest.mark.requirement("MEW-3.9.1-1", "MEW-3.9.1-2", "MEW-3.9.2-2")
 async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) -> None:
     """D-25: the SDK itself keeps to it; nothing is refused by the gateway because nothing is sent."""
-    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
-        human, agent = await party.join("human"), await party.join("agent")
+    async with gateway_with(tmp_path, human=ALL, agent=ALL) as gateway:
+        human, agent = await gateway.join("human"), await gateway.join("agent")
         told: list[str | None] = []
 
         class Mine(Controls):
@@ -42,12 +42,12 @@ async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) ->
             await agent.chat("anyway")
         with pytest.raises(Paused):
             await agent.request("human", "ping")
-        heard = Heard(human)
+        received = ReceivedEnvelopes(human)
         await agent.chats.acknowledge(chat.id)
-        await heard.wait("chat/acknowledge")
+        await received.wait("chat/acknowledge")
         await until(lambda: told == ["look at this"])
         await human.admin.resume("agent", about=pause)
-        resume = await heard.wait("participant/resume")
+        resume = await received.wait("participant/resume")
         assert resume.correlation_id == [pause.id]
         await agent.ready(5)
         await agent.chat("back")
@@ -55,8 +55,8 @@ async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) ->
 
 
 async def test_answers_wait_for_the_end_of_a_pause(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
-        human, agent = await party.join("human"), await party.join("agent")
+    async with gateway_with(tmp_path, human=ALL, agent=ALL) as gateway:
+        human, agent = await gateway.join("human"), await gateway.join("agent")
 
         @agent.tool
         def hello() -> str:
@@ -73,9 +73,9 @@ async def test_answers_wait_for_the_end_of_a_pause(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("MEW-3.9.2-3", "MEW-3.9.2-4")
 async def test_a_pause_with_a_time_ends_by_itself_and_is_told(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
-        human, agent = await party.join("human"), await party.join("agent")
-        heard = Heard(human)
+    async with gateway_with(tmp_path, human=ALL, agent=ALL) as gateway:
+        human, agent = await gateway.join("human"), await gateway.join("agent")
+        received = ReceivedEnvelopes(human)
         resumed = asyncio.Event()
 
         async def on_resume(control: Control | None) -> None:
@@ -90,13 +90,13 @@ async def test_a_pause_with_a_time_ends_by_itself_and_is_told(tmp_path: Path) ->
         async with bounded():
             await resumed.wait()
         assert agent.paused is None
-        assert (await heard.wait("participant/resume")).correlation_id == [pause.id]
+        assert (await received.wait("participant/resume")).correlation_id == [pause.id]
         await agent.chat("back")
 
 
 async def test_pausing_again_only_prolongs(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
-        human, agent = await party.join("human"), await party.join("agent")
+    async with gateway_with(tmp_path, human=ALL, agent=ALL) as gateway:
+        human, agent = await gateway.join("human"), await gateway.join("agent")
         first = await human.admin.pause("agent", timeout_seconds=30)
         await until(lambda: agent.paused is not None)
         await human.admin.pause("agent", timeout_seconds=1)
@@ -111,10 +111,10 @@ async def test_pausing_again_only_prolongs(tmp_path: Path) -> None:
 
 
 async def test_a_pause_from_before_we_joined_is_learnt_from_the_refusal(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
-        human = await party.join("human")
+    async with gateway_with(tmp_path, human=ALL, agent=ALL) as gateway:
+        human = await gateway.join("human")
         await human.admin.pause("agent", timeout_seconds=60)
-        agent = await party.join("agent")
+        agent = await gateway.join("agent")
         assert agent.paused is None
         with pytest.raises(Exception, match="paused by human"):
             await agent.chat("hello")
@@ -136,10 +136,10 @@ async def test_a_pause_from_before_we_joined_is_learnt_from_the_refusal(tmp_path
 )
 async def test_a_status_tells_how_full_the_memory_is(tmp_path: Path) -> None:
     """The agent holds no right to send a status: it owes one (D-15)."""
-    async with gathering(tmp_path, human=ALL, agent=["chat"], plain=[]) as party:
-        human = await party.join("human")
-        agent = await party.join("agent", transcript=Transcript(max_tokens=1000))
-        heard = Heard(human)
+    async with gateway_with(tmp_path, human=ALL, agent=["chat"], plain=[]) as gateway:
+        human = await gateway.join("human")
+        agent = await gateway.join("agent", transcript=Transcript(max_tokens=1000))
+        received = ReceivedEnvelopes(human)
         for n in range(4):
             await human.chat(f"message {n}")
         await settled(human)
@@ -151,23 +151,23 @@ async def test_a_status_tells_how_full_the_memory_is(tmp_path: Path) -> None:
         assert isinstance(status["tokens"], int)
         assert status["tokens"] == transcript.tokens > 0
         assert status["max_tokens"] == 1000
-        answer = heard.of("participant/status")[0]
-        assert answer.correlation_id == [heard.of("participant/request-status")[0].id]
+        answer = received.of("participant/status")[0]
+        assert answer.correlation_id == [received.of("participant/request-status")[0].id]
         narrowed = await human.admin.request_status("agent", ["tokens", "no_such_metric"])
         assert set(narrowed) == {"tokens", "messages_in_context"}
         assert set(await human.admin.request_status("agent", [])) == {"messages_in_context"}
         # A member without any transcript answers, too.
-        await party.join("plain")
+        await gateway.join("plain")
         assert await human.admin.request_status("plain") == {"messages_in_context": 0}
 
 
 @pytest.mark.requirement("MEW-3.9.4-2", "MEW-3.9.4-6", "MEW-3.9.4-7")
 async def test_a_status_can_be_sent_unasked_with_metrics_of_ones_own(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=ALL) as party:
-        human, agent = await party.join("human"), await party.join("agent")
-        heard = Heard(human)
+    async with gateway_with(tmp_path, human=ALL, agent=ALL) as gateway:
+        human, agent = await gateway.join("human"), await gateway.join("agent")
+        received = ReceivedEnvelopes(human)
         await agent.report_status(latency_ms=12)
-        status = await heard.wait("participant/status")
+        status = await received.wait("participant/status")
         assert status.payload == {"messages_in_context": 0, "latency_ms": 12}
         assert list(status.to) == []
         assert list(status.correlation_id) == []
@@ -177,9 +177,9 @@ async def test_a_status_can_be_sent_unasked_with_metrics_of_ones_own(tmp_path: P
 
 @pytest.mark.requirement("MEW-3-30", "MEW-3.9.5-1", "MEW-3.9.5-2", "MEW-3.9.5-3", "MEW-3-33", "MEW-3.9.8-4")
 async def test_forgetting_and_clearing_are_followed_by_a_status(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=[]) as party:
-        human = await party.join("human")
-        agent = await party.join("agent", transcript=Transcript())
+    async with gateway_with(tmp_path, human=ALL, agent=[]) as gateway:
+        human = await gateway.join("human")
+        agent = await gateway.join("agent", transcript=Transcript())
         transcript = agent.transcript
         assert transcript is not None
         for n in range(6):
@@ -193,7 +193,7 @@ async def test_forgetting_and_clearing_are_followed_by_a_status(tmp_path: Path) 
         assert texts == ["message 2", "message 3", "message 4"]
         with pytest.raises(UsageError, match="oldest or newest"):
             await human.admin.forget("agent", "middle")  # type: ignore[arg-type]
-        raw = await party.raw("human")
+        raw = await gateway.raw("human")
         await raw.say("participant/forget", {"direction": "middle"}, to=["agent"])
         await raw.fence()
         cleared = await human.admin.clear("agent")
@@ -216,9 +216,9 @@ async def test_forgetting_and_clearing_are_followed_by_a_status(tmp_path: Path) 
     "MEW-3.9.7-7",
 )
 async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=[]) as party:
-        human = await party.join("human")
-        heard = Heard(human)
+    async with gateway_with(tmp_path, human=ALL, agent=[]) as gateway:
+        human = await gateway.join("human")
+        received = ReceivedEnvelopes(human)
         wished: list[int | None] = []
 
         class Mine(Controls):
@@ -228,7 +228,7 @@ async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path)
                 wished.append(target_tokens)
                 return await super().on_compact(control, target_tokens)
 
-        agent = await party.join("agent", controls=Mine(), transcript=Transcript(max_tokens=10_000))
+        agent = await gateway.join("agent", controls=Mine(), transcript=Transcript(max_tokens=10_000))
         transcript = agent.transcript
         assert transcript is not None
         for n in range(10):
@@ -241,20 +241,20 @@ async def test_compacting_is_told_before_and_after_and_done_once(tmp_path: Path)
         assert done["freed_tokens"] == before - transcript.tokens > 0
         assert done["status"] == "compacted"
         assert "skipped" not in done
-        first, second = heard.of("participant/status")
+        first, second = received.of("participant/status")
         assert (first.payload["status"], second.payload["status"]) == ("compacting", "compacted")
         assert first.payload["reason"] == "getting long"
-        (only,) = heard.of("participant/compact-done")
-        assert only.correlation_id == [heard.of("participant/compact")[0].id]
+        (only,) = received.of("participant/compact-done")
+        assert only.correlation_id == [received.of("participant/compact")[0].id]
         await human.admin.compact("agent")
         await settled(human)
-        assert len(heard.of("participant/compact-done")) == 2
+        assert len(received.of("participant/compact-done")) == 2
 
 
 @pytest.mark.requirement("MEW-3.9.6-5", "MEW-3.9.6-6", "MEW-3.9.7-4", "MEW-3.9.7-5", "MEW-3.9.7-6")
 async def test_a_member_with_nothing_to_compact_says_that_it_skipped(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=[], broken=[]) as party:
-        human, _ = await party.join("human"), await party.join("agent")
+    async with gateway_with(tmp_path, human=ALL, agent=[], broken=[]) as gateway:
+        human, _ = await gateway.join("human"), await gateway.join("agent")
         assert await human.admin.compact("agent") == {"skipped": True, "reason": "nothing to compact"}
 
         class Broken(Controls):
@@ -263,42 +263,44 @@ async def test_a_member_with_nothing_to_compact_says_that_it_skipped(tmp_path: P
             ) -> CompactionResult | None:
                 raise RuntimeError("no")
 
-        await party.join("broken", controls=Broken())
+        await gateway.join("broken", controls=Broken())
         assert await human.admin.compact("broken") == {"skipped": True, "reason": "the compaction failed"}
 
 
 @pytest.mark.requirement("MEW-3.9.4-9", "MEW-3.9.5-4", "MEW-3.9.5-5")
 async def test_near_its_limit_a_member_says_so_and_compacts_by_itself(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=["participant/status"]) as party:
-        human = await party.join("human")
-        agent = await party.join(
+    async with gateway_with(tmp_path, human=ALL, agent=["participant/status"]) as gateway:
+        human = await gateway.join("human")
+        agent = await gateway.join(
             "agent", transcript=Transcript(max_tokens=10_000, max_messages=10, report_at=0.5, compact_at=0.9)
         )
-        heard = Heard(human)
+        received = ReceivedEnvelopes(human)
         for n in range(7):
             await human.chat(f"message {n}")
-        near = await heard.wait("participant/status")
+        near = await received.wait("participant/status")
         assert near.payload["status"] == "near_limit"
-        assert len(heard.of("participant/status")) == 1
+        assert len(received.of("participant/status")) == 1
         transcript = agent.transcript
         assert transcript is not None
         transcript.max_tokens = transcript.tokens + 10
         await human.chat("and one more")
-        after = await heard.wait(lambda each: each.payload.get("status") == "compacted")
+        after = await received.wait(lambda each: each.payload.get("status") == "compacted")
         assert after.payload["freed_messages"] > 0
         assert after.payload["headroom_tokens"] == transcript.headroom > 0
         assert after.payload["compactions"] == 1
         assert list(after.correlation_id) == []
         assert (
-            len([each for each in heard.of("participant/status") if each.payload["status"] == "near_limit"])
+            len(
+                [each for each in received.of("participant/status") if each.payload["status"] == "near_limit"]
+            )
             == 1
         )
 
 
 @pytest.mark.requirement("MEW-3-34", "MEW-3.9.9-1", "MEW-3.9.9-3")
 async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=ALL, slow=ALL) as party:
-        human, slow = await party.join("human"), await party.raw("slow")
+    async with gateway_with(tmp_path, human=ALL, agent=ALL, slow=ALL) as gateway:
+        human, slow = await gateway.join("human"), await gateway.raw("slow")
         restarted: list[str] = []
 
         class Mine(Controls):
@@ -306,8 +308,8 @@ async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
                 restarted.append(control.sender)
                 await super().on_restart(control)
 
-        agent = await party.join("agent", controls=Mine(), transcript=Transcript())
-        heard = Heard(human)
+        agent = await gateway.join("agent", controls=Mine(), transcript=Transcript())
+        received = ReceivedEnvelopes(human)
         stopped = asyncio.Event()
 
         @agent.tool
@@ -332,47 +334,47 @@ async def test_a_restart_ends_what_was_going_on(tmp_path: Path) -> None:
         with pytest.raises(McpError, match="restarted"):
             await working
         assert stopped.is_set()
-        assert (await heard.wait("stream/close")).payload["stream_id"] == stream.id
+        assert (await received.wait("stream/close")).payload["stream_id"] == stream.id
         await agent.chat("alive")
 
 
 @pytest.mark.requirement("MEW-3.9.10-3")
 async def test_a_shutdown_is_acknowledged_and_final(tmp_path: Path) -> None:
     """D-26: no coming back by itself; the member has a moment for last things."""
-    async with gathering(tmp_path, human=ALL, agent=["stream/*"]) as party:
-        human = await party.join("human")
-        heard = Heard(human)
+    async with gateway_with(tmp_path, human=ALL, agent=["stream/*"]) as gateway:
+        human = await gateway.join("human")
+        received = ReceivedEnvelopes(human)
         last: list[str] = []
 
         class Mine(Controls):
             async def on_shutdown(self, control: Control) -> None:
                 last.append(control.sender)
 
-        agent = await party.join("agent", controls=Mine())
+        agent = await gateway.join("agent", controls=Mine())
         await agent.streams.open()
         shutdown = await human.admin.shutdown("agent", reason="good night")
         ending = await agent.stay()
         assert (ending.code, ending.reason) == (4002, "good night")
         assert last == ["human"]
-        ack = await heard.wait("chat/acknowledge")
+        ack = await received.wait("chat/acknowledge")
         assert ack.correlation_id == [shutdown.id]
-        assert heard.of("stream/close")
+        assert received.of("stream/close")
         await until(lambda: "agent" not in human.roster)
         with pytest.raises(ConnectionClosed, match="4002"):
             await agent.chat("one more thing")
         # Somebody may start it again.
-        await (await party.join("agent")).ready(5)
+        await (await gateway.join("agent")).ready(5)
 
 
 async def test_a_control_that_fails_is_still_answered(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=[]) as party:
-        human = await party.join("human")
+    async with gateway_with(tmp_path, human=ALL, agent=[]) as gateway:
+        human = await gateway.join("human")
 
         class Broken(Controls):
             async def on_clear(self, control: Control) -> None:
                 raise RuntimeError("no")
 
-        agent = await party.join("agent", controls=Broken())
+        agent = await gateway.join("agent", controls=Broken())
         assert (await human.admin.clear("agent")).payload == {"messages_in_context": 0}
         await until(lambda: agent.counts.failed_handlers == 1)
         assert await human.admin.request_status("agent") == {"messages_in_context": 0}
@@ -380,16 +382,16 @@ async def test_a_control_that_fails_is_still_answered(tmp_path: Path) -> None:
 
 async def test_a_member_of_an_older_dialect_is_not_waited_for(tmp_path: Path) -> None:
     """D-56."""
-    async with gathering(tmp_path, human=ALL, old=ALL) as party:
-        human = await party.join("human")
-        await party.raw("old", "&dialect=mcpx")
+    async with gateway_with(tmp_path, human=ALL, old=ALL) as gateway:
+        human = await gateway.join("human")
+        await gateway.raw("old", "&dialect=mcpx")
         with pytest.raises(UnsupportedByRecipient, match="expect no answer"):
             await human.admin.request_status("old")
 
 
 async def test_requests_go_on_while_controls_are_obeyed(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=ALL, agent=[]) as party:
-        human = await party.join("human")
+    async with gateway_with(tmp_path, human=ALL, agent=[]) as gateway:
+        human = await gateway.join("human")
         go = asyncio.Event()
 
         class Slow(Controls):
@@ -399,7 +401,7 @@ async def test_requests_go_on_while_controls_are_obeyed(tmp_path: Path) -> None:
                 await go.wait()
                 return None
 
-        agent = await party.join("agent", controls=Slow())
+        agent = await gateway.join("agent", controls=Slow())
 
         @agent.tool
         async def hello(request: IncomingRequest) -> str:

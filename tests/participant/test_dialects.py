@@ -23,17 +23,25 @@ from moot.participant import (
 from moot.protocol.dialects import DIALECTS, M3P, MCPX
 from moot.protocol.operation import Json, Operation
 from tests.gateway.lab import Client, participants
-from tests.participant.gathering import QUICK, Heard, Party, gathering, settled
-from tests.participant.rogue import rogue
+from tests.participant.gateway_with_members import (
+    QUICK,
+    GatewayWithMembers,
+    ReceivedEnvelopes,
+    gateway_with,
+    settled,
+)
+from tests.participant.rogue_gateway import rogue_gateway
 from tests.waiting import HANG_SECONDS, until
 
 ALL = ["*"]
 
 
-async def trio(party: Party, dialect: str) -> tuple[JoinedSpace, JoinedSpace, JoinedSpace, Client]:
+async def trio(
+    gateway: GatewayWithMembers, dialect: str
+) -> tuple[JoinedSpace, JoinedSpace, JoinedSpace, Client]:
     """An agent that may only propose, a human, a host with tools, and a bystander on the wire."""
-    watcher = await party.raw("watch", f"&dialect={dialect}")
-    agent, human, host = [await party.join(name, dialect=dialect) for name in ("agent", "human", "host")]
+    watcher = await gateway.raw("watch", f"&dialect={dialect}")
+    agent, human, host = [await gateway.join(name, dialect=dialect) for name in ("agent", "human", "host")]
 
     @host.tool
     def read_file(path: str) -> str:
@@ -89,8 +97,8 @@ PEOPLE: dict[str, Any] = {
     "D002-40",
 )
 async def test_a_proposal_in_mcpx_from_end_to_end(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host, watcher = await trio(party, "mcpx")
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host, watcher = await trio(gateway, "mcpx")
         assert (agent.me, agent.dialect) == ("agent", "mcpx")
         assert [each["name"] for each in await human.list_all("host", "tools")] == ["read_file"]
         assert await human.list_all("agent", "tools") == []
@@ -139,10 +147,10 @@ async def test_a_proposal_in_mcpx_from_end_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("D002-15", "D002-16", "MCPX-3.1.2-2", "MCPX-3.2.1-4")
 async def test_answers_name_what_they_answer(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        _, human, _, watcher = await trio(party, "mcpx")
-        bystander = await party.join("watch", dialect="mcpx")
-        heard = Heard(bystander)
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        _, human, _, watcher = await trio(gateway, "mcpx")
+        bystander = await gateway.join("watch", dialect="mcpx")
+        received = ReceivedEnvelopes(bystander)
         await human.request("host", "resources/read", {"uri": "config.json"})
         await human.request("host", "prompts/get", {"name": "debug_prompt"})
         await human.request("host", "tools/list")
@@ -153,22 +161,22 @@ async def test_answers_name_what_they_answer(tmp_path: Path) -> None:
             "mcp/response:prompts/get:debug_prompt",
             "mcp/response:tools/list",
         ]
-        await heard.wait("mcp/response", 3)
-        for request, response in zip(heard.of("mcp/request"), heard.of("mcp/response"), strict=True):
+        await received.wait("mcp/response", 3)
+        for request, response in zip(received.of("mcp/request"), received.of("mcp/response"), strict=True):
             assert [id for id, _ in bystander.correlations.requests_of(response)] == [request.id]
 
 
 @pytest.mark.requirement("D002-1", "D002-2", "D002-8", "D002-9", "D002-35")
 async def test_a_response_alone_tells_its_operation_and_a_short_one_by_its_request(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL, late=ALL) as party:
-        alice, bob = await party.join("alice", dialect="mcpx"), await party.raw("bob", "&dialect=mcpx")
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL, late=ALL) as gateway:
+        alice, bob = await gateway.join("alice", dialect="mcpx"), await gateway.raw("bob", "&dialect=mcpx")
         calls = [
             asyncio.create_task(alice.request("bob", "tools/call", {"name": name, "arguments": {}}))
             for name in ("one", "two")
         ]
         requests = [await bob.hear(lambda each: each["kind"].startswith("mcp/request")) for _ in calls]
-        late = await party.join("late", dialect="mcpx")
-        hears, late_hears = Heard(alice), Heard(late)
+        late = await gateway.join("late", dialect="mcpx")
+        hears, late_hears = ReceivedEnvelopes(alice), ReceivedEnvelopes(late)
         for request, kind in zip(
             requests, ("mcp/response:tools/call:one", "mcp/response:tools/call"), strict=True
         ):
@@ -197,9 +205,9 @@ async def test_a_response_alone_tells_its_operation_and_a_short_one_by_its_reque
 @pytest.mark.requirement("MCPX-3.3-1", "MCPX-3.3-2", "MCPX-3.3-3", "MCPX-3.3-4", "MCPX-3.3-5", "MCPX-6.2-4")
 @pytest.mark.requirement("MCPX-3-3", "MCPX-3-4", "MCPX-3-17")
 async def test_chat_in_mcpx(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice = await party.join("alice", dialect="mcpx")
-        watcher = await party.raw("bob", "&dialect=mcpx")
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice = await gateway.join("alice", dialect="mcpx")
+        watcher = await gateway.raw("bob", "&dialect=mcpx")
         first = await alice.chat("hello")
         await alice.chat("*hi*", format="markdown", about=first.id, to="bob")
         plain, marked = await watcher.hear("chat"), await watcher.hear("chat")
@@ -210,12 +218,12 @@ async def test_chat_in_mcpx(tmp_path: Path) -> None:
         assert datetime.fromisoformat(plain["ts"]).tzinfo is not None
         with pytest.raises(UsageError):
             await alice.chat("")
-        bob = await party.join("bob", dialect="mcpx")
-        heard = Heard(bob)
+        bob = await gateway.join("bob", dialect="mcpx")
+        received = ReceivedEnvelopes(bob)
         await alice.chat("plain")
         await alice.chat("marked", format="markdown")
-        await heard.wait("chat", 2)
-        assert [format_of(each) for each in heard.of("chat")] == ["plain", "markdown"]
+        await received.wait("chat", 2)
+        assert [format_of(each) for each in received.of("chat")] == ["plain", "markdown"]
         await watcher.fence()
         assert not [each for each in watcher.heard if "notifications" in each["kind"]]
         sent = [await alice.send("x-many/ids", {}) for _ in range(500)]
@@ -250,12 +258,12 @@ async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
             "capabilities": people["mallory"],
         }
     }
-    async with gathering(tmp_path, people=settings, rules={"kind_validation": "lazy"}) as party:
-        host = await party.join("host", dialect="mcpx")
-        mallory = await party.raw("mallory", "&dialect=mcpx")
+    async with gateway_with(tmp_path, people=settings, rules={"kind_validation": "lazy"}) as gateway:
+        host = await gateway.join("host", dialect="mcpx")
+        mallory = await gateway.raw("mallory", "&dialect=mcpx")
         reports: list[ProtocolViolation] = []
         host.violations.on_report = reports.append
-        heard = Heard(host)
+        received = ReceivedEnvelopes(host)
         ran: list[str] = []
         host.tool(lambda: ran.append("danger"), name="dangerous_tool", input_schema={"type": "object"})
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "dangerous_tool"}}
@@ -274,7 +282,7 @@ async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
         assert "safe_tool" in reports[0].message
         assert host.violations.count("mallory") == 4
         # Nothing of it was seen by any handler; the stray response did no harm.
-        assert [each.kind for each in heard.envelopes if each.sender == "mallory"] == ["mcp/response"]
+        assert [each.kind for each in received.envelopes if each.sender == "mallory"] == ["mcp/response"]
         assert host.proposals.open() == []
 
 
@@ -287,9 +295,9 @@ async def test_fuzzed_kinds_meet_the_check_before_anything_else(tmp_path: Path) 
         people = participants(host=ALL) | {
             "mallory": {"tokens": ["t-mallory"], "notation": dialect, "capabilities": [right]}
         }
-        async with gathering(folder, people=people, rules={"kind_validation": "lazy"}) as party:
-            host = await party.join("host", dialect=dialect)
-            mallory = await party.raw("mallory", f"&dialect={dialect}")
+        async with gateway_with(folder, people=people, rules={"kind_validation": "lazy"}) as gateway:
+            host = await gateway.join("host", dialect=dialect)
+            mallory = await gateway.raw("mallory", f"&dialect={dialect}")
             called: list[str] = []
 
             async def handler(request: IncomingRequest, called: list[str] = called) -> dict[str, Json]:
@@ -325,9 +333,9 @@ async def test_rights_in_strings_are_kept_to_before_anything_is_sent(tmp_path: P
             "bob": {"tokens": ["t-bob"], "notation": dialect, "capabilities": strings},
             "alice": {"tokens": ["t-alice"], "capabilities": [{"kind": "*"}]},
         }
-        async with gathering(folder, people=people) as party:
-            bob, alice = await party.join("bob", dialect=dialect), await party.join("alice")
-            heard = Heard(alice)
+        async with gateway_with(folder, people=people) as gateway:
+            bob, alice = await gateway.join("bob", dialect=dialect), await gateway.join("alice")
+            received = ReceivedEnvelopes(alice)
             assert [each.original for each in bob.rights.capabilities] == strings
             assert bob.may_request("alice", "tools/call", {"name": "read_file"})
             assert not bob.may_request("alice", "tools/call", {"name": "write_file"})
@@ -339,15 +347,15 @@ async def test_rights_in_strings_are_kept_to_before_anything_is_sent(tmp_path: P
             with pytest.raises(NotAllowed):
                 await bob.admin.kick("alice")
             await bob.chat("only this")
-            await heard.wait("chat")
-            assert [each.kind for each in heard.envelopes if each.sender == "bob"] == ["chat"]
+            await received.wait("chat")
+            assert [each.kind for each in received.envelopes if each.sender == "bob"] == ["chat"]
 
 
 @pytest.mark.requirement("MCPX-8.2-14")
 async def test_the_roster_in_mcpx(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=["chat"]) as party:
-        alice = await party.join("alice", dialect="mcpx")
-        bob = await party.join("bob", dialect="mcpx")
+    async with gateway_with(tmp_path, alice=ALL, bob=["chat"]) as gateway:
+        alice = await gateway.join("alice", dialect="mcpx")
+        bob = await gateway.join("bob", dialect="mcpx")
         await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
         assert alice.roster["bob"].may("chat", {"text": "x"})
         assert list(bob.roster) == ["alice"]
@@ -359,8 +367,8 @@ async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Pat
     """dialects.md: whoever asks, whoever answers, whoever decides."""
     people: dict[str, Any] = {f"{role}-{dialect}": ALL for role in ("host", "human") for dialect in DIALECTS}
     people |= {f"agent-{dialect}": ["mcp/proposal", "mcp/withdraw"] for dialect in DIALECTS}
-    async with gathering(tmp_path, **people) as party:
-        members = {name: await party.join(name, dialect=name.split("-")[1]) for name in people}
+    async with gateway_with(tmp_path, **people) as gateway:
+        members = {name: await gateway.join(name, dialect=name.split("-")[1]) for name in people}
         for name, member in members.items():
             if name.startswith("host"):
                 member.tool(lambda text: text.upper(), name="shout", input_schema={"type": "object"})
@@ -392,8 +400,8 @@ async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Pat
 
 async def test_streams_cross_dialects_when_asked_for(tmp_path: Path) -> None:
     """D-57: the SDK asks for frames in every dialect."""
-    async with gathering(tmp_path, new=ALL, old=ALL) as party:
-        new, old = await party.join("new"), await party.join("old", dialect="m3p")
+    async with gateway_with(tmp_path, new=ALL, old=ALL) as gateway:
+        new, old = await gateway.join("new"), await gateway.join("old", dialect="m3p")
         async with new.streams.open("old", content_type="text/plain") as stream:
             await stream.write("hello")
         await until(lambda: stream.id in old.streams._readers)
@@ -407,21 +415,21 @@ async def test_streams_cross_dialects_when_asked_for(tmp_path: Path) -> None:
 @pytest.mark.requirement("M3P-29", "M3P-30")
 async def test_third_levels_of_the_gateways_kinds_are_understood() -> None:
     """D-50: a gateway that writes three levels, as the ADR's side table has them."""
-    async with rogue() as gateway:
+    async with rogue_gateway() as gateway:
         gateway.protocol, gateway.welcome = "mcpx/v0.1", "system.welcome.participant"
         gateway.capabilities = ["*"]
         async with connect(gateway.url, "lab", "t", dialect="m3p", limits=QUICK) as me:
             assert me.me == "me"
             carol = {"id": "carol", "capabilities": ["chat.*"]}
-            await gateway.say("system.presence.join", {"event": "join", "participant": carol})
+            await gateway.emit("system.presence.join", {"event": "join", "participant": carol})
             await me.roster.wait_for("carol", timeout_seconds=HANG_SECONDS)
-            await gateway.say("system.presence.leave", {"event": "leave", "participant": {"id": "carol"}})
+            await gateway.emit("system.presence.leave", {"event": "leave", "participant": {"id": "carol"}})
             await until(lambda: "carol" not in me.roster)
             gateway.kept.add("chat.message")
             chat = asyncio.create_task(me.chat("hello"))
-            sent = await gateway.hear("chat.message")
+            sent = await gateway.wait_for("chat.message")
             refused = {"error": "capability_violation", "message": "no"}
-            await gateway.say("system.error.capability", refused, to=["me"], correlation_id=sent["id"])
+            await gateway.emit("system.error.capability", refused, to=["me"], correlation_id=sent["id"])
             with pytest.raises(CapabilityViolation):
                 await chat
 
@@ -457,8 +465,8 @@ def test_kinds_parse_and_format_back(legacy: Any, kind: str, method: str, contex
 
 
 async def test_m3p_speaks_in_dots(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, _, watcher = await trio(party, "m3p")
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, _, watcher = await trio(gateway, "m3p")
         call = asyncio.create_task(agent.call("host", "read_file", {"path": "a"}))
         await until(lambda: bool(human.proposals.open()))
         await human.approve(human.proposals.open()[0])

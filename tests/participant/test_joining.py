@@ -12,16 +12,16 @@ from moot.errors import ConnectionClosed, NotAdmitted, NotAllowed, Unreachable, 
 from moot.participant import JoinedSpace, ParticipantLimits, connect, token_from
 from moot.participant.connection.roster import PresenceEvent
 from tests.gateway.lab import participants
-from tests.participant.gathering import QUICK, Heard, gathering
-from tests.participant.rogue import rogue
+from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with
+from tests.participant.rogue_gateway import rogue_gateway
 from tests.waiting import HANG_SECONDS, until
 
 
 async def test_ten_lines_make_a_member_with_a_tool(tmp_path: Path) -> None:
     """The example of the documentation."""
     async with (
-        gathering(tmp_path, adder=["mcp/response"], alice=["*"]) as party,
-        moot.connect(party.url, "lab", "t-adder") as space,
+        gateway_with(tmp_path, adder=["mcp/response"], alice=["*"]) as gateway,
+        moot.connect(gateway.url, "lab", "t-adder") as space,
     ):
 
         @space.tool
@@ -29,7 +29,7 @@ async def test_ten_lines_make_a_member_with_a_tool(tmp_path: Path) -> None:
             """Add two numbers."""
             return a + b
 
-        alice = await party.join("alice")
+        alice = await gateway.join("alice")
         outcome = await alice.call("adder", "add", {"a": 1, "b": 2})
         assert outcome.structured == {"result": 3}
         assert outcome.text == "3"
@@ -39,8 +39,8 @@ async def test_ten_lines_make_a_member_with_a_tool(tmp_path: Path) -> None:
 @pytest.mark.requirement("MEW-8.2-13", "MEW-5.2-8", "MEW-8.2-15", "MEW-5.2-9")
 async def test_the_welcome_tells_who_we_are_and_what_we_may_do(tmp_path: Path) -> None:
     rights = ["chat", {"kind": "mcp/request", "payload": {"method": "tools/*"}}]
-    async with gathering(tmp_path, alice=["*"], bob=rights) as party:
-        bob = await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=rights) as gateway:
+        bob = await gateway.join("bob")
         assert bob.me == "bob"
         assert bob.name == "bob"
         assert [each.original for each in bob.rights.capabilities] == [{"kind": "chat"}, rights[1]]
@@ -48,7 +48,7 @@ async def test_the_welcome_tells_who_we_are_and_what_we_may_do(tmp_path: Path) -
         assert bob.may_request("alice", "tools/call", {"name": "x"})
         assert not bob.may_request("alice", "resources/read", {"uri": "x"})
         assert not bob.may("space/kick", {"participant_id": "alice"})
-        heard = await party.raw("alice")
+        received = await gateway.raw("alice")
         with pytest.raises(NotAllowed, match="resources/read") as refusal:
             await bob.request("alice", "resources/read", {"uri": "x"})
         assert refusal.value.missing == ("mcp/request",)
@@ -56,24 +56,24 @@ async def test_the_welcome_tells_who_we_are_and_what_we_may_do(tmp_path: Path) -
             await bob.admin.kick("alice")
         # Nothing of it left us: not even a refusal came back.
         await bob.chat("still here")
-        kinds = [each["kind"] for each in await heard.fence()]
+        kinds = [each["kind"] for each in await received.fence()]
         assert kinds == ["chat"]
         assert bob.counts.unasked_refusals == 0
 
 
 @pytest.mark.requirement("MEW-8.2-14")
 async def test_the_roster_follows_joins_and_leaves(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["chat"], carol=["chat", "mcp/proposal"]) as party:
-        alice = await party.join("alice")
+    async with gateway_with(tmp_path, alice=["*"], bob=["chat"], carol=["chat", "mcp/proposal"]) as gateway:
+        alice = await gateway.join("alice")
         assert len(alice.roster) == 0
         events: list[PresenceEvent] = []
         alice.roster.on_change(events.append)
-        async with connect(party.url, "lab", "t-bob", limits=QUICK) as bob:
+        async with connect(gateway.url, "lab", "t-bob", limits=QUICK) as bob:
             await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
             assert list(bob.roster) == ["alice"]
             assert alice.roster["bob"].may("chat", {"text": "x"})
             assert not alice.roster["bob"].may("mcp/proposal", {"method": "x"})
-            await party.join("carol")
+            await gateway.join("carol")
             await alice.roster.wait_for("carol", timeout_seconds=HANG_SECONDS)
             assert set(alice.roster) == {"bob", "carol"}
         await until(lambda: "bob" not in alice.roster)
@@ -86,9 +86,9 @@ async def test_the_roster_follows_joins_and_leaves(tmp_path: Path) -> None:
 
 async def test_a_runtime_id_can_be_wished_for_and_names_still_work(tmp_path: Path) -> None:
     """D-19: whoever is asked by its name answers, and the answer counts."""
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice = await party.join("alice")
-        bob = await party.join("bob", participant="bob-laptop")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice = await gateway.join("alice")
+        bob = await gateway.join("bob", participant="bob-laptop")
         assert (bob.me, bob.name) == ("bob-laptop", "bob")
         await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
         assert alice.roster["bob"].id == "bob-laptop"
@@ -103,18 +103,18 @@ async def test_a_runtime_id_can_be_wished_for_and_names_still_work(tmp_path: Pat
 
 
 async def test_a_wrong_token_or_space_is_said_in_words(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"]) as party:
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
         with pytest.raises(NotAdmitted, match="check the token") as refusal:
-            async with connect(party.url, "lab", "t-nobody", limits=QUICK):
+            async with connect(gateway.url, "lab", "t-nobody", limits=QUICK):
                 pass
         assert refusal.value.status == 401
         with pytest.raises(NotAdmitted, match="name of the space") as refusal:
-            async with connect(party.url, "elsewhere", "t-alice", limits=QUICK):
+            async with connect(gateway.url, "elsewhere", "t-alice", limits=QUICK):
                 pass
         assert refusal.value.status == 404
         # A join frame is refused on the socket.
         with pytest.raises(NotAdmitted) as refusal:
-            async with connect(party.url, "lab", "t-nobody", participant="me", limits=QUICK):
+            async with connect(gateway.url, "lab", "t-nobody", participant="me", limits=QUICK):
                 pass
         assert refusal.value.code == 1008
 
@@ -148,19 +148,19 @@ def test_a_token_file_holds_one_token(tmp_path: Path) -> None:
 
 
 async def test_an_error_in_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        bob = await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        bob = await gateway.join("bob")
         await bob.roster.wait_for("alice", timeout_seconds=HANG_SECONDS) if "alice" in bob.roster else None
         with pytest.raises(ZeroDivisionError):
-            async with connect(party.url, "lab", "t-alice", limits=QUICK):
+            async with connect(gateway.url, "lab", "t-alice", limits=QUICK):
                 raise ZeroDivisionError
         await until(lambda: "alice" not in bob.roster)
 
 
 async def test_after_leaving_everything_says_so(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        await party.join("bob")
-        async with connect(party.url, "lab", "t-alice", limits=QUICK) as alice:
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        await gateway.join("bob")
+        async with connect(gateway.url, "lab", "t-alice", limits=QUICK) as alice:
             reading = asyncio.create_task(_collect(alice))
             waiting = asyncio.create_task(
                 alice.request("bob", "x-never/answered", timeout_seconds=HANG_SECONDS)
@@ -182,44 +182,44 @@ async def _collect(space: JoinedSpace) -> int:
 
 async def test_two_connections_of_one_identity_and_a_passive_one_answers_nothing(tmp_path: Path) -> None:
     """D-22: `moot tail` beside an agent must not answer for it."""
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice = await party.join("alice")
-        agent = await party.join("bob")
-        tail = await party.join("bob", passive=True)
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice = await gateway.join("alice")
+        agent = await gateway.join("bob")
+        tail = await gateway.join("bob", passive=True)
 
         @agent.tool
         def hello() -> str:
             return "from the agent"
 
-        heard = Heard(tail)
+        received = ReceivedEnvelopes(tail)
         for _ in range(5):
             assert (await alice.call("bob", "hello")).text == "from the agent"
-        assert len(heard.of("mcp/response")) == 5
+        assert len(received.of("mcp/response")) == 5
         assert tail.counts.sent == 0
 
 
 async def test_what_comes_right_behind_the_welcome_finds_the_handlers_of_the_block() -> None:
     """Whatever stands before the first await of the block counts as registered from the start."""
-    async with rogue() as gateway:
+    async with rogue_gateway() as gateway:
         gateway.behind_the_welcome = 3
         async with connect(gateway.url, "lab", "t", limits=QUICK) as me:
-            heard = Heard(me)
+            received = ReceivedEnvelopes(me)
 
             @me.tool
             def hello() -> str:
                 return "hi"
 
-            await heard.wait("chat", 3)
-            answer = await gateway.hear("mcp/response")
+            await received.wait("chat", 3)
+            answer = await gateway.wait_for("mcp/response")
             assert answer["payload"]["result"]["content"][0]["text"] == "hi"
 
 
 async def test_a_newer_exclusive_connection_ends_the_older_for_good(tmp_path: Path) -> None:
     """D-22, close code 4001."""
     people = participants(alice={"capabilities": [{"kind": "*"}], "exclusive": True})
-    async with gathering(tmp_path, people=people) as party:
-        first = await party.join("alice")
-        await party.join("alice")
+    async with gateway_with(tmp_path, people=people) as gateway:
+        first = await gateway.join("alice")
+        await gateway.join("alice")
         ending = await first.stay()
         assert ending.code == 4001
         assert first.state == "closed"

@@ -16,7 +16,7 @@ from moot.participant.connection.envelope_sender import SendCounts
 from moot.participant.connection.message_feed import Feed, is_async
 from moot.protocol.dialects import MEW
 from moot.protocol.envelope import Envelope
-from tests.participant.gathering import QUICK, Heard, gathering, settled
+from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import until
 
 
@@ -34,8 +34,8 @@ async def test_a_slow_reader_gets_a_gap_and_the_newest() -> None:
 
 
 async def test_readers_hear_everything_in_order_and_own_words_if_they_wish(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         others, everything = alice.envelopes(), alice.envelopes(own=True)
         got: list[list[str]] = [[], []]
 
@@ -57,8 +57,8 @@ async def test_readers_hear_everything_in_order_and_own_words_if_they_wish(tmp_p
 
 
 async def test_handlers_by_kind_and_pattern_keep_the_order(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         seen: list[tuple[str, str]] = []
 
         @alice.on("chat")
@@ -96,8 +96,8 @@ async def test_handlers_by_kind_and_pattern_keep_the_order(tmp_path: Path) -> No
 
 async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, max_feed_messages=50)
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice, bob = await party.join("alice", limits=limits), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice, bob = await gateway.join("alice", limits=limits), await gateway.join("bob")
         go = asyncio.Event()
         got: list[Envelope] = []
 
@@ -134,8 +134,8 @@ async def test_a_few_huge_messages_do_not_fill_a_queue_either() -> None:
 
 
 async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         reader = alice.envelopes()
         await bob.chat("before anybody iterates")
         async for item in reader:
@@ -153,8 +153,8 @@ async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -
 
 async def test_more_than_the_outbox_holds_is_refused_not_kept(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, dial=DialLimits(outbox_bytes=200_000))
-    async with gathering(tmp_path, alice=["*"]) as party:
-        alice = await party.join("alice", limits=limits)
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        alice = await gateway.join("alice", limits=limits)
         with pytest.raises(OutboxFull, match="outbox_bytes is 200000"):
             _flood(alice)
         await until(lambda: not alice._sender.socket.is_full)
@@ -162,11 +162,11 @@ async def test_more_than_the_outbox_holds_is_refused_not_kept(tmp_path: Path) ->
 
 
 async def test_what_nobody_waits_for_is_counted_when_refused(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"]) as party:
-        alice = await party.join("alice")
-        heard = Heard(alice)
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        alice = await gateway.join("alice")
+        received = ReceivedEnvelopes(alice)
         await alice.send("participant/resume", {}, to="nobody")
-        error = await heard.wait("system/error")
+        error = await received.wait("system/error")
         assert error.payload["error"] == "participant_not_found"
         assert alice.counts.unasked_refusals == 1
 

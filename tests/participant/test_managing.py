@@ -10,7 +10,7 @@ from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, N
 from moot.participant import connect
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering
+from tests.participant.gateway_with_members import PROPOSER, QUICK, ReceivedEnvelopes, gateway_with
 from tests.waiting import until
 
 WRITE: Json = {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "write"}}}
@@ -19,9 +19,9 @@ WRITE: Json = {"kind": "mcp/request", "payload": {"method": "tools/call", "param
 @pytest.mark.requirement("MEW-3.6.1-10", "MEW-3.6.3-1")
 async def test_a_grant_turns_proposals_into_requests_and_is_acknowledged(tmp_path: Path) -> None:
     """MEW 3.6.1, 9.2: the acknowledgement comes after the new welcome."""
-    async with gathering(tmp_path, human=["*"], agent=PROPOSER, host=[]) as party:
-        human, agent, host = [await party.join(name) for name in ("human", "agent", "host")]
-        heard = Heard(agent)
+    async with gateway_with(tmp_path, human=["*"], agent=PROPOSER, host=[]) as gateway:
+        human, agent, host = [await gateway.join(name) for name in ("human", "agent", "host")]
+        received = ReceivedEnvelopes(agent)
 
         @host.tool
         def write() -> str:
@@ -32,11 +32,11 @@ async def test_a_grant_turns_proposals_into_requests_and_is_acknowledged(tmp_pat
         assert grant.acknowledged == "accepted"
         assert agent.may_request("host", "tools/call", {"name": "write"})
         assert not agent.may_request("host", "tools/call", {"name": "erase"})
-        ack = await heard.wait("capability/grant-ack")
+        ack = await received.wait("capability/grant-ack")
         assert ack.correlation_id == [grant.id]
         assert ack.to == ["human"]
         assert ack.payload == {"status": "accepted"}
-        kinds = [each.kind for each in heard.envelopes]
+        kinds = [each.kind for each in received.envelopes]
         assert kinds.index("system/welcome") < kinds.index("capability/grant-ack")
         assert (await agent.call("host", "write")).how == "direct"
         revocation = await human.admin.revoke("agent", grant_id=grant.id, reason="enough")
@@ -46,8 +46,8 @@ async def test_a_grant_turns_proposals_into_requests_and_is_acknowledged(tmp_pat
 
 async def test_what_cannot_be_granted_is_told(tmp_path: Path) -> None:
     granter = ["capability/grant", "capability/revoke", "chat"]
-    async with gathering(tmp_path, human=granter, agent=["chat"], mute=["chat"]) as party:
-        human, mute = await party.join("human"), await party.join("mute")
+    async with gateway_with(tmp_path, human=granter, agent=["chat"], mute=["chat"]) as gateway:
+        human, mute = await gateway.join("human"), await gateway.join("mute")
         with pytest.raises(CapabilityViolation, match="do not hold yourself"):
             await human.admin.grant("agent", [WRITE])
         with pytest.raises(ParticipantNotFound):
@@ -65,10 +65,10 @@ async def test_what_cannot_be_granted_is_told(tmp_path: Path) -> None:
 
 async def test_a_revocation_that_leaves_something_says_what(tmp_path: Path) -> None:
     """D-18: revoke_incomplete."""
-    async with gathering(
+    async with gateway_with(
         tmp_path, human=["*"], agent=[{"kind": "mcp/request", "payload": {"method": "x/*"}}]
-    ) as party:
-        human, _ = await party.join("human"), await party.join("agent")
+    ) as gateway:
+        human, _ = await gateway.join("human"), await gateway.join("agent")
         await human.admin.grant("agent", [{"kind": "mcp/request", "payload": {"method": "x/a"}}])
         revocation = await human.admin.revoke(
             "agent", capabilities=[{"kind": "mcp/request", "payload": {"method": "x/a"}}]
@@ -79,17 +79,17 @@ async def test_a_revocation_that_leaves_something_says_what(tmp_path: Path) -> N
 
 
 async def test_an_invitation_brings_a_token_to_the_inviter_alone(tmp_path: Path) -> None:
-    async with gathering(tmp_path, human=["*"], watch=["chat"]) as party:
-        human, watcher = await party.join("human"), await party.join("watch")
-        heard = Heard(watcher)
+    async with gateway_with(tmp_path, human=["*"], watch=["chat"]) as gateway:
+        human, watcher = await gateway.join("human"), await gateway.join("watch")
+        received = ReceivedEnvelopes(watcher)
         invitation = await human.admin.invite("newcomer", [{"kind": "chat"}], reason="welcome")
         assert invitation.status == "created"
         assert invitation.token
         assert invitation.token not in repr(invitation)
-        invited = await heard.wait(lambda each: each.payload.get("event") == "invited")
+        invited = await received.wait(lambda each: each.payload.get("event") == "invited")
         assert invited.payload["participant"]["id"] == "newcomer"
-        assert invitation.token.encode() not in b"".join(each.raw for each in heard.envelopes)
-        async with connect(party.url, "lab", invitation.token, limits=QUICK) as newcomer:
+        assert invitation.token.encode() not in b"".join(each.raw for each in received.envelopes)
+        async with connect(gateway.url, "lab", invitation.token, limits=QUICK) as newcomer:
             assert newcomer.me == "newcomer"
             await newcomer.chat("hello")
         assert (await human.admin.invite("newcomer")).status == "already_exists"
@@ -101,8 +101,8 @@ async def test_an_invitation_brings_a_token_to_the_inviter_alone(tmp_path: Path)
 
 async def test_a_kicked_member_is_out_for_good(tmp_path: Path) -> None:
     """D-24, close code 4003: no coming back by itself."""
-    async with gathering(tmp_path, human=["*"], agent=["chat"]) as party:
-        human, agent = await party.join("human"), await party.join("agent")
+    async with gateway_with(tmp_path, human=["*"], agent=["chat"]) as gateway:
+        human, agent = await gateway.join("human"), await gateway.join("agent")
         await human.admin.kick("agent", "misbehaved")
         ending = await agent.stay()
         assert ending.code == 4003

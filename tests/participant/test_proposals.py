@@ -23,7 +23,7 @@ from moot.errors import (
 )
 from moot.participant import REJECT_REASONS, IncomingRequest, JoinedSpace, Progress, SeenProposal, ToolError
 from moot.protocol.operation import Json
-from tests.participant.gathering import PROPOSER, QUICK, Heard, gathering, settled
+from tests.participant.gateway_with_members import PROPOSER, QUICK, ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import HANG_SECONDS, until
 
 PEOPLE: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": [], "other": ["*"]}
@@ -63,9 +63,9 @@ async def next_proposal(space: JoinedSpace) -> SeenProposal:
 )
 async def test_a_call_without_the_right_is_proposed_fulfilled_and_answered(tmp_path: Path) -> None:
     """MEW 3.2.1, step by step on the wire."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        watcher = await party.raw("other")
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        watcher = await gateway.raw("other")
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
         done = await host_of(host)
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         seen = await next_proposal(human)
@@ -112,9 +112,9 @@ async def test_a_call_without_the_right_is_proposed_fulfilled_and_answered(tmp_p
 )
 async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path: Path) -> None:
     """MEW 3.3.2, 3.3.3; D-28: failing fast withdraws."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        watcher = await party.raw("other")
-        agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        watcher = await gateway.raw("other")
+        agent, human, _ = [await gateway.join(name) for name in ("agent", "human", "host")]
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         seen = await next_proposal(human)
         await human.reject(seen, "unsafe", explanation="that file matters")
@@ -142,8 +142,8 @@ async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path
 
 @pytest.mark.requirement("MEW-3.3.2-5", "MEW-3.3.2-6", "MEW-3.3.2-7")
 async def test_waiting_for_others_outlasts_rejections(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host, other = [await party.join(name) for name in ("agent", "human", "host", "other")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host, other = [await gateway.join(name) for name in ("agent", "human", "host", "other")]
         await host_of(host)
         proposal = await agent.propose(
             "host", "tools/call", {"name": "write", "arguments": {"path": "a"}}, wait_for_others=True
@@ -176,16 +176,16 @@ async def test_waiting_for_others_outlasts_rejections(tmp_path: Path) -> None:
     "MEW-3.1-5", "MEW-3.3.1-1", "MEW-3.3.1-3", "MEW-3.3.1-4", "MEW-3.3.1-5", "MEW-3.3-1", "MEW-3.3.3-12"
 )
 async def test_a_withdrawn_proposal_can_not_be_fulfilled(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
-        heard = Heard(human)
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
+        received = ReceivedEnvelopes(human)
         done = await host_of(host)
         proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
         seen = await next_proposal(human)
         await proposal.withdraw()
         with pytest.raises(Withdrawn, match="no_longer_needed"):
             await proposal.outcome()
-        withdraw = await heard.wait("mcp/withdraw")
+        withdraw = await received.wait("mcp/withdraw")
         assert withdraw.correlation_id == [proposal.id]
         assert withdraw.payload == {"reason": "no_longer_needed"}
         assert human.proposals.open() == []
@@ -197,10 +197,10 @@ async def test_a_withdrawn_proposal_can_not_be_fulfilled(tmp_path: Path) -> None
 
 
 async def test_nobody_else_withdraws_and_an_sdk_would_not_believe_it(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human = await party.join("agent"), await party.join("human")
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human = await gateway.join("agent"), await gateway.join("human")
         proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {}})
-        other = await party.raw("other")
+        other = await gateway.raw("other")
         assert await other.refused("mcp/withdraw", {"reason": "other"}, about=[proposal.id]) == "unauthorized"
         seen = human.proposals.get(proposal.id)
         assert seen is not None
@@ -227,8 +227,8 @@ async def test_nobody_else_withdraws_and_an_sdk_would_not_believe_it(tmp_path: P
 )
 async def test_every_reason_reaches_the_proposer_known_or_not(tmp_path: Path) -> None:
     """MEW 3.3.3: codes are suggestions, and unknown ones do no harm."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, _ = [await gateway.join(name) for name in ("agent", "human", "host")]
         assert set(REJECT_REASONS) == {
             "disagree",
             "inappropriate",
@@ -256,44 +256,44 @@ async def test_every_reason_reaches_the_proposer_known_or_not(tmp_path: Path) ->
 @pytest.mark.requirement("MEW-3.3.3-10")
 async def test_a_proposal_nobody_takes_is_withdrawn_at_its_time(tmp_path: Path) -> None:
     """MEW 3.3.3: reason timeout."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
-        heard = Heard(human)
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, _ = [await gateway.join(name) for name in ("agent", "human", "host")]
+        received = ReceivedEnvelopes(human)
         with pytest.raises(TimedOut, match="withdrawn"):
             await agent.call("host", "write", {"path": "a"}, timeout_seconds=0.1)
-        assert (await heard.wait("mcp/withdraw")).payload == {"reason": "timeout"}
+        assert (await received.wait("mcp/withdraw")).payload == {"reason": "timeout"}
         await until(lambda: human.proposals.open() == [])
 
 
 async def test_cancelling_a_proposed_call_withdraws_it(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, _ = [await party.join(name) for name in ("agent", "human", "host")]
-        heard = Heard(human)
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, _ = [await gateway.join(name) for name in ("agent", "human", "host")]
+        received = ReceivedEnvelopes(human)
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         await next_proposal(human)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert (await heard.wait("mcp/withdraw")).payload == {"reason": "no_longer_needed"}
+        assert (await received.wait("mcp/withdraw")).payload == {"reason": "no_longer_needed"}
 
 
 async def test_cancelling_while_it_is_being_proposed_leaves_no_orphan(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human = await party.join("agent"), await party.join("human")
-        heard = Heard(human)
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human = await gateway.join("agent"), await gateway.join("human")
+        received = ReceivedEnvelopes(human)
         proposing = asyncio.create_task(agent.propose("host", "tools/call", {"name": "write"}))
         await asyncio.sleep(0)
         proposing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await proposing
-        withdraw = await heard.wait("mcp/withdraw")
-        assert withdraw.correlation_id == [heard.of("mcp/proposal")[0].id]
+        withdraw = await received.wait("mcp/withdraw")
+        assert withdraw.correlation_id == [received.of("mcp/proposal")[0].id]
 
 
 async def test_fulfilling_twice_runs_once(tmp_path: Path) -> None:
     """D-28: one proposal, at most one execution; of two who fulfil at once, one is told."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host, other = [await party.join(name) for name in ("agent", "human", "host", "other")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host, other = [await gateway.join(name) for name in ("agent", "human", "host", "other")]
         done = await host_of(host)
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         first, second = await next_proposal(human), await next_proposal(other)
@@ -305,8 +305,8 @@ async def test_fulfilling_twice_runs_once(tmp_path: Path) -> None:
 
 async def test_a_rejection_that_crosses_a_fulfilment_does_not_hide_it(tmp_path: Path) -> None:
     """The withdrawal comes too late; the outcome is told as it is."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host, other = [await party.join(name) for name in ("agent", "human", "host", "other")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host, other = [await gateway.join(name) for name in ("agent", "human", "host", "other")]
         await host_of(host)
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         seen, same = await next_proposal(human), await next_proposal(other)
@@ -319,9 +319,9 @@ async def test_a_rejection_that_crosses_a_fulfilment_does_not_hide_it(tmp_path: 
 
 async def test_a_fulfilment_must_repeat_the_proposal_to_the_digit(tmp_path: Path) -> None:
     """D-28: numbers that a double cannot hold are neither rounded by the SDK nor accepted otherwise."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        human, host = await party.join("human"), await party.join("host")
-        raw = await party.raw("agent")
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        human, host = await gateway.join("human"), await gateway.join("host")
+        raw = await gateway.raw("agent")
         got: list[Any] = []
 
         async def handler(request: IncomingRequest) -> dict[str, Json]:
@@ -338,7 +338,7 @@ async def test_a_fulfilment_must_repeat_the_proposal_to_the_digit(tmp_path: Path
         await human.approve(seen)
         assert got[0]["n"] == 9007199254740993
         # Anything else than what was proposed is refused by the gateway, and by an SDK that sees it.
-        other = await party.raw("other")
+        other = await gateway.raw("other")
         await raw.say("mcp/proposal", {"method": "x/do", "params": {"a": 1}}, to=["host"], id="p-2")
         changed = {"jsonrpc": "2.0", "id": 1, "method": "x/do", "params": {"a": 2}}
         assert await other.refused("mcp/request", changed, to=["host"], about=["p-2"]) == "proposal_mismatch"
@@ -347,8 +347,8 @@ async def test_a_fulfilment_must_repeat_the_proposal_to_the_digit(tmp_path: Path
 @pytest.mark.requirement("MEW-3.3.2-3")
 async def test_a_host_rejects_what_it_can_never_do(tmp_path: Path) -> None:
     people = PEOPLE | {"host": ["mcp/reject"]}
-    async with gathering(tmp_path, **people) as party:
-        agent, host = await party.join("agent"), await party.join("host")
+    async with gateway_with(tmp_path, **people) as gateway:
+        agent, host = await gateway.join("agent"), await gateway.join("host")
         await host_of(host)
         with pytest.raises(Rejected) as rejection:
             await agent.call("host", "no_such_tool", timeout_seconds=HANG_SECONDS)
@@ -361,19 +361,19 @@ async def test_a_host_rejects_what_it_can_never_do(tmp_path: Path) -> None:
 
 
 async def settled_both(agent: JoinedSpace, host: JoinedSpace) -> None:
-    heard = Heard(host)
+    received = ReceivedEnvelopes(host)
     sent = await agent.chat("fence")
-    await heard.wait(lambda envelope: envelope.id == sent.id)
+    await received.wait(lambda envelope: envelope.id == sent.id)
     sent = await agent.chat("fence again")
-    await heard.wait(lambda envelope: envelope.id == sent.id)
+    await received.wait(lambda envelope: envelope.id == sent.id)
 
 
 async def test_a_quorum_is_gathered_before_anybody_may_fulfil(tmp_path: Path) -> None:
     """D-28: `moot/approve`."""
     rules = {"quorum": [{"approvals_needed": 2}]}
-    async with gathering(tmp_path, rules=rules, **PEOPLE, third=["*"]) as party:
+    async with gateway_with(tmp_path, rules=rules, **PEOPLE, third=["*"]) as gateway:
         agent, human, host, other, third = [
-            await party.join(name) for name in ("agent", "human", "host", "other", "third")
+            await gateway.join(name) for name in ("agent", "human", "host", "other", "third")
         ]
         await host_of(host)
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
@@ -388,22 +388,22 @@ async def test_a_quorum_is_gathered_before_anybody_may_fulfil(tmp_path: Path) ->
 
 
 async def test_without_the_right_to_ask_or_to_propose_there_is_a_clear_error(tmp_path: Path) -> None:
-    async with gathering(tmp_path, mute=["chat"], host=[]) as party:
-        mute = await party.join("mute")
+    async with gateway_with(tmp_path, mute=["chat"], host=[]) as gateway:
+        mute = await gateway.join("mute")
         with pytest.raises(NotAllowed, match="neither") as refusal:
             await mute.call("host", "write")
         assert refusal.value.missing == ("mcp/request", "mcp/proposal")
 
 
 async def test_one_can_insist_on_either_way(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
         await host_of(host)
         with pytest.raises(NotAllowed) as refusal:
             await agent.call("host", "write", {"path": "a"}, propose="never")
         assert refusal.value.missing == ("mcp/request",)
         call = asyncio.create_task(human.call("host", "write", {"path": "a"}, propose="always"))
-        other = await party.join("other")
+        other = await gateway.join("other")
         del other
         await until(lambda: bool(human.proposals.open()))
         await human.approve(human.proposals.open()[0])
@@ -411,8 +411,8 @@ async def test_one_can_insist_on_either_way(tmp_path: Path) -> None:
 
 
 async def test_a_failed_tool_is_the_proposers_to_hear(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
 
         @host.tool
         def breaks() -> str:
@@ -432,8 +432,8 @@ async def test_a_failed_tool_is_the_proposers_to_hear(tmp_path: Path) -> None:
 
 async def test_progress_of_a_fulfilment_reaches_the_proposer(tmp_path: Path) -> None:
     """The token is part of what is proposed, so the fulfilment repeats it."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
 
         @host.tool
         async def work(request: IncomingRequest) -> str:
@@ -451,8 +451,8 @@ async def test_progress_of_a_fulfilment_reaches_the_proposer(tmp_path: Path) -> 
 
 
 async def test_a_fulfilment_that_is_called_off_is_told(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
 
         @host.tool
         async def forever() -> str:
@@ -470,8 +470,8 @@ async def test_a_fulfilment_that_is_called_off_is_told(tmp_path: Path) -> None:
 @pytest.mark.requirement("MEW-10.2-1", "MEW-10.2-2", "MCPX-10.2-1")
 async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, proposal_seconds=0.3)
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human = await party.join("agent"), await party.join("human", limits=limits)
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human = await gateway.join("agent"), await gateway.join("human", limits=limits)
         proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
         seen = await next_proposal(human)
         record = seen.record()
@@ -494,8 +494,8 @@ async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> N
 
 @pytest.mark.requirement("MEW-8.2-10", "MEW-3.2.1-4")
 async def test_handlers_and_readers_are_shown_every_proposal(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
         done = await host_of(host)
         shown: list[str] = []
 
@@ -522,8 +522,8 @@ async def test_handlers_and_readers_are_shown_every_proposal(tmp_path: Path) -> 
 
 async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) -> None:
     """D-40: the gateway's memory; nothing of it is taken for news."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
         await host_of(host)
         kept = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
         gone = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "b"}})
@@ -533,7 +533,7 @@ async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) 
         )
         await human.reject(refused.id, "policy")
         chat = await human.chat("hello, whoever comes")
-        late = await party.join("other")
+        late = await gateway.join("other")
         news: list[SeenProposal] = []
         late.on_proposal(news.append)
         assert late.proposals.open() == []
@@ -551,8 +551,8 @@ async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) 
 
 
 async def test_a_proposal_without_a_host_needs_one_to_be_fulfilled(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human, host = [await party.join(name) for name in ("agent", "human", "host")]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
         await host_of(host)
         call = asyncio.create_task(
             agent.perform((), "tools/call", {"name": "write", "arguments": {"path": "a"}})
@@ -568,13 +568,13 @@ async def test_a_proposal_without_a_host_needs_one_to_be_fulfilled(tmp_path: Pat
 
 @pytest.mark.requirement("MEW-3-54", "MEW-3-55")
 async def test_withdraw_and_reject_without_a_proposal_are_neither_sent_nor_believed(tmp_path: Path) -> None:
-    async with gathering(tmp_path, **PEOPLE) as party:
-        agent, human = await party.join("agent"), await party.join("human")
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human = await gateway.join("agent"), await gateway.join("human")
         for kind in ("mcp/withdraw", "mcp/reject"):
             with pytest.raises(UsageError, match="correlation_id"):
                 await human.send(kind, {"reason": "other"})
         proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {}})
-        other = await party.raw("other")
+        other = await gateway.raw("other")
         await other.say("mcp/reject", {"reason": "unsafe"})
         await other.say("mcp/withdraw", {"reason": "other"})
         await other.fence()

@@ -16,8 +16,8 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
 from tests.gateway.served import started
-from tests.participant.gathering import PROPOSER, QUICK, Heard, away, gathering
-from tests.participant.rogue import rogue
+from tests.participant.gateway_with_members import PROPOSER, QUICK, ReceivedEnvelopes, away, gateway_with
+from tests.participant.rogue_gateway import rogue_gateway
 from tests.waiting import HANG_SECONDS, bounded, until
 
 
@@ -26,8 +26,8 @@ async def back(space: JoinedSpace, times: int = 1) -> None:
 
 
 async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         items: list[Envelope | MissedMessages] = []
 
         async def read() -> None:
@@ -37,7 +37,7 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
         reading = asyncio.create_task(read())
         rejoined = asyncio.Event()
         alice.on_reconnected(rejoined.set)
-        await party.raw("carol")
+        await gateway.raw("carol")
         waiting = asyncio.create_task(alice.request("carol", "x/never"))
         await until(lambda: len(alice._parts.requests) == 1)
         alice._sender.socket._drop()
@@ -59,9 +59,9 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
 async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path) -> None:
     # Comes back after an hour: closing does not wait for that.
     limits = msgspec.structs.replace(QUICK, backoff_first_seconds=7_200.0, backoff_max_seconds=7_200.0)
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice = await party.join("alice", limits=limits)
-        await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice = await gateway.join("alice", limits=limits)
+        await gateway.join("bob")
         alice._sender.socket._drop()
         await until(lambda: alice.state == "reconnecting")
         for act in (
@@ -82,14 +82,14 @@ async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path
 
 
 async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
         events: list[str] = []
         alice.roster.on_change(lambda event: events.append(event.event))
         async with away(alice):
             await bob.close()
-            carol = await party.join("carol")
+            carol = await gateway.join("carol")
             # The gateway has noticed both: that one left, and that this one is there.
             await until(lambda: set(carol.roster) == set())
         await back(alice)
@@ -100,9 +100,9 @@ async def test_the_roster_is_fresh_after_a_reconnect(tmp_path: Path) -> None:
 
 async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp_path: Path) -> None:
     """A blip on the host's side does not fail the calls that it works on."""
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
         patient = msgspec.structs.replace(QUICK, host_return_seconds=HANG_SECONDS)
-        alice, bob = await party.join("alice", limits=patient), await party.join("bob")
+        alice, bob = await gateway.join("alice", limits=patient), await gateway.join("bob")
         go = asyncio.Event()
 
         async def handler(request: IncomingRequest) -> dict[str, Json]:
@@ -122,9 +122,9 @@ async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp
 
 
 async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice = await party.join("alice")
-        bob = await party.join("bob", limits=msgspec.structs.replace(QUICK, held_answer_seconds=0.05))
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice = await gateway.join("alice")
+        bob = await gateway.join("bob", limits=msgspec.structs.replace(QUICK, held_answer_seconds=0.05))
         go = asyncio.Event()
 
         async def handler(request: IncomingRequest) -> dict[str, Json]:
@@ -148,15 +148,15 @@ async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> No
 async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path: Path) -> None:
     """The gateway's memory is asked; the outcome is the true one (D-40)."""
     people: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": []}
-    async with gathering(tmp_path, **people) as party:
-        human, host = await party.join("human"), await party.join("host")
+    async with gateway_with(tmp_path, **people) as gateway:
+        human, host = await gateway.join("human"), await gateway.join("host")
 
         @host.tool
         def write(path: str) -> str:
             return f"wrote {path}"
 
         for dialect in ("mew", "mcpx"):
-            agent = await party.join("agent", dialect=dialect)
+            agent = await gateway.join("agent", dialect=dialect)
             fulfilled = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
             await until(lambda: len(human.proposals.open()) == 1)
             rejected = asyncio.create_task(agent.call("host", "write", {"path": "b"}))
@@ -228,11 +228,11 @@ async def test_a_gateway_that_restarts(tmp_path: Path) -> None:
 async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() -> None:
     """Behind this gateway nothing can be polled: the member knows that it does not know."""
     limits = msgspec.structs.replace(QUICK, request_seconds=0.3)
-    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
+    async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
         open_one = await me.propose("bob", "tools/call", {"name": "a"})
         fulfilled = await me.propose("bob", "tools/call", {"name": "b"})
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "b"}}
-        await gateway.say("mcp/request", body, sender="human", to=["bob"], about=[fulfilled.id])
+        await gateway.emit("mcp/request", body, sender="human", to=["bob"], about=[fulfilled.id])
         await until(lambda: fulfilled.state == "fulfilled")
         gateway.sockets[0].transport.abort()
         await back(me)
@@ -245,18 +245,18 @@ async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() ->
         # Somebody has fulfilled it meanwhile, says the gateway when it is withdrawn at its time.
         gateway.kept.add("mcp/withdraw")
         third = await me.propose("bob", "tools/call", {"name": "c"}, timeout_seconds=0.1)
-        withdraw = await gateway.hear("mcp/withdraw")
+        withdraw = await gateway.wait_for("mcp/withdraw")
         while withdraw["correlation_id"] != [third.id]:
-            withdraw = await gateway.hear("mcp/withdraw")
+            withdraw = await gateway.wait_for("mcp/withdraw")
         settled = {"error": "proposal_settled", "message": "fulfilled already", "state": "fulfilled"}
-        await gateway.say("system/error", settled, to=["me"], about=[withdraw["id"]])
+        await gateway.emit("system/error", settled, to=["me"], about=[withdraw["id"]])
         with pytest.raises(ConnectionLost, match="fulfilled while we were away"):
             await third.outcome(timeout_seconds=HANG_SECONDS)
 
 
 async def test_it_gives_up_after_its_time_and_says_so() -> None:
     limits = msgspec.structs.replace(QUICK, reconnect_seconds=0.3)
-    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
+    async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
         gateway.welcomes = False
         me._sender.socket._drop()
         await until(lambda: me.state == "reconnecting")
@@ -280,7 +280,7 @@ async def test_codes_say_who_may_come_back() -> None:
         (1008, False),
         (4001, False),
     ):
-        async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
+        async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
             await gateway.sockets[0].close(code, "because")
             if returns:
                 await back(me)
@@ -290,19 +290,22 @@ async def test_codes_say_who_may_come_back() -> None:
 
 
 async def test_reconnecting_can_be_left_to_the_caller(tmp_path: Path) -> None:
-    async with rogue() as gateway, connect(gateway.url, "lab", "t", limits=QUICK, reconnect=False) as me:
+    async with (
+        rogue_gateway() as gateway,
+        connect(gateway.url, "lab", "t", limits=QUICK, reconnect=False) as me,
+    ):
         await gateway.sockets[0].close(1001, "stopping")
         assert (await me.stay()).code == 1001
 
 
 async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, welcome_seconds=0.1, connect_seconds=0.3)
-    async with rogue() as gateway:
+    async with rogue_gateway() as gateway:
         gateway.welcomes = False
         with pytest.raises(Unreachable, match="no welcome"):
             async with connect(gateway.url, "lab", "t", limits=limits):
                 pass
-    async with rogue() as gateway:
+    async with rogue_gateway() as gateway:
         gateway.participants = [{"no": "id"}]
         with pytest.raises(Unreachable, match="welcome cannot be read"):
             async with connect(gateway.url, "lab", "t", limits=limits):
@@ -349,9 +352,9 @@ async def test_silence_is_asked_about_and_then_ended(tmp_path: Path) -> None:
 
 async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_path: Path) -> None:
     """No task, no warning: the block ends whatever was going on."""
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        bob = await party.join("bob")
-        heard = Heard(bob)
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        bob = await gateway.join("bob")
+        received = ReceivedEnvelopes(bob)
 
         @bob.tool
         async def forever() -> str:
@@ -359,7 +362,7 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
             return ""
 
         before = asyncio.all_tasks()
-        async with connect(party.url, "lab", "t-alice", limits=QUICK) as alice:
+        async with connect(gateway.url, "lab", "t-alice", limits=QUICK) as alice:
             alice.on("chat")(_slow)
 
             async def handler(request: IncomingRequest) -> dict[str, Json]:
@@ -375,7 +378,7 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(each).__name__ for each in results] == ["ConnectionClosed"] * 3
         assert proposal.state in ("withdrawn", "lost")
-        assert (await heard.wait("mcp/withdraw")).correlation_id == [proposal.id]
+        assert (await received.wait("mcp/withdraw")).correlation_id == [proposal.id]
         theirs.cancel()
         await asyncio.gather(theirs, return_exceptions=True)
         await until(

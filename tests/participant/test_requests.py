@@ -12,7 +12,7 @@ import pytest
 from moot.errors import BadAnswer, McpError, MemberLeft, TimedOut, ToolFailed
 from moot.participant import IncomingRequest, Progress, RawResult, ToolError, connect
 from moot.protocol.operation import Json
-from tests.participant.gathering import QUICK, TOOL_HOST, Heard, gathering, settled
+from tests.participant.gateway_with_members import QUICK, TOOL_HOST, ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import HANG_SECONDS, until
 
 
@@ -31,9 +31,9 @@ from tests.waiting import HANG_SECONDS, until
 )
 async def test_a_tool_call_on_the_wire(tmp_path: Path) -> None:
     """MEW 3.1.1 and 3.1.2, as a bystander without an SDK sees it; the host holds no right at all (D-15)."""
-    async with gathering(tmp_path, alice=["*"], bob=[], watch=["chat"]) as party:
-        watcher = await party.raw("watch")
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[], watch=["chat"]) as gateway:
+        watcher = await gateway.raw("watch")
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         bob.tool(lambda text: text.upper(), name="shout", input_schema={"type": "object"})
         bob.offers.remove_tool("shout")
 
@@ -63,8 +63,8 @@ async def test_a_tool_call_on_the_wire(tmp_path: Path) -> None:
 
 
 async def test_raw_results_lose_no_field_either_way(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         seen: list[dict[str, Any]] = []
         vendor: dict[str, Json] = {
             "content": [{"type": "x-vendor", "deep": {"n": 123456789012345678901234567890, "f": 1.0}}],
@@ -83,8 +83,8 @@ async def test_raw_results_lose_no_field_either_way(tmp_path: Path) -> None:
 
 
 async def test_errors_come_with_code_message_and_data(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
 
         async def handler(request: IncomingRequest) -> dict[str, Json]:
             if request.method == "boom":
@@ -106,8 +106,8 @@ async def test_errors_come_with_code_message_and_data(tmp_path: Path) -> None:
 
 
 async def test_a_tool_that_fails_says_so_and_nothing_of_the_host_leaks(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
 
         @bob.tool
         def fails() -> str:
@@ -130,9 +130,9 @@ async def test_a_tool_that_fails_says_so_and_nothing_of_the_host_leaks(tmp_path:
 @pytest.mark.requirement("MEW-3.1-2")
 async def test_progress_and_log_reach_the_caller_alone_and_are_notifications(tmp_path: Path) -> None:
     """A host without any right may say how far it is (D-15)."""
-    async with gathering(tmp_path, alice=["*"], bob=[], watch=["chat"]) as party:
-        watcher = await party.raw("watch")
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[], watch=["chat"]) as gateway:
+        watcher = await gateway.raw("watch")
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
 
         @bob.tool
         async def work(request: IncomingRequest) -> str:
@@ -168,8 +168,8 @@ async def test_progress_and_log_reach_the_caller_alone_and_are_notifications(tmp
 
 
 async def test_the_callers_own_progress_token_is_kept(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
 
         @bob.tool
         async def work(request: IncomingRequest) -> str:
@@ -184,9 +184,9 @@ async def test_the_callers_own_progress_token_is_kept(tmp_path: Path) -> None:
 
 async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:
     """The host hears notifications/cancelled, stops, and sends no answer."""
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
-        heard = Heard(alice)
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        received = ReceivedEnvelopes(alice)
         stopped: list[str | None] = []
         started = asyncio.Event()
 
@@ -206,17 +206,17 @@ async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:
             await call
         await until(lambda: stopped == ["no longer needed"])
         await settled(alice)
-        cancelled = heard.of("mcp/request")[1]
+        cancelled = received.of("mcp/request")[1]
         assert cancelled.payload["method"] == "notifications/cancelled"
-        assert cancelled.payload["params"]["requestId"] == heard.of("mcp/request")[0].payload["id"]
-        assert cancelled.correlation_id == [heard.of("mcp/request")[0].id]
-        assert heard.of("mcp/response") == []
+        assert cancelled.payload["params"]["requestId"] == received.of("mcp/request")[0].payload["id"]
+        assert cancelled.correlation_id == [received.of("mcp/request")[0].id]
+        assert received.of("mcp/response") == []
 
 
 async def test_only_its_sender_cancels_a_request(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[], mallory=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
-        mallory = await party.raw("mallory")
+    async with gateway_with(tmp_path, alice=["*"], bob=[], mallory=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        mallory = await gateway.raw("mallory")
         go = asyncio.Event()
 
         @bob.tool
@@ -236,8 +236,8 @@ async def test_only_its_sender_cancels_a_request(tmp_path: Path) -> None:
 
 
 async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         begun, cancelled = 0, 0
 
         async def handler(request: IncomingRequest) -> dict[str, Json]:
@@ -264,9 +264,9 @@ async def test_a_timeout_is_told_to_both_sides(tmp_path: Path) -> None:
 
 
 async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[], carol=[], dave=["*"]) as party:
-        alice = await party.join("alice")
-        async with connect(party.url, "lab", "t-bob", limits=QUICK) as bob:
+    async with gateway_with(tmp_path, alice=["*"], bob=[], carol=[], dave=["*"]) as gateway:
+        alice = await gateway.join("alice")
+        async with connect(gateway.url, "lab", "t-bob", limits=QUICK) as bob:
 
             async def handler(request: IncomingRequest) -> dict[str, Json]:
                 await asyncio.Event().wait()
@@ -278,15 +278,15 @@ async def test_a_host_that_leaves_or_was_never_there_is_noticed(tmp_path: Path) 
         with pytest.raises(MemberLeft, match="bob is not here"):
             await call
         # Whoever is away when it is asked was sent nothing, also if it comes a moment later.
-        patient = await party.join("dave", limits=msgspec.structs.replace(QUICK, host_return_seconds=3_600))
+        patient = await gateway.join("dave", limits=msgspec.structs.replace(QUICK, host_return_seconds=3_600))
         with pytest.raises(MemberLeft, match="carol"):
             await patient.request("carol", "anything")
 
 
 async def test_garbage_for_an_answer_ends_the_wait_at_once(tmp_path: Path) -> None:
     """MEW 4.3: no hang, a clear error, and the host's score."""
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.raw("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.raw("bob")
 
         async def answered(body: Json) -> str:
             call = asyncio.create_task(alice.request("bob", "x"))
@@ -309,9 +309,9 @@ async def test_garbage_for_an_answer_ends_the_wait_at_once(tmp_path: Path) -> No
 
 async def test_only_the_asked_answer(tmp_path: Path) -> None:
     """D-80: the gateway refuses a forged answer; the SDK would not believe one either."""
-    async with gathering(tmp_path, alice=["*"], bob=["*"], mallory=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.raw("bob")
-        mallory = await party.raw("mallory")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"], mallory=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.raw("bob")
+        mallory = await gateway.raw("mallory")
         call = asyncio.create_task(alice.request("bob", "x"))
         request = await mallory.hear("mcp/request")
         forged = {"jsonrpc": "2.0", "id": request["payload"]["id"], "result": {"forged": True}}
@@ -329,8 +329,8 @@ async def test_only_the_asked_answer(tmp_path: Path) -> None:
 @pytest.mark.requirement("MEW-3-59")
 async def test_one_response_can_answer_several_requests(tmp_path: Path) -> None:
     """MEW 3, fork and join."""
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.raw("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.raw("bob")
         calls = [asyncio.create_task(alice.request("bob", "part", {"n": n})) for n in range(2)]
         first, second = await bob.hear("mcp/request"), await bob.hear("mcp/request")
         payload = {"jsonrpc": "2.0", "id": second["payload"]["id"], "result": {"both": True}}
@@ -340,25 +340,25 @@ async def test_one_response_can_answer_several_requests(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("MEW-3.1.2-2", "MEW-3-60", "MEW-4.3-6")
 async def test_an_observer_can_pair_answers_and_sees_all_parents(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"], watch=[], late=[]) as party:
-        alice, bob = await party.join("alice"), await party.raw("bob")
-        watcher = await party.join("watch")
-        heard = Heard(watcher)
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"], watch=[], late=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.raw("bob")
+        watcher = await gateway.join("watch")
+        received = ReceivedEnvelopes(watcher)
         calls = [asyncio.create_task(alice.request("bob", "part", {"n": n})) for n in range(2)]
         requests = [await bob.hear("mcp/request") for _ in calls]
-        late = await party.join("late")
+        late = await gateway.join("late")
         both = [request["id"] for request in requests]
         payload = {"jsonrpc": "2.0", "id": requests[0]["payload"]["id"], "result": {}}
         summary = await bob.say("mcp/response", payload, to=["alice"], about=both)
         await bob.say("chat", {"text": "that was it"}, about=[summary])
-        chat = await heard.wait("chat")
+        chat = await received.wait("chat")
         await asyncio.gather(*calls)
-        response = heard.of("mcp/response")[0]
+        response = received.of("mcp/response")[0]
         assert [id for id, _ in watcher.correlations.requests_of(response)] == both
         assert watcher.correlations.parents(summary) == tuple(both)
         assert watcher.correlations.ancestors(chat.id) == [summary, *both]
         assert watcher.correlations.children(both[1]) == [summary]
-        # Whoever came in the middle sees answers to what it never heard, and nothing happens.
+        # Whoever came in the middle sees answers to what it never received, and nothing happens.
         await until(lambda: late.correlations.get(chat.id) is not None)
         assert list(late.correlations.requests_of(response)) == []
         assert late.violations.total == 0
@@ -367,10 +367,10 @@ async def test_an_observer_can_pair_answers_and_sees_all_parents(tmp_path: Path)
 async def test_everybody_is_asked_and_each_answers_for_itself(tmp_path: Path) -> None:
     """D-81: lists may be broadcast."""
     rights = ["mcp/response"]
-    async with gathering(tmp_path, alice=["*"], bob=rights, carol=rights, dave=rights) as party:
-        alice = await party.join("alice")
+    async with gateway_with(tmp_path, alice=["*"], bob=rights, carol=rights, dave=rights) as gateway:
+        alice = await gateway.join("alice")
         for name in ("bob", "carol", "dave"):
-            member = await party.join(name)
+            member = await gateway.join(name)
             if name != "dave":
                 member.tool(_nothing, name=f"tool_of_{name}")
         for name in ("bob", "carol", "dave"):
@@ -391,11 +391,11 @@ def _nothing() -> None: ...
 
 async def test_a_broadcast_call_runs_nowhere(tmp_path: Path) -> None:
     """D-81: one call, one execution."""
-    async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
-        alice = await party.join("alice")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as gateway:
+        alice = await gateway.join("alice")
         ran: list[str] = []
         for name in ("bob", "carol"):
-            member = await party.join(name)
+            member = await gateway.join(name)
             member.tool(lambda name=name: ran.append(name), name="do", input_schema={"type": "object"})
         with pytest.raises(TimedOut):
             await alice.request((), "tools/call", {"name": "do", "arguments": {}}, timeout_seconds=0.2)
@@ -403,8 +403,8 @@ async def test_a_broadcast_call_runs_nowhere(tmp_path: Path) -> None:
 
 
 async def test_lists_with_cursors_are_followed_within_bounds(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
 
         async def handler(request: IncomingRequest) -> dict[str, Json]:
             page = int(request.params.get("cursor", "0"))
@@ -418,8 +418,8 @@ async def test_lists_with_cursors_are_followed_within_bounds(tmp_path: Path) -> 
 async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: Path) -> None:
     """Bounded concurrency: some run, some wait, the rest is refused; all that run are answered."""
     limits = msgspec.structs.replace(QUICK, max_running_requests=2, max_queued_requests=3)
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob", limits=limits)
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob", limits=limits)
         most = running = 0
         go_on = asyncio.Event()
 
@@ -443,8 +443,8 @@ async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: 
 
 
 async def test_an_answer_too_large_for_an_envelope_is_an_error_not_a_silence(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
 
         @bob.tool
         def huge() -> Any:
@@ -461,8 +461,8 @@ async def test_an_answer_too_large_for_an_envelope_is_an_error_not_a_silence(tmp
 
 
 async def test_a_member_can_call_itself(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"]) as party:
-        alice = await party.join("alice")
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        alice = await gateway.join("alice")
 
         @alice.tool
         def me() -> str:
@@ -472,17 +472,17 @@ async def test_a_member_can_call_itself(tmp_path: Path) -> None:
 
 
 async def test_a_notification_without_the_right_is_skipped_and_counted(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[], host=TOOL_HOST) as party:
-        alice, bob, host = [await party.join(name) for name in ("alice", "bob", "host")]
-        heard = Heard(alice)
+    async with gateway_with(tmp_path, alice=["*"], bob=[], host=TOOL_HOST) as gateway:
+        alice, bob, host = [await gateway.join(name) for name in ("alice", "bob", "host")]
+        received = ReceivedEnvelopes(alice)
         assert not await bob.notify("notifications/tools/list_changed")
         assert bob.counts.skipped_notifications == 1
         assert await host.notify("notifications/tools/list_changed")
-        changed = await heard.wait("mcp/request")
+        changed = await received.wait("mcp/request")
         assert changed.payload == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
         # Several at once are one piece of news.
         for n in range(5):
             host.tool(_nothing, name=f"fresh{n}")
-        assert (await heard.wait("mcp/request", 2)).payload["method"] == "notifications/tools/list_changed"
+        assert (await received.wait("mcp/request", 2)).payload["method"] == "notifications/tools/list_changed"
         await settled(alice)
-        assert len(heard.of("mcp/request")) == 2
+        assert len(received.of("mcp/request")) == 2

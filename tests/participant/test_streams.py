@@ -19,7 +19,7 @@ from moot.errors import (
 )
 from moot.participant import Chunk, JoinedSpace, MissedMessages, StreamInfo, connect
 from moot.participant.conversation.stream import stream_info
-from tests.participant.gathering import QUICK, Heard, gathering, settled
+from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import bounded, until
 
 ALL = ["*"]
@@ -33,9 +33,9 @@ async def read_all(space: JoinedSpace, id: str) -> list[Chunk | MissedMessages]:
 @pytest.mark.requirement("MEW-3.10.1-1")
 async def test_text_stays_text_and_bytes_stay_bytes(tmp_path: Path) -> None:
     """MEW 3.10.3, D-35: frame by frame, in order, echoed to the writer (D-36)."""
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
-        heard = Heard(bob)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        received = ReceivedEnvelopes(bob)
         opened: list[StreamInfo] = []
         bob.streams.on_open(opened.append)
         async with alice.streams.open(
@@ -54,11 +54,11 @@ async def test_text_stays_text_and_bytes_stay_bytes(tmp_path: Path) -> None:
             "x_vendor": "y",
         }
         # Read after it was closed: what had come was kept.
-        await heard.wait("stream/close")
+        await received.wait("stream/close")
         expected = [Chunk(b"text #with# marks", False), Chunk(b"\x00\xff#", True), Chunk(b"", False)]
         assert await read_all(bob, info.id) == expected
         assert await own == expected
-        request = heard.of("stream/request")[0]
+        request = received.of("stream/request")[0]
         assert request.to == ["gateway"]
         assert bob.streams.active == {}
         with pytest.raises(StreamNotFound):
@@ -66,8 +66,8 @@ async def test_text_stays_text_and_bytes_stay_bytes(tmp_path: Path) -> None:
 
 
 async def test_a_targeted_stream_reaches_its_target_alone(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL, carol=ALL) as party:
-        alice, bob, carol = [await party.join(name) for name in ("alice", "bob", "carol")]
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL, carol=ALL) as gateway:
+        alice, bob, carol = [await gateway.join(name) for name in ("alice", "bob", "carol")]
         async with alice.streams.open("bob", content_type="text/plain") as stream:
             await stream.write("for bob")
             await until(lambda: stream.id in bob.streams.active and stream.id in carol.streams.active)
@@ -81,8 +81,8 @@ async def test_a_targeted_stream_reaches_its_target_alone(tmp_path: Path) -> Non
 
 async def test_writing_is_granted_revoked_and_handed_over(tmp_path: Path) -> None:
     """MEW 3.10.5 to 3.10.7; D-38."""
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         stream = await alice.streams.open(content_type="text/plain")
         await until(lambda: stream.id in bob.streams.active)
         with pytest.raises(UsageError, match="its owner is alice"):
@@ -122,22 +122,22 @@ def test_without_a_list_of_writers_the_owner_writes() -> None:
 
 
 async def test_a_late_joiner_knows_the_open_streams_and_can_read_on(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, late=ALL) as party:
-        alice = await party.join("alice")
+    async with gateway_with(tmp_path, alice=ALL, late=ALL) as gateway:
+        alice = await gateway.join("alice")
         stream = await alice.streams.open(description="live", content_type="text/plain")
         await stream.write("missed")
-        late = await party.join("late")
+        late = await gateway.join("late")
         info = late.streams.active[stream.id]
         assert (info.owner, info.details["description"]) == ("alice", "live")
-        await stream.write("heard")
+        await stream.write("received")
         await stream.close()
-        assert await read_all(late, stream.id) == [Chunk(b"heard", False)]
+        assert await read_all(late, stream.id) == [Chunk(b"received", False)]
 
 
 async def test_a_slow_reader_finds_a_gap_and_memory_stays_bounded(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, max_stream_unread_bytes=10_000, max_streams_unread_bytes=15_000)
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob", limits=limits)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob", limits=limits)
         one = await alice.streams.open(content_type="text/plain")
         two = await alice.streams.open(content_type="text/plain")
         for n in range(30):
@@ -163,8 +163,8 @@ async def test_a_slow_reader_finds_a_gap_and_memory_stays_bounded(tmp_path: Path
 async def test_a_format_of_ones_own_without_a_type_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with gathering(tmp_path, alice=ALL) as party:
-        alice = await party.join("alice")
+    async with gateway_with(tmp_path, alice=ALL) as gateway:
+        alice = await gateway.join("alice")
         await alice.streams.open(format="my-format/1")
         assert "should have a content_type" in caplog.text
         caplog.clear()
@@ -174,42 +174,42 @@ async def test_a_format_of_ones_own_without_a_type_is_warned_about(
 
 
 async def test_leaving_closes_own_streams_and_rights_are_asked_first(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL, mute=["chat"]) as party:
-        bob, mute = await party.join("bob"), await party.join("mute")
-        heard = Heard(bob)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL, mute=["chat"]) as gateway:
+        bob, mute = await gateway.join("bob"), await gateway.join("mute")
+        received = ReceivedEnvelopes(bob)
         with pytest.raises(NotAllowed):
             await mute.streams.open()
-        async with connect(party.url, "lab", "t-alice", limits=QUICK) as alice:
+        async with connect(gateway.url, "lab", "t-alice", limits=QUICK) as alice:
             stream = await alice.streams.open()
-        close = await heard.wait("stream/close")
+        close = await received.wait("stream/close")
         assert close.payload == {"stream_id": stream.id, "reason": "owner_left"}
-        assert close.correlation_id == [heard.of("stream/open")[0].id]
+        assert close.correlation_id == [received.of("stream/open")[0].id]
 
 
 async def test_a_stream_that_nobody_waits_for_any_more_is_closed(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
-        heard = Heard(bob)
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        received = ReceivedEnvelopes(bob)
         opening = asyncio.ensure_future(alice.streams.open())
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        close = await heard.wait("stream/close")
+        close = await received.wait("stream/close")
         assert close.payload["reason"] == "cancelled"
         await until(lambda: alice.streams.active == {})
 
 
 async def test_a_frame_that_is_refused_is_told_by_the_next_write(tmp_path: Path) -> None:
     """D-36: refusals of frames have no correlation."""
-    async with gathering(tmp_path, alice=ALL, bob=ALL) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         stream = await alice.streams.open()
         await until(lambda: stream.id in bob.streams.active)
         await stream.grant_write("bob")
         await until(lambda: "bob" in bob.streams.active[stream.id].writers)
         handle = bob.streams.writer(stream.id)
-        # As if the revocation had not been heard yet.
+        # As if the revocation had not been received yet.
         await stream.revoke_write("bob")
         await until(lambda: "bob" not in bob.streams.active[stream.id].writers)
         bob.streams.active[stream.id].writers = ("alice", "bob")
@@ -221,9 +221,9 @@ async def test_a_frame_that_is_refused_is_told_by_the_next_write(tmp_path: Path)
 
 async def test_many_senders_and_one_target_each_frame_once(tmp_path: Path) -> None:
     """MEW 3.10.3: aggregation, and bulk that fills the transport."""
-    async with gathering(tmp_path, hub=ALL, a=ALL, b=ALL, c=ALL) as party:
-        hub = await party.join("hub")
-        senders = [await party.join(name) for name in ("a", "b", "c")]
+    async with gateway_with(tmp_path, hub=ALL, a=ALL, b=ALL, c=ALL) as gateway:
+        hub = await gateway.join("hub")
+        senders = [await gateway.join(name) for name in ("a", "b", "c")]
         streams = [await sender.streams.open("hub", content_type="text/plain") for sender in senders]
         await until(lambda: len(hub.streams.active) == 3)
         readers = [asyncio.create_task(read_all(hub, stream.id)) for stream in streams]

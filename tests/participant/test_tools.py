@@ -15,7 +15,7 @@ import pytest
 from moot.errors import McpError, ToolFailed, UsageError
 from moot.participant import IncomingRequest, RawResult, tool_of
 from moot.protocol.operation import Json
-from tests.participant.gathering import Heard, gathering
+from tests.participant.gateway_with_members import ReceivedEnvelopes, gateway_with
 from tests.waiting import bounded
 
 
@@ -114,8 +114,8 @@ def test_what_cannot_be_a_tool_is_said_when_it_is_offered() -> None:
 
 @pytest.mark.requirement("MEW-4.3-5", "MCPX-4.3-8")
 async def test_arguments_off_the_schema_never_reach_the_function(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         bob.tool(draw)
         good: Json = {"at": {"x": 1}, "colour": "red", "size": 3}
         assert (await alice.call("bob", "draw", good)).structured == {"x": 1, "size": 3, "tags": 0}
@@ -147,8 +147,8 @@ async def test_functions_of_every_sort_can_be_tools(tmp_path: Path) -> None:
         def method(self) -> str:
             return f"at {self.count}"
 
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         counter = Counter()
         bob.tool(counter, name="count", title="Counter", annotations={"readOnlyHint": False})
         bob.tool(counter.method)
@@ -191,8 +191,8 @@ async def test_functions_of_every_sort_can_be_tools(tmp_path: Path) -> None:
 @pytest.mark.requirement("MEW-8.2-6")
 async def test_a_member_is_an_mcp_server(tmp_path: Path) -> None:
     """MEW 8.2: listing and using of tools and resources; prompts beside them."""
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
 
         @bob.tool
         def hello() -> str:
@@ -248,8 +248,8 @@ async def test_a_member_is_an_mcp_server(tmp_path: Path) -> None:
 
 
 async def test_an_older_client_may_shake_hands_first(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=[]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         asked: Json = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x"}}
         answer = await alice.request("bob", "initialize", asked)
         assert answer["protocolVersion"] == "2025-06-18"
@@ -264,9 +264,9 @@ async def test_an_older_client_may_shake_hands_first(tmp_path: Path) -> None:
 
 
 async def test_those_who_subscribe_hear_of_a_change_and_no_others(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
-        heard = Heard(alice)
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"], carol=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        received = ReceivedEnvelopes(alice)
 
         @bob.resource("note://1")
         def note() -> str:
@@ -275,7 +275,9 @@ async def test_those_who_subscribe_hear_of_a_change_and_no_others(tmp_path: Path
         assert not bob.offers.notify_updated("note://1")
         await alice.request("bob", "resources/subscribe", {"uri": "note://1"})
         assert bob.offers.notify_updated("note://1")
-        told = await heard.wait(lambda each: each.payload.get("method") == "notifications/resources/updated")
+        told = await received.wait(
+            lambda each: each.payload.get("method") == "notifications/resources/updated"
+        )
         assert told.to == ["alice"]
         assert told.payload["params"] == {"uri": "note://1"}
         await alice.request("bob", "resources/unsubscribe", {"uri": "note://1"})
@@ -285,8 +287,8 @@ async def test_those_who_subscribe_hear_of_a_change_and_no_others(tmp_path: Path
 
 
 async def test_a_bridge_hears_notifications_and_may_stay_silent(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice, bob = await party.join("alice"), await party.join("bob")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         told: list[str] = []
         came = asyncio.Event()
 

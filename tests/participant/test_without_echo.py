@@ -11,15 +11,15 @@ from moot.errors import MemberLeft, UsageError
 from moot.participant import connect
 from moot.participant.connection.connect_options import Echo
 from moot.protocol.envelope import Envelope
-from tests.participant.gathering import QUICK, gathering
-from tests.participant.rogue import rogue
+from tests.participant.gateway_with_members import QUICK, gateway_with
+from tests.participant.rogue_gateway import rogue_gateway
 from tests.waiting import until
 
 
 async def test_it_asks_and_answers_and_hears_only_the_others(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice = await party.join("alice", echo=False)
-        bob = await party.join("bob", participant="bob-7")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice = await gateway.join("alice", echo=False)
+        bob = await gateway.join("bob", participant="bob-7")
         heard: list[tuple[str, str]] = []
 
         @alice.on("*", own=True)
@@ -40,23 +40,23 @@ async def test_it_asks_and_answers_and_hears_only_the_others(tmp_path: Path) -> 
 
 
 async def test_whoever_is_not_here_is_not_waited_for(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice = await party.join("alice", echo=False)
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice = await gateway.join("alice", echo=False)
         with pytest.raises(MemberLeft):
             await alice.call("bob", "shout", {"text": "hi"})
 
 
 async def test_what_needs_the_gateways_word_says_so(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"]) as party:
-        alice = await party.join("alice", echo=False)
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        alice = await gateway.join("alice", echo=False)
         with pytest.raises(UsageError, match="echo=True"):
             await alice.chat("hello")
 
 
 async def test_requests_need_no_echo_while_everything_else_is_confirmed(tmp_path: Path) -> None:
-    async with gathering(tmp_path, alice=["*"], bob=["*"]) as party:
-        alice = await party.join("alice", echo="unanswered")
-        bob = await party.join("bob", participant="bob-7")
+    async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
+        alice = await gateway.join("alice", echo="unanswered")
+        bob = await gateway.join("bob", participant="bob-7")
 
         @bob.tool
         def shout(text: str) -> str:
@@ -83,7 +83,7 @@ async def test_requests_need_no_echo_while_everything_else_is_confirmed(tmp_path
 async def test_somebody_who_was_not_asked_does_not_answer_for_who_was(echo: Echo) -> None:
     """D-80, with a gateway that lets it pass: a request that never came back is known all the same."""
     async with (
-        rogue(echo=False) as gateway,
+        rogue_gateway(echo=False) as gateway,
         connect(gateway.url, "lab", "t", limits=QUICK, echo=echo) as me,
     ):
         heard: list[str] = []
@@ -93,10 +93,10 @@ async def test_somebody_who_was_not_asked_does_not_answer_for_who_was(echo: Echo
             heard.append(envelope.sender)
 
         call = asyncio.create_task(me.request("bob", "x"))
-        request = await gateway.hear("mcp/request")
+        request = await gateway.wait_for("mcp/request")
         answer = {"jsonrpc": "2.0", "id": request["payload"]["id"], "result": {}}
-        await gateway.say("mcp/response", answer, sender="mallory", to=["me"], about=[request["id"]])
-        await gateway.say(
+        await gateway.emit("mcp/response", answer, sender="mallory", to=["me"], about=[request["id"]])
+        await gateway.emit(
             "mcp/response",
             answer | {"result": {"real": True}},
             sender="bob",

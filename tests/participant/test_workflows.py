@@ -10,7 +10,7 @@ import pytest
 
 from moot.participant import SeenProposal
 from moot.protocol.envelope import Envelope
-from tests.participant.gathering import gathering
+from tests.participant.gateway_with_members import gateway_with
 from tests.waiting import HANG_SECONDS, until
 
 PEOPLE: dict[str, Any] = {
@@ -25,8 +25,8 @@ PEOPLE: dict[str, Any] = {
 @pytest.mark.parametrize("dialect", ["mew", "mcpx"])
 async def test_delegated_fulfilment(tmp_path: Path, dialect: str) -> None:
     """The human tells the orchestrator what to do with a proposal, until it knows the case by itself."""
-    async with gathering(tmp_path, **PEOPLE) as party:
-        proposer, human, orchestrator, worker = [await party.join(name, dialect=dialect) for name in PEOPLE]
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        proposer, human, orchestrator, worker = [await gateway.join(name, dialect=dialect) for name in PEOPLE]
         taught: set[str] = set()
         done: list[str] = []
 

@@ -20,7 +20,7 @@ from moot.trust.budgets import Budget
 from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.learner import DEFAULTS
 from moot.trust.rule_store import RuleStore
-from tests.participant.gathering import Party, gathering
+from tests.participant.gateway_with_members import GatewayWithMembers, gateway_with
 from tests.waiting import HANG_SECONDS, until
 
 AGENT: Json = ["chat", "mcp/proposal", "mcp/withdraw"]
@@ -51,7 +51,7 @@ LEARNING = replace(DEFAULTS, approvals=8, check=0.0)
 class Office:
     """A space with a person, an agent, a tool server and an approver."""
 
-    party: Party
+    party: GatewayWithMembers
     alice: JoinedSpace
     agent: JoinedSpace
     files: JoinedSpace
@@ -130,7 +130,9 @@ class Office:
 async def office(
     tmp_path: Path, settings: ApproverSettings | None = None, **more: Any
 ) -> AsyncIterator[Office]:
-    async with gathering(tmp_path, alice=["*"], agent=AGENT, files=FILES, approver=APPROVER, **more) as party:
+    async with gateway_with(
+        tmp_path, alice=["*"], agent=AGENT, files=FILES, approver=APPROVER, **more
+    ) as party:
         alice, agent, files = [await party.join(name) for name in ("alice", "agent", "files")]
         book = RuleStore.open(tmp_path / "trust")
         approver = Approver(

@@ -22,7 +22,13 @@ from moot.tui.dialogs import Dialog
 from moot.tui.operations.operation import ClientContext
 from moot.tui.row_layout import plain
 from moot.tui.rows import Rows
-from tests.participant.gathering import PROPOSER, QUICK, TOOL_HOST, Party, gathering
+from tests.participant.gateway_with_members import (
+    PROPOSER,
+    QUICK,
+    TOOL_HOST,
+    GatewayWithMembers,
+    gateway_with,
+)
 from tests.waiting import bounded
 
 AGENT: Sequence[Json] = (*PROPOSER, "reasoning/*", "stream/*")
@@ -32,7 +38,7 @@ EVERYTHING: Sequence[Json] = ("*",)
 class Hall:
     """The people of these tests: alice at the terminal, bob beside her, an agent that proposes, a host."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: GatewayWithMembers) -> None:
         self.party = party
 
     async def join(self, name: str, **options: Any) -> JoinedSpace:
@@ -85,7 +91,7 @@ async def hall(folder: Path, *, rules: dict[str, Json] | None = None, **more: An
         "agent": AGENT,
         "files": TOOL_HOST,
     }
-    async with gathering(folder, rules=rules, **(people | more)) as party:
+    async with gateway_with(folder, rules=rules, **(people | more)) as party:
         yield Hall(party)
 
 

@@ -14,7 +14,7 @@ from moot.tui import dialogs
 from moot.tui.bound_decisions import check_unchanged
 from moot.tui.dialogs import ApproveDialog, GrantDialog, RejectDialog, ShownProposal
 from moot.tui.grant_scope import widths_of
-from tests.participant.gathering import Heard
+from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
 from tests.waiting import HANG_SECONDS
 from tests.waiting import until as until_so
@@ -132,7 +132,7 @@ async def _seen(space: JoinedSpace, id: str) -> SeenProposal:
 async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
     async with hall(tmp_path) as here:
         agent = await here.join("agent")
-        heard = Heard(agent)
+        heard = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent)
             await until(pilot, lambda: len(app.approvals.rows) == 1)
@@ -161,7 +161,7 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
     async with hall(tmp_path) as here:
         await here.host()
         agent = await here.join("agent")
-        heard = Heard(agent)
+        heard = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent, path="docs/notes.md")
             await until(pilot, lambda: len(app.approvals.rows) == 1)
@@ -193,7 +193,7 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
     async with hall(tmp_path) as here:
         await here.host()
         agent = await here.join("agent")
-        heard = Heard(agent)
+        heard = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             await propose(agent, path="docs/notes.md")
             await until(pilot, lambda: len(app.approvals.rows) == 1)

@@ -13,7 +13,7 @@ from moot.participant.connection.link import Link
 from moot.tui.commands import PANES
 from moot.tui.dialogs import DetailDialog, Dialog
 from moot.tui.operations import OPERATIONS
-from tests.participant.gathering import Heard
+from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
 from tests.waiting import HANG_SECONDS
 
@@ -21,7 +21,7 @@ from tests.waiting import HANG_SECONDS
 async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
     async with hall(tmp_path) as here:
         bob = await here.join("bob")
-        heard = Heard(bob)
+        heard = ReceivedEnvelopes(bob)
         await bob.chat("said before")
         async with here.terminal() as (app, pilot):
             await until(pilot, lambda: "bob: said before" in shown(app.timeline))
@@ -73,7 +73,7 @@ async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Pat
     async with hall(tmp_path) as here:
         await here.host()
         bob, agent = await here.join("bob"), await here.join("agent")
-        heard = Heard(bob)
+        heard = ReceivedEnvelopes(bob)
         async with here.terminal() as (app, pilot):
             for line, told in (
                 ("/call files read_file path=notes.md", "  three"),
@@ -291,7 +291,7 @@ async def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Pa
 async def test_leaving_is_clean_and_takes_back_what_we_proposed(tmp_path: Path, key: str) -> None:
     async with hall(tmp_path) as here:
         bob = await here.join("bob")
-        heard = Heard(bob)
+        heard = ReceivedEnvelopes(bob)
         async with here.terminal("agent") as (app, pilot):
             await typed(pilot, "/propose files write_file path=a text=b")
             await heard.wait("mcp/proposal")
@@ -356,7 +356,7 @@ async def test_suggestions_are_listed_and_answered(tmp_path: Path) -> None:
     """D-92: ordinary envelopes; who makes suggestions is another matter."""
     async with hall(tmp_path) as here:
         bob = await here.join("bob")
-        heard = Heard(bob)
+        heard = ReceivedEnvelopes(bob)
         async with here.terminal() as (app, pilot):
             made = await bob.send("trust/suggestion", {"suggestion": "s1", "words": "let agent read docs"})
             await bob.send("trust/rule", {"rule": "r1", "state": "active", "words": "reads are fine"})

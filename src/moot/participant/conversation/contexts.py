@@ -46,7 +46,7 @@ class ReasoningSequence:
     cancelled_by: str | None = None
     reason: str | None = None
 
-    def add(self, envelope: Envelope, max_bytes: int) -> None:
+    def _add(self, envelope: Envelope, max_bytes: int) -> None:
         """Add one; the oldest are dropped when there are too many, or too many bytes."""
         if len(self.items) == self.items.maxlen:
             self.size -= len(self.items[0].raw)
@@ -112,7 +112,7 @@ class Contexts:
                 return
             if sequence.state != "active":
                 return  # MEW 3.5.5: nothing is added after its end
-        sequence.add(envelope, self._limits.max_bytes_per_context)
+        sequence._add(envelope, self._limits.max_bytes_per_context)
         if kind == "reasoning/conclusion":
             sequence.state = "concluded"
             sequence.conclusion = envelope.payload["message"]

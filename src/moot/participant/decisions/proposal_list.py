@@ -123,7 +123,7 @@ class SeenProposal:
             "expiresAt": rfc3339(self.expires),
         }
 
-    def notify_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         for watcher in tuple(self.watchers):
             watcher()
 
@@ -208,7 +208,7 @@ class ProposalList:
             seen.request_id = envelope.id
             seen.asked = tuple(envelope.to)
             self._fulfilments[envelope.id] = seen
-            seen.notify_watchers()
+            seen._notify_watchers()
 
     def handle_response(self, envelope: Envelope) -> None:
         for id in envelope.correlation_id:
@@ -222,7 +222,7 @@ class ProposalList:
             else:
                 seen.fault = McpError(error["code"], error["message"], error.get("data"))
             del self._fulfilments[id]
-            seen.notify_watchers()
+            seen._notify_watchers()
 
     def handle_cancellation(self, envelope: Envelope) -> None:
         """`notifications/cancelled` by whoever fulfilled a proposal: no answer will come."""
@@ -238,7 +238,7 @@ class ProposalList:
             if seen is not None and seen.status == "pending":
                 seen.status = "withdrawn"
                 seen.reason = reason if isinstance(reason, str) else "other"
-                seen.notify_watchers()
+                seen._notify_watchers()
 
     def handle_rejection(self, envelope: Envelope) -> None:
         reason = envelope.payload.get("reason")
@@ -252,7 +252,7 @@ class ProposalList:
                 if len(self._rejections) >= self._limits.max_proposals:
                     del self._rejections[next(iter(self._rejections))]
                 self._rejections[envelope.id] = rejection
-                seen.notify_watchers()
+                seen._notify_watchers()
 
     def handle_vote(self, envelope: Envelope) -> None:
         """`moot/approve`: one vote for it."""
@@ -260,7 +260,7 @@ class ProposalList:
             seen = self._seen.get(id)
             if seen is not None and envelope.sender not in seen.votes:
                 seen.votes.append(envelope.sender)
-                seen.notify_watchers()
+                seen._notify_watchers()
 
     def handle_chat(self, envelope: Envelope) -> None:
         """MEW 3.3.3: a chat that refers to a rejection explains it, if its sender is the rejecter."""
@@ -291,14 +291,14 @@ class ProposalList:
     def _fail(self, id: str, seen: SeenProposal, fault: Exception) -> None:
         del self._fulfilments[id]
         seen.fault = fault
-        seen.notify_watchers()
+        seen._notify_watchers()
 
     def mark_uncertain(self) -> None:
         """We were away: whatever is not over may have changed without us."""
         for seen in self._seen.values():
             if not seen.is_over:
                 seen.uncertain = True
-                seen.notify_watchers()
+                seen._notify_watchers()
         self._incoming.put(MissedMessages("reconnected"))
 
     def clear_uncertain(self) -> None:
@@ -306,7 +306,7 @@ class ProposalList:
         for seen in self._seen.values():
             if seen.uncertain:
                 seen.uncertain = False
-                seen.notify_watchers()
+                seen._notify_watchers()
 
     def end(self) -> None:
         self._incoming.end()
@@ -316,7 +316,7 @@ class ProposalList:
         for seen in self._seen.values():
             if seen.status == "pending" and now >= seen.expires:
                 seen.status = "expired"
-                seen.notify_watchers()
+                seen._notify_watchers()
 
     def _make_room(self) -> None:
         limits = self._limits

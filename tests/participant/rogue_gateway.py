@@ -19,11 +19,11 @@ _numbers = itertools.count(1)
 GATEWAY = "system:gateway"
 
 
-class Rogue:
+class RogueGateway:
     """One connection of the SDK under test, seen from the other side."""
 
     def __init__(self, *, echo: bool = True) -> None:
-        self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.url = ""
         self.sockets: list[ServerConnection] = []
         self.capabilities: list[Json] = [{"kind": "*"}]
@@ -40,16 +40,16 @@ class Rogue:
     async def serve(self, socket: ServerConnection) -> None:
         self.sockets.append(socket)
         if self.welcomes:
-            await self.say(
+            await self.emit(
                 self.welcome,
                 {"you": {"id": "me", "capabilities": self.capabilities}, "participants": self.participants},
                 to=["me"],
             )
         for _ in range(self.behind_the_welcome):
-            await self.say("chat", {"text": "already"}, sender="bob")
+            await self.emit("chat", {"text": "already"}, sender="bob")
         if self.behind_the_welcome:
             call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "hello"}}
-            await self.say("mcp/request", call, sender="bob", to=["me"])
+            await self.emit("mcp/request", call, sender="bob", to=["me"])
         try:
             async for message in socket:
                 if isinstance(message, bytes) or message.startswith("#"):
@@ -57,11 +57,11 @@ class Rogue:
                 fields = json.loads(message)
                 if self._echo and fields["kind"] not in self.kept:
                     await socket.send(message)
-                await self.heard.put(fields)
+                await self.received.put(fields)
         except websockets.ConnectionClosed:
             pass
 
-    async def say(
+    async def emit(
         self,
         kind: str,
         payload: Json = None,
@@ -90,10 +90,10 @@ class Rogue:
     async def send(self, message: str | bytes) -> None:
         await self.sockets[-1].send(message)
 
-    async def hear(self, kind: str) -> dict[str, Any]:
+    async def wait_for(self, kind: str) -> dict[str, Any]:
         async with bounded():
             while True:
-                fields = await self.heard.get()
+                fields = await self.received.get()
                 if fields["kind"] == kind:
                     return fields
 
@@ -104,8 +104,8 @@ class Rogue:
 
 
 @asynccontextmanager
-async def rogue(**options: Any) -> AsyncIterator[Rogue]:
-    gateway = Rogue(**options)
+async def rogue_gateway(**options: Any) -> AsyncIterator[RogueGateway]:
+    gateway = RogueGateway(**options)
     async with serve(gateway.serve, "127.0.0.1", 0, compression=None, ping_interval=None) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         gateway.url = f"http://127.0.0.1:{port}"

@@ -1,8 +1,8 @@
 """Members of the SDK around a real gateway, and peers without an SDK who may misbehave.
 
-async with gathering(tmp_path, alice=["*"], bob=["chat"]) as party:
-    alice, bob = await party.join("alice"), await party.join("bob")
-    mallory = await party.raw("mallory")
+async with gateway_with(tmp_path, alice=["*"], bob=["chat"]) as gateway:
+    alice, bob = await gateway.join("alice"), await gateway.join("bob")
+    mallory = await gateway.raw("mallory")
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROPOSER: Sequence[Json] = ("mcp/proposal", "mcp/withdraw", "chat")
 TOOL_HOST: Sequence[Json] = ({"kind": "mcp/request", "payload": {"method": "notifications/*"}},)
 
 
-class Party:
+class GatewayWithMembers:
     """A running gateway with one space `lab`."""
 
     def __init__(self, room: Lab, stack: AsyncExitStack) -> None:
@@ -55,23 +55,23 @@ class Party:
 
 
 @asynccontextmanager
-async def gathering(
+async def gateway_with(
     folder: Path,
     *,
     rules: Mapping[str, Json] | None = None,
     people: Json = None,
     gateway: Mapping[str, Json] | None = None,
     **rights: Any,
-) -> AsyncIterator[Party]:
+) -> AsyncIterator[GatewayWithMembers]:
     """Members by name with their capabilities; or `people` as a configuration has them."""
     async with (
         lab(folder, people or participants(**rights), rules=rules, **dict(gateway or {})) as room,
         AsyncExitStack() as stack,
     ):
-        yield Party(room, stack)
+        yield GatewayWithMembers(room, stack)
 
 
-class Heard:
+class ReceivedEnvelopes:
     """All that a member hears from now on, own echoes included."""
 
     def __init__(self, space: JoinedSpace) -> None:
@@ -121,7 +121,7 @@ async def away(member: JoinedSpace) -> AsyncIterator[None]:
 
 
 async def settled(space: JoinedSpace) -> None:
-    """Everything that was said before has been heard: the gateway keeps one order."""
+    """Everything that was said before has been received: the gateway keeps one order."""
     sent = await space.send("x-test/fence", {})
     echoed = asyncio.Event()
 
