@@ -13,7 +13,7 @@ import pytest
 
 from moot import logs
 from moot.config import LogConfig
-from moot.logs import JsonLines, escaped, redacted, set_up
+from moot.logs import JsonFormatter, escape, redact, set_up
 
 log = logging.getLogger("moot.test")
 
@@ -77,7 +77,7 @@ def test_facts_do_not_replace_the_words_of_the_line(tmp_path: Path) -> None:
 def test_every_json_line_is_json() -> None:
     odd = {"nan": float("nan"), "inf": float("inf"), "half": "\ud800", "set": {1}, "bytes_": b"\xff"}
     # Not logged: half a surrogate pair in a log record is too much for the test runner itself.
-    line = JsonLines().format(logging.makeLogRecord({"msg": "odd\ud800\n", "levelname": "INFO"} | odd))
+    line = JsonFormatter().format(logging.makeLogRecord({"msg": "odd\ud800\n", "levelname": "INFO"} | odd))
 
     def refuse(word: str) -> None:
         raise AssertionError(word)
@@ -131,16 +131,16 @@ TOKEN = "pV9x-Q2mLkT_81bZcYwHnRrEoSdUaGfJ5iKtXvM3q0s"
     ],
 )
 def test_what_looks_like_a_token_is_blotted_out(text: str) -> None:
-    shown = redacted(text)
+    shown = redact(text)
     assert TOKEN not in shown
     assert "[redacted]" in shown
     assert "short" not in shown
-    assert redacted(shown) == shown
+    assert redact(shown) == shown
 
 
 def test_every_token_that_we_make_is_blotted_out() -> None:
     for _ in range(2_000):
-        assert redacted(f"x {secrets.token_urlsafe(32)} y") == "x [redacted] y"
+        assert redact(f"x {secrets.token_urlsafe(32)} y") == "x [redacted] y"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_every_token_that_we_make_is_blotted_out() -> None:
     ],
 )
 def test_ids_and_hashes_are_left_alone(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize("format", ["json", "text"])
@@ -175,13 +175,13 @@ def test_tokens_are_blotted_out_of_messages_arguments_and_facts(
 def test_a_long_fact_is_cut_after_blotting(tmp_path: Path) -> None:
     (line,) = lines_of(tmp_path, "json", "x", extra={"said": "n " * 500 + TOKEN + " n" * 500})
     shown = json.loads(line)["said"]
-    assert len(shown) == logs.FACT_CHARS + 1
+    assert len(shown) == logs.MAX_FIELD_CHARS + 1
     assert TOKEN[:8] not in shown
 
 
 def test_escaping_leaves_ordinary_text_alone() -> None:
-    assert escaped("größer → 3") == "größer → 3"
-    assert escaped("a\tb\x00\ud800") == r"a\tb\x00\ud800"
+    assert escape("größer → 3") == "größer → 3"
+    assert escape("a\tb\x00\ud800") == r"a\tb\x00\ud800"
 
 
 def test_the_level_decides_what_is_told(tmp_path: Path) -> None:
@@ -214,4 +214,4 @@ def test_setting_up_again_replaces_the_place_and_stderr_is_the_default(
 
 
 def test_the_configuration_has_the_same_numbers() -> None:
-    assert (LogConfig().file_bytes, LogConfig().max_old_files) == (logs.FILE_BYTES, logs.FILES_KEPT)
+    assert (LogConfig().file_bytes, LogConfig().max_old_files) == (logs.FILE_BYTES, logs.MAX_OLD_FILES)

@@ -135,7 +135,7 @@ def test_metrics_of_what_is_gone_are_forgotten() -> None:
         registry.counter("x_total", "X.", space=space, code="c")
         registry.histogram("y", "Y.", space=space)
     registry.gauge("z", "Z.")
-    registry.forget(space="a")
+    registry.remove(space="a")
     text = registry.exposition()
     assert 'space="a"' not in text
     assert 'space="b"' in text

@@ -21,9 +21,9 @@ from typing import Any, Final, Literal
 # 16 MiB: an editor still opens it.
 FILE_BYTES: Final = 16 << 20
 # Older files kept beside the current one: 96 MiB in all.
-FILES_KEPT: Final = 5
+MAX_OLD_FILES: Final = 5
 # A fact is an id or a size; a peer's longest name is 256 characters.
-FACT_CHARS: Final = 1_024
+MAX_FIELD_CHARS: Final = 1_024
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -33,9 +33,9 @@ _LEVELS: Final = {
 }
 # What a record has besides the facts.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_OWN: Final = frozenset({"time", "level", "logger", "message", "exception", "stack"})
+_RESERVED: Final = frozenset({"time", "level", "logger", "message", "exception", "stack"})
 
-_BLOT: Final = "[redacted]"
+_REDACTED: Final = "[redacted]"
 _BEARER = re.compile(r"\b(bearer|basic)(\s+|%20|\+)[^\s\"',;&]+", re.IGNORECASE)
 _NAMED = re.compile(
     r"""(token|authorization|password|secret|cookie)(["']?\s*[:=]\s*["']?)(?!\[redacted\])[^\s"'&,;}\])]+""",
@@ -45,7 +45,7 @@ _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
 # What `secrets.token_urlsafe(32)` makes has 43 of these, of both cases; a hash has one. Public keys look like
 # it, too, and say what they are.
 _LONG = re.compile(r"(?<![A-Za-z0-9_-])(?<!ed25519:)(?<!x25519:)[A-Za-z0-9_-]{40,}")
-_SECRET_FACT = re.compile(r"token$|authorization|password|secret|cookie", re.IGNORECASE)
+_SECRET_FIELD = re.compile(r"token$|authorization|password|secret|cookie", re.IGNORECASE)
 _BARE = re.compile(r"[\w.:/@+#-]+", re.ASCII)
 
 _installed: logging.Handler | None = None
@@ -57,7 +57,7 @@ def set_up(
     file: Path | None = None,
     *,
     file_bytes: int = FILE_BYTES,
-    max_old_files: int = FILES_KEPT,
+    max_old_files: int = MAX_OLD_FILES,
 ) -> logging.Handler:
     """Send every logger's lines to one place; called again, to another one instead of it."""
     global _installed
@@ -67,7 +67,7 @@ def set_up(
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
         handler = RotatingFileHandler(file, maxBytes=file_bytes, backupCount=max_old_files, encoding="utf-8")
-    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(_LEVELS[level])
@@ -78,15 +78,15 @@ def set_up(
     return handler
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """The text without anything that looks like a bearer token, a password or a long random secret."""
-    text = _BEARER.sub(rf"\1 {_BLOT}", text)
-    text = _NAMED.sub(rf"\1\2{_BLOT}", text)
-    text = _JWT.sub(_BLOT, text)
-    return _LONG.sub(_blot_if_random, text)
+    text = _BEARER.sub(rf"\1 {_REDACTED}", text)
+    text = _NAMED.sub(rf"\1\2{_REDACTED}", text)
+    text = _JWT.sub(_REDACTED, text)
+    return _LONG.sub(_redact_if_random, text)
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """The text with everything that moves a cursor, colours, reverses or ends a line made visible."""
     if text.isprintable():
         return text
@@ -98,42 +98,42 @@ def escaped(text: str) -> str:
     )
 
 
-def _blot_if_random(found: re.Match[str]) -> str:
+def _redact_if_random(found: re.Match[str]) -> str:
     text = found[0]
-    return text if text == text.lower() or text == text.upper() else _BLOT
+    return text if text == text.lower() or text == text.upper() else _REDACTED
 
 
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
+def _extra_fields(record: logging.LogRecord) -> dict[str, Any]:
     """What came as `extra`, as plain values of bounded length."""
     facts: dict[str, Any] = {}
     for name, value in vars(record).items():
         if name not in _STANDARD and not name.startswith("_"):
             # `level` and the like are the line's own words.
-            facts[f"{name}_" if name in _OWN else name] = _plain(name, value)
+            facts[f"{name}_" if name in _RESERVED else name] = _to_plain(name, value)
     return facts
 
 
-def _plain(name: str, value: object) -> object:
+def _to_plain(name: str, value: object) -> object:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         # JSON has no NaN.
         return value if math.isfinite(value) else str(value)
-    if _SECRET_FACT.search(name):
-        return _BLOT
+    if _SECRET_FIELD.search(name):
+        return _REDACTED
     text = value if isinstance(value, str) else str(value)
-    if len(text) > FACT_CHARS:
+    if len(text) > MAX_FIELD_CHARS:
         # Cut after blotting: half a token is a token still.
-        return redacted(text[: FACT_CHARS * 4])[:FACT_CHARS] + "…"
-    return redacted(text)
+        return redact(text[: MAX_FIELD_CHARS * 4])[:MAX_FIELD_CHARS] + "…"
+    return redact(text)
 
 
-def _when(record: logging.LogRecord) -> str:
+def _timestamp(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class _Lines(logging.Formatter):
+class _LineFormatter(logging.Formatter):
     """Shared by both: what a line holds."""
 
     def traceback_of(self, record: logging.LogRecord) -> str | None:
@@ -143,51 +143,51 @@ class _Lines(logging.Formatter):
             parts.append(self.formatException(record.exc_info))
         if record.stack_info:
             parts.append(record.stack_info)
-        return redacted("\n".join(parts)) if parts else None
+        return redact("\n".join(parts)) if parts else None
 
 
-class JsonLines(_Lines):
+class JsonFormatter(_LineFormatter):
     """One JSON object a line, in ASCII: nothing in it can act on a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": _when(record),
+            "time": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redacted(record.getMessage()),
-        } | _facts(record)
+            "message": redact(record.getMessage()),
+        } | _extra_fields(record)
         traceback = self.traceback_of(record)
         if traceback is not None:
             line["exception"] = traceback
         return json.dumps(line, default=str)
 
 
-class TextLines(_Lines):
+class TextFormatter(_LineFormatter):
     """Time, level, logger, message, and the facts as name=value; a traceback follows, indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         parts = [
-            _when(record),
+            _timestamp(record),
             f"{record.levelname.lower():<7}",
-            f"{escaped(record.name)}:",
-            escaped(redacted(record.getMessage())),
-            *_shown(_facts(record)),
+            f"{escape(record.name)}:",
+            escape(redact(record.getMessage())),
+            *_format_fields(_extra_fields(record)),
         ]
         lines = [" ".join(parts)]
         traceback = self.traceback_of(record)
         if traceback is not None:
-            lines += [f"    {escaped(line)}" for line in traceback.splitlines()]
+            lines += [f"    {escape(line)}" for line in traceback.splitlines()]
         return "\n".join(lines)
 
 
-def _shown(facts: Mapping[str, Any]) -> list[str]:
+def _format_fields(facts: Mapping[str, Any]) -> list[str]:
     shown = []
     for name, value in facts.items():
         text = value if isinstance(value, str) else json.dumps(value)
         # Quoted where it could be read as the next fact.
-        shown.append(f"{escaped(name)}={text if _BARE.fullmatch(text) else escaped(_quoted(text))}")
+        shown.append(f"{escape(name)}={text if _BARE.fullmatch(text) else escape(_quote(text))}")
     return shown
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -97,7 +97,7 @@ async def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on
             async with bounded():
                 raw = await anext(subscription)
         outcome = office.receiver.receive(raw, time.time())
-        await store.seen_ids.settled()
+        await store.seen_ids.wait_committed()
         await store.close()
         return outcome
 

@@ -144,7 +144,7 @@ class Crashes:
         verdict = verify(self.journal)
         assert verdict.ok, verdict
         found = Counter(
-            record.id for record in read_records(self.journal) if record.word("out") == "accepted"
+            record.id for record in read_records(self.journal) if record.text("out") == "accepted"
         )
         lost = self.acknowledged - found.keys()
         assert not lost, f"{len(lost)} acknowledged records are gone, as {sorted(lost)[:3]}"

@@ -116,7 +116,7 @@ async def test_a_full_disk_refuses_what_must_be_audited_and_lets_stopping_work(
         assert await alice.refused("mcp/request", CALL, to=["carol"]) is None
         assert (await gateway.post("alice", {"kind": "chat"})).status_code == 200
     assert verify(journal_of(tmp_path)).ok
-    accepted = [each.kind for each in read_records(journal_of(tmp_path)) if each.word("out") == "accepted"]
+    accepted = [each.kind for each in read_records(journal_of(tmp_path)) if each.text("out") == "accepted"]
     for kind in ("mcp/reject", "mcp/withdraw", "participant/pause", "capability/revoke", "space/kick"):
         assert kind in accepted, kind
     async with served(tmp_path / "moot.yaml") as again:

@@ -67,7 +67,7 @@ async def test_an_acknowledgement_is_kept_with_its_chat(tmp_path: Path) -> None:
         await alice.ask("chat", {"text": "did you see this?"}, id="c1")
         assert await bob.refused("chat/acknowledge", {"status": "read"}, id="k1", about=["c1"]) is None
     found = [each for each in records_of(tmp_path) if "c1" in each.correlations]
-    assert [(each.id, each.kind, each.word("who")) for each in found] == [("k1", "chat/acknowledge", "bob")]
+    assert [(each.id, each.kind, each.text("who")) for each in found] == [("k1", "chat/acknowledge", "bob")]
 
 
 @pytest.mark.requirement("MEW-3.6.8-3", "MEW-3.6.8-5")
@@ -96,23 +96,23 @@ async def test_who_gave_whom_what_and_when(tmp_path: Path) -> None:
     }
     times = []
     for id, (who, recipient) in whom.items():
-        payload = found[id].said["payload"]
-        assert found[id].word("who") == who
+        payload = found[id].envelope_fields["payload"]
+        assert found[id].text("who") == who
         assert recipient in (payload.get("recipient"), payload.get("participant_id"))
-        assert found[id].word("out") == "accepted"
+        assert found[id].text("out") == "accepted"
         times.append(found[id].time)
     assert min(times) > 1_700_000_000
     # From the last holder back to where the right came from.
     chain = ["agent"]
     while grant := next((each for each in found.values() if is_grant_to(each, chain[-1])), None):
-        chain.append(grant.word("who"))
+        chain.append(grant.text("who"))
     assert chain == ["agent", "bob", "alice"]
     searched = await journal(tmp_path, "search", "--kind", "capability/*")
     assert [each["id"] for each in searched] == ["g1", "g2", "v1"]
 
 
 def is_grant_to(record: JournalRecord, name: str) -> bool:
-    return record.kind == "capability/grant" and record.said["payload"]["recipient"] == name
+    return record.kind == "capability/grant" and record.envelope_fields["payload"]["recipient"] == name
 
 
 @pytest.mark.requirement("D002-6")
@@ -129,9 +129,9 @@ async def test_every_record_tells_its_operation_by_itself(tmp_path: Path) -> Non
     assert found["o2"].kind == "mcp/request:tools/call:read_file"
     assert found["o3"].kind == "mcp.request.tools/call:read_file"
     for record in found.values():
-        assert record.said["payload"] == CALL
-        assert record.word("who") == "alice"
-        assert record.word("dialect") in ("mew", "mcpx", "m3p")
+        assert record.envelope_fields["payload"] == CALL
+        assert record.text("who") == "alice"
+        assert record.text("dialect") in ("mew", "mcpx", "m3p")
 
 
 async def test_everything_that_comes_in_is_there_with_what_came_of_it(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_everything_that_comes_in_is_there_with_what_came_of_it(tmp_path: 
         assert await tool.refused("chat", id="now-it-may") is None
         await tool.leave()
     found = records_of(tmp_path)
-    outcomes = {each.id: each.word("out") for each in found if each.id}
+    outcomes = {each.id: each.text("out") for each in found if each.id}
     assert outcomes["no-right"] == "capability_violation"
     assert outcomes["not-me"] == "auth_violation"
     assert outcomes["posted"] == "accepted"
@@ -158,7 +158,7 @@ async def test_everything_that_comes_in_is_there_with_what_came_of_it(tmp_path: 
     kinds = [each.kind for each in found]
     assert {"join", "leave", "capabilities", "malformed"} <= set(kinds)
     admin = next(each for each in found if each.kind == "capabilities")
-    assert (admin.word("who"), admin.word("by")) == ("tool", "root")
+    assert (admin.text("who"), admin.text("by")) == ("tool", "root")
     # The rubbish over HTTP was an input as well.
     assert kinds.count("malformed") == 2
     assert [each.number for each in found] == list(range(1, len(found) + 1))

@@ -197,5 +197,5 @@ async def test_replaying_the_journal_gives_the_state_that_the_gateway_is_in(
                 live, whole, rest = await states(room)
                 assert whole == live
                 assert rest == live
-        outcomes = {record.word("out") for record in read_records(room.journal())}
+        outcomes = {record.text("out") for record in read_records(room.journal())}
         assert len(outcomes) > 8

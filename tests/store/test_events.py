@@ -15,7 +15,7 @@ import pytest
 from moot.errors import EndpointUnavailable, UsageError
 from moot.store.event_query import EventQuery, EventReader, read_all
 from moot.store.event_store import EventStore, StoreLimits
-from moot.store.event_tables import connect_reading, ids_that_start
+from moot.store.event_tables import connect_reading, ids_with_prefix
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed, decode
 from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call, signed_by
@@ -182,8 +182,8 @@ async def test_a_second_process_is_told_who_is_in_the_way_and_readers_are_not(tm
         reading = connect_reading(tmp_path / "events.sqlite")
         try:
             assert [row.raw for row in read_all(reading, EventQuery())] == [event.raw]
-            assert ids_that_start(reading, event.event.id[:7], 3) == [event.event.id]
-            assert ids_that_start(reading, "xyz", 3) == []
+            assert ids_with_prefix(reading, event.event.id[:7], 3) == [event.event.id]
+            assert ids_with_prefix(reading, "xyz", 3) == []
             with pytest.raises(sqlite3.OperationalError):
                 reading.execute("DELETE FROM events")
         finally:
@@ -212,15 +212,19 @@ async def test_a_disk_that_is_full_refuses_and_the_store_recovers(tmp_path: Path
     async with store_in(tmp_path) as store:
         event = call()
         # SQLite's own bound stands for a full disk: the same error, at the same place.
-        await store._work(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
+        await store._run_on_writer(
+            lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone()
+        )
         large = [call(payload={"text": "x" * 100_000}) for _ in range(3)]
         assert await asyncio.gather(*(store.put(one, now=NOW) for one in large)) == ["failed"] * 3
         store.seen_ids.remember("ab" * 32, NOW + 100, NOW)
-        await store._work(lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchone())
+        await store._run_on_writer(
+            lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchone()
+        )
         assert await store.put(event, now=NOW) == "stored"
         assert await found(store) == [event.raw]
         assert store.stats().events == 1
-        await store.seen_ids.settled()
+        await store.seen_ids.wait_committed()
 
 
 async def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> None:
@@ -231,7 +235,7 @@ async def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> N
             assert not store.seen_ids.seen(id, NOW + 1_000)
             store.seen_ids.remember(id, NOW + 1_000 + number, NOW)
             assert store.seen_ids.seen(id, NOW + 1_000)
-        await store.seen_ids.settled()
+        await store.seen_ids.wait_committed()
         # On disk now, not at the end.
         with_reading = connect_reading(tmp_path / "events.sqlite")
         assert with_reading.execute("SELECT count(*) FROM seen").fetchone() == (5,)
@@ -241,7 +245,7 @@ async def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> N
         assert not store.seen_ids.seen("f" * 64, NOW + 1_000)
         # Later: what has expired goes from the table, and stays seen even when the clock is set back.
         store.seen_ids.remember("e" * 64, NOW + 5_000, NOW + 2_000)
-        await store.seen_ids.settled()
+        await store.seen_ids.wait_committed()
     async with store_in(tmp_path) as store:
         assert store.seen_ids.seen(ids[0], NOW + 1_000)
         assert store.seen_ids.seen("e" * 64, NOW + 5_000)

@@ -351,8 +351,8 @@ async def test_what_is_in_a_record_is_read_whatever_a_peer_wrote(tmp_path: Path)
     huge = b'"raw":{"n":' + b"9" * 400 + b',"s":"\\ud800"}'
     await write(folder, [odd, huge, envelope_record("e1", correlation_id="p1"), b'"in":"leave","raw":"text"'])
     first, second, third, fourth = read_records(folder)
-    assert (first.time, first.word("who"), first.id, first.kind) == (0.0, "", "", "receive")
+    assert (first.time, first.text("who"), first.id, first.kind) == (0.0, "", "", "receive")
     assert first.correlations == ["a", "b"]
     assert second.fields["raw"] == {"n": int("9" * 400), "s": "?"}
     assert (third.id, third.kind, third.time, third.correlations) == ("e1", "chat", 1.0, ["p1"])
-    assert fourth.said == {}
+    assert fourth.envelope_fields == {}

@@ -99,7 +99,7 @@ def test_an_index_goes_on_where_it_stopped(folder: Path, index: JournalIndex) ->
     assert again is not None
     with closing(again):
         assert again.position == 10
-        assert again.place_of(11) is None
+        assert again.position_of(11) is None
         assert again.catch_up()
         assert again.position == 11
         assert numbers(folder, JournalQuery(id="new"), again) == [11]
@@ -151,8 +151,8 @@ def test_an_index_forgets_the_segments_that_were_removed(folder: Path, index: Jo
     first = next(read_records(folder)).number
     assert first > 1
     assert index.catch_up()
-    assert index.place_of(first - 1) is None
-    assert index.place_of(first) is not None
+    assert index.position_of(first - 1) is None
+    assert index.position_of(first) is not None
     assert numbers(folder, JournalQuery(who="alice"), index) == [n for n in (1, 3, 8, 9) if n >= first]
     assert index.position == 10
 

@@ -14,7 +14,7 @@ from nacl.signing import VerifyKey as NaclVerifyKey
 
 from moot.errors import EventExpired, InvalidKey, MalformedEvent, UnverifiedEvent, UsageError
 from moot.identity import base64url
-from moot.identity.keys import signature_holds
+from moot.identity.keys import is_valid_signature
 from moot.xprotocol.canonical import canonical_json
 from moot.xprotocol.event_composer import answers, compose, publish, reply, reply_fault
 from moot.xprotocol.events import (
@@ -381,7 +381,7 @@ def test_a_sender_outside_the_main_subgroup_is_refused_though_the_library_lets_i
         # Reduced as a verifier does it: then the point of order 8 falls out of the equation.
         if challenge % curve.ORDER % 8 == 0:
             break
-    assert signature_holds(raw_key, message, signature)
+    assert is_valid_signature(raw_key, message, signature)
     members = covered | {
         "id": sha256(message[len(SIGNED_LABEL) :]).hexdigest(),
         "signature": "ed25519:" + base64url.encode(signature),

@@ -286,11 +286,11 @@ def _print(record: JournalRecord, *, as_json: bool) -> None:
 
 def _line_of(record: JournalRecord) -> str:
     """Number, time, who, what, to whom, about what, what came of it, and as much of the rest as fits."""
-    said = record.said
+    said = record.envelope_fields
     parts = [
         f"{record.number:>7}",
         _time_of(record),
-        printable(record.word("who") or "-"),
+        printable(record.text("who") or "-"),
         printable(record.kind),
     ]
     if record.id:
@@ -299,7 +299,7 @@ def _line_of(record: JournalRecord) -> str:
         parts.append(f"to {printable(', '.join(to))}")
     if about := record.correlations:
         parts.append(f"about {printable(', '.join(about))}")
-    outcome = record.word("out")
+    outcome = record.text("out")
     if outcome not in ("", "accepted"):
         parts.append(f"refused: {printable(outcome)}")
     rest: Json = said.get("payload")
@@ -330,15 +330,15 @@ _COLUMNS: Final = (
 
 
 def _row_of(record: JournalRecord) -> list[str]:
-    payload = record.said.get("payload")
+    payload = record.envelope_fields.get("payload")
     return [
         str(record.number),
         _time_of(record),
-        *(record.word(member) for member in ("in", "kind", "who", "session")),
+        *(record.text(member) for member in ("in", "kind", "who", "session")),
         record.id,
-        " ".join(_names(record.said.get("to"))),
+        " ".join(_names(record.envelope_fields.get("to"))),
         " ".join(record.correlations),
-        record.word("out"),
+        record.text("out"),
         "" if payload is None else strict_json.encode(payload).decode(),
         record.hash,
     ]

@@ -45,14 +45,14 @@ def create(path: Path, identity: Identity, *, force: bool = False) -> None:
 
     Missing folders are made for their owner alone. When this returns, the file outlives a power cut.
     """
-    with _faults_named(path):
+    with _explain_faults(path):
         _make_folder(path.parent)
         _check_folder(path.parent)
         if force:
-            _replace(path, _encoded(identity))
+            _replace(path, _encode(identity))
         else:
             try:
-                _write_new(path, _encoded(identity))
+                _write_new(path, _encode(identity))
             except FileExistsError:
                 raise KeyFileError(
                     f"{path} exists already and is not overwritten: its key would be lost; "
@@ -63,9 +63,9 @@ def create(path: Path, identity: Identity, *, force: bool = False) -> None:
 
 def load(path: Path) -> Identity:
     """The identity in a key file; raises KeyFileError when it is missing, damaged or open to others."""
-    with _faults_named(path):
+    with _explain_faults(path):
         _check_folder(path.parent)
-        return _decoded(_read(path), path)
+        return _decode(_read(path), path)
 
 
 def load_or_create(path: Path, random: Callable[[int], bytes] = os.urandom) -> Identity:
@@ -86,17 +86,17 @@ def rotate(path: Path, now: int, random: Callable[[int], bytes] = os.urandom) ->
     The Ed25519 key, which is who the holder is, stays. Two processes that rotate at once take turns. Of more
     than MAX_RETIRED_KEYS older keys, the oldest go.
     """
-    with _faults_named(path), _locked(path.parent):
+    with _explain_faults(path), _lock(path.parent):
         _check_folder(path.parent)
-        old = _decoded(_read(path), path)
+        old = _decode(_read(path), path)
         retired = (RetiredKey(old.opening, now), *old.retired)[:MAX_RETIRED_KEYS]
         new = Identity(old.signing, OpeningKey.generate(random), retired)
-        _replace(path, _encoded(new))
+        _replace(path, _encode(new))
         _sync_folder(path.parent)
     return new
 
 
-def _encoded(identity: Identity) -> bytes:
+def _encode(identity: Identity) -> bytes:
     keys: list[dict[str, Any]] = [
         _jwk("Ed25519", identity.key.text, identity.key.raw, identity.signing.secret()) | {"use": "sig"},
         _sealing_jwk(identity.opening),
@@ -114,7 +114,7 @@ def _jwk(curve: str, text: str, public: bytes, secret: bytes) -> dict[str, Any]:
     return {"kty": "OKP", "crv": curve, "kid": text, "x": x, "d": d}
 
 
-def _decoded(text: bytes, path: Path) -> Identity:
+def _decode(text: bytes, path: Path) -> Identity:
     try:
         jwks = json.loads(text, object_pairs_hook=_unique_members)
     except (ValueError, RecursionError):
@@ -123,7 +123,7 @@ def _decoded(text: bytes, path: Path) -> Identity:
     keys = jwks.get("keys") if isinstance(jwks, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
         raise KeyFileError(f'{path} is no JWK Set: expected {{"keys": [...]}}')
-    signing = [_secret(key, path) for key in keys if key.get("crv") == "Ed25519"]
+    signing = [_read_secret(key, path) for key in keys if key.get("crv") == "Ed25519"]
     sealing = [key for key in keys if key.get("crv") == "X25519"]
     current = [key for key in sealing if "retired_at" not in key]
     older = [key for key in sealing if "retired_at" in key]
@@ -134,15 +134,17 @@ def _decoded(text: bytes, path: Path) -> Identity:
         )
     if len(older) > MAX_RETIRED_KEYS:
         raise KeyFileError(f"{path} holds more than {MAX_RETIRED_KEYS} older X25519 keys; remove the oldest")
-    retired = [RetiredKey(OpeningKey(_secret(key, path)), _moment(key, path)) for key in older]
+    retired = [RetiredKey(OpeningKey(_read_secret(key, path)), _read_time(key, path)) for key in older]
     try:
-        identity = Identity(SigningKey(signing[0]), OpeningKey(_secret(current[0], path)), tuple(retired))
+        identity = Identity(
+            SigningKey(signing[0]), OpeningKey(_read_secret(current[0], path)), tuple(retired)
+        )
     except UsageError as fault:
         raise KeyFileError(f"{path}: {fault}") from None
     return identity
 
 
-def _secret(key: dict[str, Any], path: Path) -> bytes:
+def _read_secret(key: dict[str, Any], path: Path) -> bytes:
     """The secret of one key that is whole: for the right use, and its public part belongs to it."""
     curve = key["crv"]
     use = "sig" if curve == "Ed25519" else "enc"
@@ -160,7 +162,7 @@ def _secret(key: dict[str, Any], path: Path) -> bytes:
     return secret
 
 
-def _moment(key: dict[str, Any], path: Path) -> int:
+def _read_time(key: dict[str, Any], path: Path) -> int:
     moment = key["retired_at"]
     if type(moment) is not int or moment < 0:
         raise KeyFileError(f"{path}: retired_at is a time in whole seconds since 1970")
@@ -227,7 +229,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # On the folder: the file itself is another one after each rotation.
@@ -257,7 +259,7 @@ def _read(path: Path) -> bytes:
 
 
 @contextmanager
-def _faults_named(path: Path) -> Iterator[None]:
+def _explain_faults(path: Path) -> Iterator[None]:
     """Whatever the system refuses is told with the path and what to do."""
     try:
         yield

@@ -37,10 +37,10 @@ SIGNATURE_BYTES: Final = 64
 SIGNING_PREFIX: Final = "ed25519:"
 SEALING_PREFIX: Final = "x25519:"
 # Parsed forms kept at hand: some hundred bytes each, and more peers than one process talks to at a time.
-KEYS_AT_HAND: Final = 4_096
+CACHED_KEYS: Final = 4_096
 
 
-@lru_cache(maxsize=KEYS_AT_HAND)
+@lru_cache(maxsize=CACHED_KEYS)
 def signing_point(text: str) -> bytes:
     """The bytes of an `ed25519:` text after the cheap check; raises InvalidKey."""
     raw = _point(text, SIGNING_PREFIX)
@@ -48,7 +48,7 @@ def signing_point(text: str) -> bytes:
     return raw
 
 
-@lru_cache(maxsize=KEYS_AT_HAND)
+@lru_cache(maxsize=CACHED_KEYS)
 def sealing_point(text: str) -> bytes:
     """The bytes of an `x25519:` text; raises InvalidKey."""
     raw = _point(text, SEALING_PREFIX)
@@ -74,7 +74,7 @@ class VerifyKey:
         return cls(SIGNING_PREFIX + base64url.encode(raw), raw)
 
     def verifies(self, message: bytes, signature: bytes) -> bool:
-        return signature_holds(self.raw, message, signature)
+        return is_valid_signature(self.raw, message, signature)
 
     def __str__(self) -> str:
         return self.text
@@ -102,19 +102,19 @@ class SealingKey:
         return self.text
 
 
-@lru_cache(maxsize=KEYS_AT_HAND)
+@lru_cache(maxsize=CACHED_KEYS)
 def verify_key(text: str) -> VerifyKey:
     """`VerifyKey.parse`, remembered: the full check is as slow as a signature."""
     return VerifyKey.parse(text)
 
 
-@lru_cache(maxsize=KEYS_AT_HAND)
+@lru_cache(maxsize=CACHED_KEYS)
 def sealing_key(text: str) -> SealingKey:
     """`SealingKey.parse`, remembered."""
     return SealingKey.parse(text)
 
 
-def signature_holds(raw_key: bytes, message: bytes, signature: bytes) -> bool:
+def is_valid_signature(raw_key: bytes, message: bytes, signature: bytes) -> bool:
     """Whether `signature` is one of `message` by the key with these bytes.
 
     libsodium also refuses keys and nonces of small order and an S that is not reduced, so nobody but the

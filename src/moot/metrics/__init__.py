@@ -42,7 +42,7 @@ class Counter:
         self.read: Callable[[], float] | None = None
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        yield _sample(name, labels, self.value if self.read is None else self.read())
+        yield _format_sample(name, labels, self.value if self.read is None else self.read())
 
 
 class Gauge:
@@ -55,7 +55,7 @@ class Gauge:
         self.read: Callable[[], float] | None = None
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        yield _sample(name, labels, self.value if self.read is None else self.read())
+        yield _format_sample(name, labels, self.value if self.read is None else self.read())
 
 
 class Histogram:
@@ -82,9 +82,9 @@ class Histogram:
         total = 0
         for bound, count in zip((*self.bounds, math.inf), self._counts, strict=True):
             total += count
-            yield _sample(f"{name}_bucket", (*labels, ("le", _number(bound))), total)
-        yield _sample(f"{name}_sum", labels, self.sum)
-        yield _sample(f"{name}_count", labels, total)
+            yield _format_sample(f"{name}_bucket", (*labels, ("le", _format_number(bound))), total)
+        yield _format_sample(f"{name}_sum", labels, self.sum)
+        yield _format_sample(f"{name}_count", labels, total)
 
 
 Metric = Counter | Gauge | Histogram
@@ -128,7 +128,7 @@ class Registry:
             raise UsageError(f"{name}: the label le is the histogram's own")
         return self._metric(lambda: Histogram(bounds), "histogram", name, help, labels)
 
-    def forget(self, **labels: str) -> None:
+    def remove(self, **labels: str) -> None:
         """Drop every metric that has these labels, such as those of a space that is gone."""
         for family in self._families.values():
             for key in [key for key in family.members if labels.items() <= dict(key).items()]:
@@ -138,7 +138,7 @@ class Registry:
         """Everything, in Prometheus' text format."""
         lines: list[str] = []
         for name, family in sorted(self._families.items()):
-            lines.append(f"# HELP {name} {_escaped(family.help)}")
+            lines.append(f"# HELP {name} {_escape(family.help)}")
             lines.append(f"# TYPE {name} {family.type}")
             for labels, metric in family.members.items():
                 lines += metric.samples(name, labels)
@@ -213,20 +213,20 @@ def _check_names(name: str, labels: Mapping[str, str]) -> None:
             raise UsageError(f"{name}: {label!r} is no name for a label")
 
 
-def _sample(name: str, labels: Labels, value: float) -> str:
+def _format_sample(name: str, labels: Labels, value: float) -> str:
     if not labels:
-        return f"{name} {_number(value)}"
-    inner = ",".join(f'{label}="{_escaped(text, quotes=True)}"' for label, text in labels)
-    return f"{name}{{{inner}}} {_number(value)}"
+        return f"{name} {_format_number(value)}"
+    inner = ",".join(f'{label}="{_escape(text, quotes=True)}"' for label, text in labels)
+    return f"{name}{{{inner}}} {_format_number(value)}"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     # A gauge may be read from a yes or no, whose repr no scraper reads.
     return "NaN" if math.isnan(value) else repr(int(value) if value is True or value is False else value)
 
 
-def _escaped(text: str, *, quotes: bool = False) -> str:
+def _escape(text: str, *, quotes: bool = False) -> str:
     text = text.replace("\\", r"\\").replace("\n", r"\n")
     return text.replace('"', r"\"") if quotes else text

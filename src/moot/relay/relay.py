@@ -36,7 +36,7 @@ from moot.relay.wire_messages import (
 from moot.resilience.rate_limits import token_buckets
 from moot.resilience.token_bucket import TokenBucket
 from moot.store.event_query import EventReader
-from moot.store.event_store import KEPT_FOR_GOOD, EventStore
+from moot.store.event_store import PERMANENT_KINDS, EventStore
 from moot.store.event_writer import Added
 from moot.xprotocol.events import SKEW_SECONDS, Event, Signed, check_times, decode, verify_event
 from moot.xprotocol.relay_auth import CHALLENGE_BYTES, proven_key
@@ -189,7 +189,7 @@ class Relay:
             return
         try:
             check_times(event, now)
-            if now >= event.expires_at + SKEW_SECONDS and event.kind not in KEPT_FOR_GOOD:
+            if now >= event.expires_at + SKEW_SECONDS and event.kind not in PERMANENT_KINDS:
                 # A grant may be valid for longer than it is relayed.
                 raise EventExpired(f"the event expired at {event.expires_at}")
             verify_event(signed)

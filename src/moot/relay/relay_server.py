@@ -177,7 +177,7 @@ class RelayServer:
         self._is_stopping = True
         self._listener.should_exit = True
         with suppress(sqlite3.Error):
-            await self.store.committed()
+            await self.store.wait_committed()
         # One turn, so that the last OKs are sent before the close frames.
         await asyncio.sleep(0)
         for client_socket in list(self.sockets):

@@ -49,12 +49,12 @@ class StoredSeenIds:
             self._forgotten_at = now
             self._writer.work(lambda connection: _forget(connection, int(now)), lambda _result, _fault: None)
 
-    async def settled(self) -> None:
+    async def wait_committed(self) -> None:
         """Wait until everything remembered so far is on disk; raises sqlite3.Error when it cannot be.
 
         After such a fault nothing may be done about the event: it stays remembered in this process.
         """
-        await self._writer.committed()
+        await self._writer.wait_committed()
 
 
 def _forget(connection: sqlite3.Connection, now: int) -> None:

@@ -36,11 +36,11 @@ from moot.xprotocol.replay import MAX_LIVE_IDS
 T = TypeVar("T")
 
 # xp1, Relay: whoever comes late still has to hear of these.
-KEPT_FOR_GOOD: Final = frozenset({DELEGATE, REVOKE})
+PERMANENT_KINDS: Final = frozenset({DELEGATE, REVOKE})
 # Removed with one commit: some milliseconds, so that no event waits long behind it.
 _PRUNED_AT_ONCE: Final = 500
-_MOST_NAME_CHARS: Final = 64
-_MOST_NOTE_BYTES: Final = 64 << 10
+_MAX_NAME_CHARS: Final = 64
+_MAX_NOTE_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class EventStore:
             event.correlation_id,
             event.timestamp,
             event.expires_at,
-            None if event.kind in KEPT_FOR_GOOD else event.expires_at + SKEW_SECONDS,
+            None if event.kind in PERMANENT_KINDS else event.expires_at + SKEW_SECONDS,
             int(now),
             signed.raw,
         )
@@ -153,35 +153,35 @@ class EventStore:
     async def annotate(self, event_id: str, name: str, value: Json, *, now: float | None = None) -> None:
         """Note something about an event that is stored; an older note of that name gives way."""
         text = orjson.dumps(value)
-        if not 0 < len(name) <= _MOST_NAME_CHARS or len(text) > _MOST_NOTE_BYTES:
+        if not 0 < len(name) <= _MAX_NAME_CHARS or len(text) > _MAX_NOTE_BYTES:
             raise UsageError(
-                f"a note has a name of 1 to {_MOST_NAME_CHARS} characters, and {_MOST_NOTE_BYTES} bytes"
+                f"a note has a name of 1 to {_MAX_NAME_CHARS} characters, and {_MAX_NOTE_BYTES} bytes"
             )
         noted_at = int(time.time() if now is None else now)
         values = (bytes.fromhex(event_id), name, text.decode(), noted_at)
-        await self._work(lambda connection: connection.execute(_ANNOTATE, values) and None)
+        await self._run_on_writer(lambda connection: connection.execute(_ANNOTATE, values) and None)
 
     async def prune(self, now: float | None = None) -> int:
         """Remove the events whose time is over, a few hundred with each commit; returns how many."""
         moment = int(time.time() if now is None else now)
         removed = 0
-        while senders := await self._work(lambda connection: remove_expired(connection, moment)):
+        while senders := await self._run_on_writer(lambda connection: remove_expired(connection, moment)):
             removed += len(senders)
             self._events -= len(senders)
             self._by_sender -= Counter(senders)
         if removed:
-            self._bytes = await self._read(_size_of)
+            self._bytes = await self._run_on_reader(_size_of)
         return removed
 
-    async def committed(self) -> None:
+    async def wait_committed(self) -> None:
         """Wait until all that was added so far is on disk; raises sqlite3.Error when it is not."""
-        await self._writer.committed()
+        await self._writer.wait_committed()
 
     # Reading
 
     async def page(self, reading: EventReader) -> list[StoredEvent]:
         """The next events of an answer; empty when that was all."""
-        return await self._read(lambda connection: next_page(connection, reading))
+        return await self._run_on_reader(lambda connection: next_page(connection, reading))
 
     async def find(self, query: EventQuery) -> AsyncIterator[StoredEvent]:
         """Every event that matches, in the order of time."""
@@ -192,10 +192,10 @@ class EventStore:
 
     async def get(self, event_id: str) -> bytes | None:
         """The bytes of one event."""
-        return await self._read(lambda connection: _raw_of(connection, event_id))
+        return await self._run_on_reader(lambda connection: _raw_of(connection, event_id))
 
     async def annotations(self, event_id: str) -> list[Annotation]:
-        return await self._read(lambda connection: annotations_of(connection, event_id))
+        return await self._run_on_reader(lambda connection: annotations_of(connection, event_id))
 
     def stats(self) -> StoreStats:
         """What is counted in memory: what waits for its commit included."""
@@ -206,7 +206,7 @@ class EventStore:
         if self._is_closed:
             return
         self._is_closed = True
-        await self._read(lambda _connection: None)
+        await self._run_on_reader(lambda _connection: None)
         self._reader.shutdown(wait=False)
         self._reading.close()
         await self._writer.close()
@@ -237,7 +237,7 @@ class EventStore:
         if self._by_sender[sender] <= 0:
             del self._by_sender[sender]
 
-    async def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _run_on_writer(self, work: Callable[[sqlite3.Connection], T]) -> T:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def finished(result: T, fault: sqlite3.Error | None) -> None:
@@ -252,7 +252,7 @@ class EventStore:
         self._writer.work(job, finished)
         return await done
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _run_on_reader(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reader, work, self._reading)
 
 

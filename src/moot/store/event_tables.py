@@ -115,13 +115,13 @@ def lock(folder: Path) -> int:
     return held
 
 
-def ids_that_start(connection: sqlite3.Connection, start: str, most: int) -> list[str]:
+def ids_with_prefix(connection: sqlite3.Connection, prefix: str, max_count: int) -> list[str]:
     """The ids of events that begin with these hexadecimal digits, at most so many."""
-    if not 0 < len(start) <= 64 or not set(start) <= set("0123456789abcdef"):
+    if not 0 < len(prefix) <= 64 or not set(prefix) <= set("0123456789abcdef"):
         return []
-    low, high = bytes.fromhex(start.ljust(64, "0")), bytes.fromhex(start.ljust(64, "f"))
+    low, high = bytes.fromhex(prefix.ljust(64, "0")), bytes.fromhex(prefix.ljust(64, "f"))
     rows = connection.execute(
-        "SELECT id FROM events WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", (low, high, most)
+        "SELECT id FROM events WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", (low, high, max_count)
     )
     return [id.hex() for (id,) in rows]
 

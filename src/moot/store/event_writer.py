@@ -34,7 +34,7 @@ _GATHER_ROWS: Final = 256
 _GATHER_SECONDS: Final = 0.025
 # Where several share a commit, the next one waits this long for more: many talk, and each waits for a disk
 # anyway. Somebody who talks alone is not made to wait.
-_REST_SECONDS: Final = 0.004
+_IDLE_SECONDS: Final = 0.004
 # After a fault of the disk, before what must not be lost is tried again.
 _RETRY_SECONDS: Final = 0.5
 _REMEMBER: Final = "INSERT OR REPLACE INTO seen VALUES (?, ?)"
@@ -124,7 +124,7 @@ class EventWriter:
         if self._current is None and not self._scheduled:
             self._schedule()
 
-    async def committed(self) -> None:
+    async def wait_committed(self) -> None:
         """Wait until all that was asked for so far is on disk; raises sqlite3.Error when it is not."""
         group = self._next or self._current
         if group is not None and group:
@@ -164,9 +164,9 @@ class EventWriter:
             self._gathered = rows
             self._loop.call_soon(self._gather)
         else:
-            self._hand_over()
+            self._submit_group()
 
-    def _hand_over(self) -> None:
+    def _submit_group(self) -> None:
         self._scheduled = False
         self._current, self._next = self._next, _Group()
         self._groups.put(self._current)
@@ -176,7 +176,7 @@ class EventWriter:
     ) -> None:
         self._current = None
         if len(group.rows) + len(group.seen) > 1:
-            self._rest_until = self._loop.time() + _REST_SECONDS
+            self._rest_until = self._loop.time() + _IDLE_SECONDS
         if fault is not None and group.seen:
             self._next.seen[:0] = group.seen
         if self._next and fault is None:
@@ -196,7 +196,7 @@ class EventWriter:
             return
         if self._next:
             self._scheduled = True
-            self._loop.call_later(_RETRY_SECONDS, self._hand_over)
+            self._loop.call_later(_RETRY_SECONDS, self._submit_group)
         if not self._next or self._closing:
             # When the disk takes nothing, an end must not wait for it.
             self._idle.set()
@@ -228,7 +228,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> list[Wri
     """Write those that are not there yet; one outcome for each row, in order."""
     if not rows:
         return []
-    known = _known(connection, rows)
+    known = _known_ids(connection, rows)
     outcomes: list[WriteOutcome] = []
     fresh: list[EventRow] = []
     for row in rows:
@@ -237,7 +237,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> list[Wri
             continue
         known.add(row.id)
         if row.kind == ANNOUNCE:
-            outcomes.append(_announce(connection, row))
+            outcomes.append(_insert_announce(connection, row))
         else:
             fresh.append(row)
             outcomes.append(_STORED)
@@ -258,7 +258,7 @@ def _insert_many(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> No
 _STORED: Final = WriteOutcome("stored")
 
 
-def _known(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> set[bytes]:
+def _known_ids(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> set[bytes]:
     known: set[bytes] = set()
     for start in range(0, len(rows), _IDS_AT_ONCE):
         ids = [row.id for row in rows[start : start + _IDS_AT_ONCE]]
@@ -268,7 +268,7 @@ def _known(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> set[byte
     return known
 
 
-def _announce(connection: sqlite3.Connection, row: EventRow) -> WriteOutcome:
+def _insert_announce(connection: sqlite3.Connection, row: EventRow) -> WriteOutcome:
     """xp1, Relay: of each sender the newest announce is kept; of two with one time the smaller id."""
     others = connection.execute(
         "SELECT seq, timestamp, id FROM events INDEXED BY events_announce "

@@ -129,7 +129,7 @@ class _NullJournal(Journal):
     is_written = False
 
     def __init__(self, folder: Path) -> None:
-        self.next_number = find_tail(folder, mend=False).head.number
+        self.next_number = find_tail(folder, repair=False).head.number
         # What is in the file from a time when there was a journal.
         self.recorded = self.next_number - 1
         self.able = True

@@ -40,13 +40,13 @@ CREATE TABLE position (number INTEGER NOT NULL, hash TEXT NOT NULL, segment INTE
 """
 
 
-class _Said(msgspec.Struct, gc=False):
+class _EnvelopeFields(msgspec.Struct, gc=False):
     id: str = ""
     correlation_id: list[str] | str = ""
     x_correlation_ids: list[str] = []
 
 
-class _Seen(msgspec.Struct, gc=False):
+class _IndexedFields(msgspec.Struct, gc=False):
     """What the index takes from a record, and nothing else of it is parsed."""
 
     t: float = 0.0
@@ -55,7 +55,7 @@ class _Seen(msgspec.Struct, gc=False):
     id: str = ""
     who: str = ""
     out: str = ""
-    raw: _Said = msgspec.field(default_factory=_Said)
+    raw: _EnvelopeFields = msgspec.field(default_factory=_EnvelopeFields)
 
     @property
     def about(self) -> set[str]:
@@ -64,7 +64,7 @@ class _Seen(msgspec.Struct, gc=False):
         return several.union(self.raw.x_correlation_ids)
 
 
-_decoder = msgspec.json.Decoder(_Seen)
+_decoder = msgspec.json.Decoder(_IndexedFields)
 
 
 def _digest(record: JournalRecord) -> str:
@@ -72,19 +72,19 @@ def _digest(record: JournalRecord) -> str:
     return sha256(record.line).hexdigest()
 
 
-def _see(record: JournalRecord) -> _Seen:
+def _read_fields(record: JournalRecord) -> _IndexedFields:
     try:
         return _decoder.decode(record.line)
     except msgspec.MsgspecError:
         # A refused envelope may have members of any type.
-        said = _Said(record.id, record.correlations)
-        return _Seen(
+        said = _EnvelopeFields(record.id, record.correlations)
+        return _IndexedFields(
             record.time,
-            record.word("in"),
-            record.word("kind"),
+            record.text("in"),
+            record.text("kind"),
             "",
-            record.word("who"),
-            record.word("out"),
+            record.text("who"),
+            record.text("out"),
             said,
         )
 
@@ -164,7 +164,7 @@ class JournalIndex:
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608
         self._load()
 
-    def helps(self, wanted: IndexQuery) -> bool:
+    def can_answer(self, wanted: IndexQuery) -> bool:
         """Whether a search is better begun here than by reading everything."""
         exact_kind = wanted.kind is not None and not wanted.kind.endswith("*")
         return self.position > 0 and (
@@ -194,7 +194,7 @@ class JournalIndex:
         for number, segment, offset in rows:
             yield number, RecordPosition(segment, offset)
 
-    def place_of(self, number: int) -> RecordPosition | None:
+    def position_of(self, number: int) -> RecordPosition | None:
         row = self._database.execute(
             "SELECT segment, offset FROM records WHERE number = ?", (number,)
         ).fetchone()
@@ -216,7 +216,7 @@ class JournalIndex:
         record = record_at(self.folder, RecordPosition(segment, offset))
         if record is None or record.number != number or _digest(record) != hash:
             self.clear()
-        elif segments and self.place_of(segments[0].first - 1) is not None:
+        elif segments and self.position_of(segments[0].first - 1) is not None:
             with self._database:
                 self._begin()
                 for table in ("records", "correlations"):
@@ -227,7 +227,7 @@ class JournalIndex:
 
     def _add(self, batch: list[JournalRecord]) -> None:
         last = batch[-1]
-        seen = [_see(record) for record in batch]
+        seen = [_read_fields(record) for record in batch]
         with self._database:
             self._begin()
             self._database.executemany(
@@ -249,7 +249,7 @@ class JournalIndex:
         self._database.execute("BEGIN IMMEDIATE")
 
     def _row(
-        self, record: JournalRecord, seen: _Seen
+        self, record: JournalRecord, seen: _IndexedFields
     ) -> tuple[int, int, int, float, int, int, int, str | None]:
         segment, offset = record.place
         kind = seen.kind or seen.input
@@ -259,13 +259,13 @@ class JournalIndex:
             segment,
             offset,
             seen.t,
-            words.get(kind) or self._word(kind),
-            words.get(seen.who) or self._word(seen.who),
-            words.get(seen.out) or self._word(seen.out),
+            words.get(kind) or self._word_id(kind),
+            words.get(seen.who) or self._word_id(seen.who),
+            words.get(seen.out) or self._word_id(seen.out),
             seen.id or seen.raw.id or None,
         )
 
-    def _word(self, word: str) -> int:
+    def _word_id(self, word: str) -> int:
         """Kinds, names and outcomes come back all the time; the table holds each once."""
         self._database.execute("INSERT OR IGNORE INTO words (word) VALUES (?)", (word,))
         (id,) = self._database.execute("SELECT id FROM words WHERE word = ?", (word,)).fetchone()

@@ -19,7 +19,7 @@ import orjson
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.store.journal_segments import begin_of, segments_of
+from moot.store.journal_segments import chain_start, segments_of
 from moot.store.record_chain import ChainCheck, What, follow, hash_in, is_record, is_sealed, number_in
 
 _BLOCK: Final = 1 << 18
@@ -53,10 +53,10 @@ class JournalRecord:
             try:
                 self._fields = orjson.loads(self.line)
             except orjson.JSONDecodeError:
-                self._fields = self._parsed_slowly()
+                self._fields = self._parse_slowly()
         return self._fields
 
-    def _parsed_slowly(self) -> dict[str, Json]:
+    def _parse_slowly(self) -> dict[str, Json]:
         try:
             text = json.dumps(json.loads(self.line), ensure_ascii=False)
         except (ValueError, RecursionError):
@@ -88,7 +88,7 @@ class JournalRecord:
         t = self.fields.get("t")
         return float(t) if isinstance(t, int | float) else 0.0
 
-    def word(self, member: str) -> str:
+    def text(self, member: str) -> str:
         """A member that should be a string; "" when it is not there or something else."""
         value = self.fields.get(member)
         return value if isinstance(value, str) else ""
@@ -96,16 +96,16 @@ class JournalRecord:
     @property
     def id(self) -> str:
         """The id of the envelope, "" when there is none."""
-        said = self.said.get("id")
-        return self.word("id") or (said if isinstance(said, str) else "")
+        said = self.envelope_fields.get("id")
+        return self.text("id") or (said if isinstance(said, str) else "")
 
     @property
     def kind(self) -> str:
         """The kind of the envelope; what else came in (join, leave, admin …) is its own kind."""
-        return self.word("kind") or self.word("in")
+        return self.text("kind") or self.text("in")
 
     @property
-    def said(self) -> dict[str, Json]:
+    def envelope_fields(self) -> dict[str, Json]:
         """The envelope, {} when there is none."""
         raw = self.fields.get("raw")
         return raw if isinstance(raw, dict) else {}
@@ -115,7 +115,7 @@ class JournalRecord:
         """The ids that the envelope correlates to: a list in MEW, one string in MCPx (the rest beside it)."""
         found: dict[str, None] = {}
         for member in ("correlation_id", "x_correlation_ids"):
-            value: Any = self.said.get(member)
+            value: Any = self.envelope_fields.get(member)
             for id in value if isinstance(value, list) else [value]:
                 if isinstance(id, str):
                     found[id] = None
@@ -283,7 +283,7 @@ class JournalCheck:
 
 def verify(folder: Path) -> JournalCheck:
     """Follow the chain through all segments; stops at the first problem."""
-    head = begin_of(folder)
+    head = chain_start(folder)
     first = head.number
     segments = segments_of(folder)
     for position, segment in enumerate(segments):

@@ -40,11 +40,11 @@ class JournalQuery:
             (self.since is None or record.time >= self.since)
             and (self.until is None or record.time <= self.until)
             and (self.id is None or self.id == record.id)
-            and (self.who is None or self.who == record.word("who"))
-            and (self.outcome is None or self.outcome == record.word("out"))
-            and (self.kind is None or _kind_fits(self.kind, record.kind))
+            and (self.who is None or self.who == record.text("who"))
+            and (self.outcome is None or self.outcome == record.text("out"))
+            and (self.kind is None or _matches_kind(self.kind, record.kind))
             and (self.about is None or self.about in record.correlations)
-            and (self.text is None or _holds(record.fields, self.text.casefold()))
+            and (self.text is None or _contains(record.fields, self.text.casefold()))
         )
 
     @property
@@ -61,7 +61,7 @@ def search(
     folder: Path, query: JournalQuery, *, index: JournalIndex | None = None, after: int = 0
 ) -> Iterator[JournalRecord]:
     """The records that match, oldest first."""
-    if index is not None and index.helps(query):
+    if index is not None and index.can_answer(query):
         try:
             for number, place in index.find(query, after):
                 record = record_at(folder, place)
@@ -82,16 +82,16 @@ class _Stale(UsageError):
 
 
 def _scan(folder: Path, query: JournalQuery, after: int) -> Iterator[JournalRecord]:
-    may_match = _sieve(query)
+    may_match = _prefilter(query)
     for block in read_blocks(folder, after):
         # Blocks first, then lines: most blocks of a large journal hold nothing that is looked for.
         if may_match(block.text):
             for record in block.records(after):
-                if _in_time(query, record.line) and may_match(record.line) and query.matches(record):
+                if _is_in_time(query, record.line) and may_match(record.line) and query.matches(record):
                     yield record
 
 
-def _sieve(query: JournalQuery) -> Callable[[bytes], bool]:
+def _prefilter(query: JournalQuery) -> Callable[[bytes], bool]:
     """A quick look at bytes that passes over nothing that could match."""
     words = query.words
     text = query.text.lower().encode() if query.text and _PLAIN.fullmatch(query.text) else b""
@@ -107,7 +107,7 @@ def _sieve(query: JournalQuery) -> Callable[[bytes], bool]:
     return may_match
 
 
-def _in_time(query: JournalQuery, line: bytes) -> bool:
+def _is_in_time(query: JournalQuery, line: bytes) -> bool:
     """False when the line says at its start that it is of another time."""
     if (query.since is None and query.until is None) or not (found := _TIME.match(line)):
         return True
@@ -115,11 +115,11 @@ def _in_time(query: JournalQuery, line: bytes) -> bool:
     return (query.since is None or t >= query.since) and (query.until is None or t <= query.until)
 
 
-def _kind_fits(wanted: str, kind: str) -> bool:
+def _matches_kind(wanted: str, kind: str) -> bool:
     return kind.startswith(wanted[:-1]) if wanted.endswith("*") else kind == wanted
 
 
-def _holds(fields: dict[str, Json], text: str) -> bool:
+def _contains(fields: dict[str, Json], text: str) -> bool:
     """Whether some string in a record holds the text; its own number and hash do not count."""
     waiting: list[Json] = [value for name, value in fields.items() if name not in ("n", "h")]
     while waiting:
@@ -137,7 +137,7 @@ def _holds(fields: dict[str, Json], text: str) -> bool:
 
 def find_number(folder: Path, number: int, *, index: JournalIndex | None = None) -> JournalRecord | None:
     """The record with this number."""
-    if index is not None and (place := index.place_of(number)) is not None:
+    if index is not None and (place := index.position_of(number)) is not None:
         record = record_at(folder, place)
         if record is not None and record.number == number:
             return record

@@ -62,12 +62,12 @@ def segments_of(folder: Path) -> list[Segment]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    begin = begin_of(folder).number
+    begin = chain_start(folder).number
     found = [Segment(int(match[1]), folder / name) for name in names if (match := _NAME.fullmatch(name))]
     return sorted(segment for segment in found if segment.first >= begin)
 
 
-def begin_of(folder: Path) -> ChainHead:
+def chain_start(folder: Path) -> ChainHead:
     """Where the oldest record that was not removed by retention chains to."""
     try:
         removed = msgspec.json.decode((folder / _REMOVED).read_bytes(), type=_Removed)
@@ -111,13 +111,13 @@ def last_line(path: Path) -> bytes:
     return end
 
 
-def find_tail(folder: Path, *, mend: bool) -> SegmentTail:
+def find_tail(folder: Path, *, repair: bool) -> SegmentTail:
     """Where the journal goes on. The last segment is checked whole; `mend` cuts a torn end off.
 
     Raises UsageError for damage that no crash explains.
     """
     segments = segments_of(folder)
-    begin = begin_of(folder)
+    begin = chain_start(folder)
     if not segments:
         return SegmentTail(segment_at(folder, begin.number), 0, begin)
     segment = segments[-1]
@@ -126,12 +126,12 @@ def find_tail(folder: Path, *, mend: bool) -> SegmentTail:
         line = last_line(segments[-2].path)
         head = ChainHead(number_in(line) + 1, hash_in(line))
     if head.number != segment.first:
-        raise _damaged(segment.path, 1, "records before it are missing")
+        raise _damage_error(segment.path, 1, "records before it are missing")
     followed = follow(segment.path, head)
     if not followed.whole:
         _check_torn(segment.path, followed)
-        if mend:
-            _cut(segment.path, followed.size)
+        if repair:
+            _cut_off(segment.path, followed.size)
     return SegmentTail(segment, followed.size, followed.head)
 
 
@@ -147,11 +147,11 @@ def _check_torn(path: Path, followed: ChainCheck) -> None:
             if b"\0" in line:
                 return
             if seals:
-                raise _damaged(path, followed.lines + 1, "whole records follow it")
+                raise _damage_error(path, followed.lines + 1, "whole records follow it")
             seals += is_sealed(line)
 
 
-def _damaged(path: Path, line: int, why: str) -> UsageError:
+def _damage_error(path: Path, line: int, why: str) -> UsageError:
     return UsageError(
         f"the journal is damaged at {path.name} line {line}: {why}, so no crash did this. "
         f"`moot journal verify` says more. Restore {path.parent} from a copy, "
@@ -159,7 +159,7 @@ def _damaged(path: Path, line: int, why: str) -> UsageError:
     )
 
 
-def _cut(path: Path, size: int) -> None:
+def _cut_off(path: Path, size: int) -> None:
     """Cut a file back, keeping what is cut off beside it."""
     torn = path.with_name(f"{path.name}.{size}.torn")
     with path.open("rb+") as file:
@@ -189,15 +189,15 @@ def remove_segments(folder: Path, through: int) -> None:
             file.write(msgspec.json.encode(note))
             file.flush()
             os.fsync(file.fileno())
-        # First the note, then the files: after a crash between the two, `sweep` does the rest.
+        # First the note, then the files: after a crash between the two, `remove_leftovers` does the rest.
         fresh.replace(folder / _REMOVED)
         sync_folder(folder)
-    sweep(folder)
+    remove_leftovers(folder)
 
 
-def sweep(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Delete the files of segments that count as removed."""
-    begin = begin_of(folder).number
+    begin = chain_start(folder).number
     for path in folder.iterdir():
         match = _NAME.fullmatch(path.name)
         if match and int(match[1]) < begin:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from moot.errors import UsageError
-from moot.store.journal_segments import find_tail, make_folder, segment_at, sweep, sync_folder
+from moot.store.journal_segments import find_tail, make_folder, remove_leftovers, segment_at, sync_folder
 from moot.store.record_chain import ChainHead, Lines, seal
 
 # Data and size, but not the time of the last change: half the work of fsync.
@@ -38,8 +38,8 @@ class SegmentWriter:
         self.folder = folder
         self._lock = _lock_folder(folder)
         try:
-            sweep(folder)
-            tail = find_tail(folder, mend=True)
+            remove_leftovers(folder)
+            tail = find_tail(folder, repair=True)
             self._file = _open_segment(tail.segment.path)
             sync_folder(folder)
         except BaseException:

@@ -36,23 +36,23 @@ class JournalReader:
     def take(self, record: JournalRecord) -> None:
         """One record, in the order of their numbers."""
         self.position = record.number
-        if record.word("out") not in ("", "accepted"):
+        if record.text("out") not in ("", "accepted"):
             return
-        if record.word("in") not in _SPOKEN:
-            if record.word("in") == "expire":
+        if record.text("in") not in _SPOKEN:
+            if record.text("in") == "expire":
                 self.ledger.pass_time(record.time)
             return
         if not record.kind.startswith(_WANTED):
             return
         raw = record.envelope
-        spoken_in = record.word("dialect") or "mew"
+        spoken_in = record.text("dialect") or "mew"
         dialect = next((dialect for name, dialect in DIALECTS.items() if name == spoken_in), None)
         if raw is None or dialect is None:
             self.skipped += 1
             return
         try:
             # Whatever version it names, it was accepted.
-            spoken = frozenset(p for p in (record.said.get("protocol"),) if isinstance(p, str))
+            spoken = frozenset(p for p in (record.envelope_fields.get("protocol"),) if isinstance(p, str))
             envelope = dialect.decode(raw, _ANY_SIZE, accept_protocols=spoken)
         except MalformedEnvelope:
             self.skipped += 1
@@ -60,7 +60,7 @@ class JournalReader:
         if not envelope.id:
             # The gateway gave it one; the journal has it beside the sender's own bytes.
             envelope = msgspec.structs.replace(envelope, id=record.id)
-        self.ledger.hear(envelope, record.time, sender=record.word("who"))
+        self.ledger.hear(envelope, record.time, sender=record.text("who"))
 
     def take_all(self, records: Iterable[JournalRecord]) -> None:
         for record in records:

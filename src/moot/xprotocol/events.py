@@ -19,7 +19,7 @@ import msgspec
 
 from moot.errors import EventExpired, InvalidJson, InvalidKey, MalformedEvent, UnverifiedEvent
 from moot.identity import base64url
-from moot.identity.keys import sealing_point, signature_holds, signing_point, verify_key
+from moot.identity.keys import is_valid_signature, sealing_point, signing_point, verify_key
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import CONTAINERS, check_depth, parse_any_depth
 from moot.xprotocol.canonical import LARGEST_INTEGER, canonical_json, sorted_json
@@ -187,7 +187,7 @@ def verify_event(signed: Signed) -> None:
         raise UnverifiedEvent("id", "the id is not the hash of the event")
     try:
         point = signing_point(event.sender)
-        if not signature_holds(point, SIGNED_LABEL + covered, _signature(event.signature)):
+        if not is_valid_signature(point, SIGNED_LABEL + covered, _signature(event.signature)):
             raise UnverifiedEvent("signature", "the signature does not belong to this event and sender")
         # Only now, because it is slow: a forger shall not have us do it.
         verify_key(event.sender)

@@ -15,7 +15,7 @@ import msgspec
 
 from moot.errors import InvalidJson, InvalidKey, UnverifiedEvent, UsageError
 from moot.identity import base64url
-from moot.identity.keys import Identity, signature_holds, signing_point, verify_key
+from moot.identity.keys import Identity, is_valid_signature, signing_point, verify_key
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import parse_any_depth
 from moot.xprotocol.canonical import LARGEST_INTEGER, canonical_header
@@ -93,7 +93,7 @@ def proven_key(raw: bytes, *, relays: Collection[str], challenge: str, now: floa
     covered = {name: value for name, value in members.items() if name != "signature"}
     try:
         point = signing_point(proof.sender)
-        if not signature_holds(point, AUTH_LABEL + canonical_header(covered), _signature(proof.signature)):
+        if not is_valid_signature(point, AUTH_LABEL + canonical_header(covered), _signature(proof.signature)):
             raise UnverifiedEvent("signature", "the signature does not belong to this key and challenge")
         verify_key(proof.sender)
     except InvalidKey as fault:

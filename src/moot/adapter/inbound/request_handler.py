@@ -72,7 +72,7 @@ class DurableSeenIds(SeenIds, Protocol):
     def __len__(self) -> int:
         """How many are remembered now."""
 
-    async def settled(self) -> None:
+    async def wait_committed(self) -> None:
         """Wait until everything remembered so far is on disk; raises sqlite3.Error."""
 
 
@@ -250,7 +250,7 @@ class RequestHandler:
         kind, payload, outcome = "", None, "ok"
         try:
             if not self._operations.is_idempotent(event.kind):
-                await self._seen_ids.settled()
+                await self._seen_ids.wait_committed()
             kind, payload = await self._operations.run(route, accepted, proofs)
             if payload.__class__ is dict and payload.get("isError") is True:
                 outcome = "tool_error"

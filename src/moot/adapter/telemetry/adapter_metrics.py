@@ -90,6 +90,6 @@ class AdapterMetrics:
 
     def remove_source(self, source: str) -> None:
         """Drop the series of a source that is gone."""
-        self.registry.forget(source=source)
+        self.registry.remove(source=source)
         self._calls = {key: counter for key, counter in self._calls.items() if key[0] != source}
         self._seconds.pop(source, None)

@@ -15,7 +15,7 @@ from typing import Final
 
 from moot.errors import MootError
 from moot.identity.keys import Identity
-from moot.logs import escaped
+from moot.logs import escape
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 from moot.xprotocol.events import ANNOUNCE, Signed, SignedDirected
@@ -63,8 +63,8 @@ class EventLog:
         to = "everyone" if event.recipient is None else self._name(event.recipient)
         route = f"{self._name(event.sender)} → {to}"
         about = (event.correlation_id or event.id)[:_ID_CHARS]
-        kind = self._colored(f"{escaped(event.kind):40}", _color_of(event.kind))
-        dimmed = self._colored(escaped(about), _DIM)
+        kind = self._colored(f"{escape(event.kind):40}", _color_of(event.kind))
+        dimmed = self._colored(escape(about), _DIM)
         self._write(f"{when}  {kind} {route:24} {_format_size(len(signed.raw)):>9}  {dimmed}")
         if self.decryption_keys:
             self._write_payload(signed)
@@ -82,7 +82,7 @@ class EventLog:
                 return
         else:
             payload = signed.event.payload
-        text = escaped(encode(payload).decode("utf-8", "replace"))
+        text = escape(encode(payload).decode("utf-8", "replace"))
         cut = text if len(text) <= MAX_PAYLOAD_CHARS else text[:MAX_PAYLOAD_CHARS] + "…"
         self._write(f"    {self._colored(cut, _DIM)}")
 

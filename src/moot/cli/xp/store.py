@@ -168,10 +168,10 @@ def _show(options: argparse.Namespace) -> int:
     from moot.errors import UsageError
     from moot.store.event_query import EventQuery, read_all
     from moot.store.event_store import annotations_of
-    from moot.store.event_tables import ids_that_start
+    from moot.store.event_tables import ids_with_prefix
 
     with _opened(options.data) as connection:
-        found = ids_that_start(connection, options.id.lower(), 3)
+        found = ids_with_prefix(connection, options.id.lower(), 3)
         if not found:
             raise UsageError(
                 f"no event {options.id[:64]!r}: `moot xp store list {options.data}` shows the newest ones"
