@@ -215,7 +215,7 @@ def run(loaded: int = LOADED, per_second: int = PER_SECOND, seconds: float = SEC
         page.add_init_script(_MEASURE)
         page.goto(f"{url}/#/bench/timeline")
         page.get_by_label("Token", exact=True).fill("t-human")
-        page.get_by_role("button", name="Enter", exact=True).click()
+        page.get_by_role("button", name="Sign in", exact=True).click()
         page.locator(".top .pill", has_text="Live").wait_for()
         with Load(url, "bench", "t-agent") as load:
             _fill(page, load, loaded)

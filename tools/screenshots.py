@@ -1,9 +1,9 @@
-"""`make screenshots`: pictures of the console for README and docs, taken from a running space.
+"""`make screenshots`: screenshots of the console for README and docs, taken from a running space.
 
-    python -m tools.screenshots                      the pictures that the documentation uses
-    python -m tools.screenshots --all /tmp/looks     every view in every width, light and dark, to look at
+    python -m tools.screenshots                      the screenshots that the documentation uses
+    python -m tools.screenshots --all /tmp/looks     every view in every width, light and dark, for review
 
-The browser signs in as a person does. What is committed stays small: eight files of at most 250 KiB.
+The browser signs in as a person does. Committed files stay small: at most eight, of at most 250 KiB.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import Any, Final
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 from moot import logs
-from tools.screenshots_scene import SPACE, Door, played
+from tools.screenshots_scene import SPACE, SceneAccess, run_scene
 from tools.shown import ROOT
 
 CHROMIUM: Final = "/usr/bin/chromium"
 PICTURES: Final = ROOT / "docs" / "pictures"
-MOST_PICTURES: Final = 8
-MOST_BYTES: Final = 250 * 1024
-# Long enough for a busy machine; a view is there within a tenth of it.
-_PATIENCE_SECONDS: Final = 20.0
+MAX_PICTURES: Final = 8
+MAX_BYTES: Final = 250 * 1024
+# Enough for a busy machine; a view normally appears within a tenth of it.
+_TIMEOUT_SECONDS: Final = 20.0
 
 _TWO_FRAMES: Final = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-# Tools are asked what they offer when a view is entered; they answer at once.
+# A view requests the tool lists when it opens; the answers arrive at once.
 _SETTLE_SECONDS: Final = 0.25
 
 SIZES: Final[dict[str, ViewportSize]] = {
@@ -45,7 +45,7 @@ SIZES: Final[dict[str, ViewportSize]] = {
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One picture: which view, how wide, light or dark, and what is chosen in it."""
+    """One screenshot: the view, its width, light or dark, and what is selected in it."""
 
     view: str
     size: str
@@ -61,46 +61,46 @@ class Shot:
         return f"{what}-{self.size}-{self.scheme}.png"
 
 
-def used(door: Door) -> dict[str, Shot]:
-    """The pictures of the documentation, by file."""
+def documentation_shots(access: SceneAccess) -> dict[str, Shot]:
+    """The screenshots of the documentation, by file name."""
     return {
-        "approvals.png": Shot("desk", "1280", "light", (door.proposal,)),
+        "approvals.png": Shot("approvals", "1280", "light", (access.proposal,)),
         "timeline.png": Shot("timeline", "1280", "dark"),
-        "people.png": Shot("people", "1280", "light", ("reviewer",)),
+        "members.png": Shot("members", "1280", "light", ("reviewer",)),
         "reasoning.png": Shot("reasoning", "1280", "light"),
         "chat.png": Shot("chat", "1280", "light"),
-        "picture.png": Shot("picture", "1280", "dark", (door.settled,)),
+        "flow.png": Shot("flow", "1280", "dark", (access.settled,)),
         "call.png": Shot("call", "1280", "light", ("files", "write_file")),
-        "phone.png": Shot("desk", "390", "dark", (door.proposal,)),
+        "phone.png": Shot("approvals", "390", "dark", (access.proposal,)),
     }
 
 
-def every(door: Door, views: list[str]) -> Iterator[Shot]:
-    """What there is to look at."""
+def all_shots(access: SceneAccess, views: list[str]) -> Iterator[Shot]:
+    """Every view, with the selections and dialogs worth reviewing."""
     for scheme in ("light", "dark"):
         for size in SIZES:
             for view in views:
                 yield Shot(view, size, scheme)
-            yield Shot("desk", size, scheme, (door.proposal,))
+            yield Shot("approvals", size, scheme, (access.proposal,))
             yield Shot("call", size, scheme, ("files", "write_file"))
-            yield Shot("picture", size, scheme, (door.settled,))
+            yield Shot("flow", size, scheme, (access.settled,))
             for name in ("coder", "reviewer", "scout", "maria"):
-                yield Shot("people", size, scheme, (name,))
-            yield Shot("people", size, scheme, ("coder",), "x")
-            yield Shot("people", size, scheme, (), "i")
-            yield Shot("people", size, scheme, ("reviewer",), "r")
-            yield Shot("people", size, scheme, ("coder",), "p")
-            yield Shot("people", size, scheme, ("coder",), "Delete")
+                yield Shot("members", size, scheme, (name,))
+            yield Shot("members", size, scheme, ("coder",), "x")
+            yield Shot("members", size, scheme, (), "i")
+            yield Shot("members", size, scheme, ("reviewer",), "r")
+            yield Shot("members", size, scheme, ("coder",), "p")
+            yield Shot("members", size, scheme, ("coder",), "Delete")
 
 
-async def _sign_in(browser: Browser, door: Door, size: str, scheme: str) -> Page:
+async def _sign_in(browser: Browser, access: SceneAccess, size: str, scheme: str) -> Page:
     options: dict[str, Any] = {"color_scheme": scheme, "viewport": SIZES[size], "reduced_motion": "reduce"}
     context = await browser.new_context(**options)
-    context.set_default_timeout(_PATIENCE_SECONDS * 1000)
+    context.set_default_timeout(_TIMEOUT_SECONDS * 1000)
     page = await context.new_page()
-    await page.goto(door.url)
-    await page.get_by_label("Token", exact=True).fill(door.token)
-    await page.get_by_role("button", name="Enter", exact=True).click()
+    await page.goto(access.url)
+    await page.get_by_label("Token", exact=True).fill(access.token)
+    await page.get_by_role("button", name="Sign in", exact=True).click()
     await expect(page.locator(".top .pill")).to_have_text("Live")
     return page
 
@@ -113,7 +113,7 @@ async def _views(page: Page) -> list[str]:
 
 async def _take(page: Page, shot: Shot) -> bytes:
     address = "/".join(["#", SPACE, shot.view, *shot.rest])
-    # By way of nowhere: a view that is left and entered again begins afresh.
+    # Via an empty address, so that the view is mounted again.
     await page.evaluate("location.hash = '#/'")
     await page.evaluate("(address) => { location.hash = address; }", address)
     await expect(page.locator(f".view-{shot.view}")).to_be_visible()
@@ -121,20 +121,20 @@ async def _take(page: Page, shot: Shot) -> bytes:
         await page.evaluate("(address) => { location.hash = address; }", address)
     if shot.key:
         await page.keyboard.press(shot.key)
-    # Nothing is pointed at: a highlight on a picture looks like a choice.
+    # Move the pointer away: a hover highlight looks like a selection.
     await page.mouse.move(0, 0)
     await page.wait_for_load_state("networkidle")
-    # Two frames: one in which the views are told, one in which they are drawn.
+    # Two frames: the views are notified in the first and drawn in the second.
     await page.evaluate(_TWO_FRAMES)
     await asyncio.sleep(_SETTLE_SECONDS)
     picture = await page.screenshot()
     if shot.key:
         await page.keyboard.press("Escape")
-    return smaller(picture)
+    return recompress(picture)
 
 
-def smaller(png: bytes) -> bytes:
-    """The same picture, packed as tightly as zlib can: browsers pack in a hurry."""
+def recompress(png: bytes) -> bytes:
+    """The same image, compressed at zlib's highest level."""
     head, chunks, at = png[:8], [], 8
     while at < len(png):
         (length,) = struct.unpack(">I", png[at : at + 4])
@@ -153,35 +153,43 @@ def smaller(png: bytes) -> bytes:
 
 async def _run(everything: Path | None, only: str) -> int:
     with tempfile.TemporaryDirectory(prefix="moot-pictures-") as place:
-        async with played(Path(place)) as door, async_playwright() as playwright:
+        async with run_scene(Path(place)) as access, async_playwright() as playwright:
             options = ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"]
             browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-            page = await _sign_in(browser, door, "1280", "light")
+            page = await _sign_in(browser, access, "1280", "light")
             views = await _views(page)
             if everything is None:
-                wanted = {PICTURES / file: shot for file, shot in used(door).items() if shot.view in views}
+                wanted = {
+                    PICTURES / file: shot
+                    for file, shot in documentation_shots(access).items()
+                    if shot.view in views
+                }
             else:
-                wanted = {everything / shot.name: shot for shot in every(door, views) if only in shot.name}
-            faults = await _take_all(browser, door, wanted, committed=everything is None)
+                wanted = {
+                    everything / shot.name: shot for shot in all_shots(access, views) if only in shot.name
+                }
+            faults = await _take_all(browser, access, wanted, committed=everything is None)
             await browser.close()
     return faults
 
 
-async def _take_all(browser: Browser, door: Door, wanted: dict[Path, Shot], *, committed: bool) -> int:
+async def _take_all(
+    browser: Browser, access: SceneAccess, wanted: dict[Path, Shot], *, committed: bool
+) -> int:
     faults = 0
     pages: dict[tuple[str, str], Page] = {}
     for file, shot in wanted.items():
         looks = (shot.size, shot.scheme)
         if looks not in pages:
-            pages[looks] = await _sign_in(browser, door, *looks)
+            pages[looks] = await _sign_in(browser, access, *looks)
         picture = await _take(pages[looks], shot)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(picture)
-        too_large = committed and len(picture) > MOST_BYTES
+        too_large = committed and len(picture) > MAX_BYTES
         faults += too_large
         print(f"{file} {len(picture) / 1024:.0f} KiB{' IS TOO LARGE' if too_large else ''}")
-    if committed and len(wanted) > MOST_PICTURES:
-        print(f"more than {MOST_PICTURES} pictures")
+    if committed and len(wanted) > MAX_PICTURES:
+        print(f"more than {MAX_PICTURES} pictures")
         faults += 1
     return faults
 

@@ -1,7 +1,7 @@
 """The scene that the screenshots show: a real gateway with real members, in the middle of some work.
 
-Everybody connects over WebSocket with a token, like anybody else; nothing on the pictures is painted. When
-`played` gives the door back, the scene stands still: everything that it shows has been said.
+All members connect over WebSocket with a token; nothing in the screenshots is faked. When
+`run_scene` yields, the scene is complete: everything that it shows has been sent.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from moot.participant import Control, Controls, JoinedSpace, StreamHandle, conne
 from moot.protocol.operation import Json
 
 SPACE: Final = "workshop"
-# Between two things that are said: so that the times on the pictures differ.
-_BEAT_SECONDS: Final = 0.4
+# Pause between two messages, so that their times differ.
+_STEP_SECONDS: Final = 0.4
 _PROPOSES: Final[list[Json]] = [
     {"kind": "mcp/proposal"},
     {"kind": "mcp/withdraw"},
@@ -60,7 +60,7 @@ def load(path: Path) -> list[dict[str, str]]:
             rows.append(row)
     return rows
 """
-_FASTER: Final = """\
+_STREAMING_IMPORTER: Final = """\
 import csv
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,8 +84,8 @@ tests/test_reports.py ............................................       [ 69%]
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Where the scene is played, and how to get in."""
+class SceneAccess:
+    """Where the scene runs, and the token to sign in with."""
 
     url: str
     token: str
@@ -94,14 +94,14 @@ class Door:
     settled: str
 
 
-class _Reporting(Controls):
+class _StatusControls(Controls):
     async def on_status(self, control: Control | None) -> dict[str, Json]:
         del control
         return {"messages_in_context": 61, "tokens": 18_400, "max_tokens": 32_000, "latency_ms": 840}
 
 
 @asynccontextmanager
-async def played(folder: Path) -> AsyncIterator[Door]:
+async def run_scene(folder: Path) -> AsyncIterator[SceneAccess]:
     """A running space with something to see in every view."""
     rights: Json = {name: {"capabilities": given} for name, given in _PARTICIPANTS.items()}
     file = folder / "moot.yaml"
@@ -112,19 +112,19 @@ async def played(folder: Path) -> AsyncIterator[Door]:
     tokens = gateway.configuration.spaces[SPACE].token_files
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            cast: dict[str, JoinedSpace] = {}
+            members: dict[str, JoinedSpace] = {}
             for name in ("files", "sam", "maria", "coder", "reviewer", "scout"):
                 token = tokens[name].read_text("ascii").strip()
-                controls = _Reporting() if name == "coder" else None
-                cast[name] = await stack.enter_async_context(
+                controls = _StatusControls() if name == "coder" else None
+                members[name] = await stack.enter_async_context(
                     connect(gateway.url, SPACE, token, controls=controls)
                 )
-            _offer(cast["files"])
-            over = asyncio.Event()
+            _offer(members["files"])
+            finished = asyncio.Event()
             ready: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-            tasks.create_task(_play(cast, tasks, ready, over))
-            yield Door(gateway.url, tokens["maria"].read_text("ascii").strip(), *await ready.get())
-            over.set()
+            tasks.create_task(_play(members, tasks, ready, finished))
+            yield SceneAccess(gateway.url, tokens["maria"].read_text("ascii").strip(), *await ready.get())
+            finished.set()
     finally:
         await gateway.stop()
 
@@ -150,23 +150,23 @@ def _offer(space: JoinedSpace) -> None:
 
 
 async def _play(
-    cast: dict[str, JoinedSpace],
+    members: dict[str, JoinedSpace],
     tasks: asyncio.TaskGroup,
     ready: asyncio.Queue[tuple[str, str]],
-    over: asyncio.Event,
+    finished: asyncio.Event,
 ) -> None:
-    maria, sam, coder, reviewer = cast["maria"], cast["sam"], cast["coder"], cast["reviewer"]
+    maria, sam, coder, reviewer = members["maria"], members["sam"], members["coder"], members["reviewer"]
     asked = await maria.chat(
         "The nightly import ran out of memory again. @coder, can you look at `src/importer.py`?"
     )
     await coder.chat("On it. I will read it first, then propose a change.", about=asked.id)
-    await asyncio.sleep(_BEAT_SECONDS)
+    await asyncio.sleep(_STEP_SECONDS)
     read = await coder.propose(
         "files", "tools/call", {"name": "read_file", "arguments": {"path": "src/importer.py"}}
     )
     await sam.approve(read.id)
 
-    await asyncio.sleep(_BEAT_SECONDS)
+    await asyncio.sleep(_STEP_SECONDS)
     await maria.admin.grant(
         "reviewer",
         [{"kind": "mcp/request", "payload": {"method": "tools/call"}}, {"kind": "capability/grant"}],
@@ -177,13 +177,13 @@ async def _play(
         [{"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_*"}}}],
         reason="reading needs no approval any more",
     )
-    await asyncio.sleep(_BEAT_SECONDS)
+    await asyncio.sleep(_STEP_SECONDS)
     await reviewer.call("files", "run_tests", {"folder": "tests", "fast": True})
     await maria.admin.request_status("coder")
     await sam.admin.invite("lisa", [{"kind": "chat"}, {"kind": "mcp/proposal"}], reason="knows the prices")
     await maria.admin.pause("scout", reason="one thing at a time", timeout_seconds=3600)
 
-    await asyncio.sleep(_BEAT_SECONDS)
+    await asyncio.sleep(_STEP_SECONDS)
     deleted = await coder.propose(
         "files",
         "tools/call",
@@ -191,30 +191,30 @@ async def _play(
         wait_for_others=True,
     )
     await sam.reject(deleted.id, "unsafe", explanation="these notes are not yours to empty")
-    await asyncio.sleep(_BEAT_SECONDS)
+    await asyncio.sleep(_STEP_SECONDS)
     await coder.chat("Understood, I leave the notes alone.", about=deleted.id)
 
-    await asyncio.sleep(_BEAT_SECONDS)
-    stream = await cast["files"].streams.open(description="run of all tests", content_type="text/plain")
-    tasks.create_task(_test(stream, over))
+    await asyncio.sleep(_STEP_SECONDS)
+    stream = await members["files"].streams.open(description="run of all tests", content_type="text/plain")
+    tasks.create_task(_test(stream, finished))
     thinking = asyncio.Event()
-    tasks.create_task(_think(coder, asked.id, thinking, over))
+    tasks.create_task(_think(coder, asked.id, thinking, finished))
     await thinking.wait()
     proposal = await coder.propose(
         "files",
         "tools/call",
-        {"name": "write_file", "arguments": {"path": "src/importer.py", "content": _FASTER}},
+        {"name": "write_file", "arguments": {"path": "src/importer.py", "content": _STREAMING_IMPORTER}},
         timeout_seconds=3600,
         about=asked.id,
     )
-    await asyncio.sleep(_BEAT_SECONDS)
+    await asyncio.sleep(_STEP_SECONDS)
     await reviewer.propose(
         "files",
         "tools/call",
         {"name": "run_tests", "arguments": {"folder": "tests/slow", "fast": False}},
         timeout_seconds=3600,
     )
-    await asyncio.sleep(_BEAT_SECONDS)
+    await asyncio.sleep(_STEP_SECONDS)
     await sam.chat(
         "The change looks right to me:\n\n"
         "- `load` gives rows **one at a time**\n"
@@ -224,36 +224,36 @@ async def _play(
     )
     await reviewer.chat("Nothing does: I looked at all three callers.", to="maria")
     await ready.put((proposal.id, read.id))
-    await over.wait()
+    await finished.wait()
 
 
-async def _test(stream: StreamHandle, over: asyncio.Event) -> None:
-    """Goes on while the pictures are taken: a stream shows what is written while one looks."""
+async def _test(stream: StreamHandle, finished: asyncio.Event) -> None:
+    """Keeps writing while the screenshots are taken, because a stream shows only what arrives."""
     lines = _TESTS.splitlines(keepends=True)
     for number in range(10_000):
-        if over.is_set():
+        if finished.is_set():
             break
         further = f"tests/test_orders.py::test_order_{number:04d} PASSED\n"
         await stream.write(lines[number] if number < len(lines) else further)
-        await asyncio.sleep(_BEAT_SECONDS)
+        await asyncio.sleep(_STEP_SECONDS)
 
 
-async def _think(space: JoinedSpace, about: str, thinking: asyncio.Event, over: asyncio.Event) -> None:
+async def _think(space: JoinedSpace, about: str, thinking: asyncio.Event, finished: asyncio.Event) -> None:
     try:
         async with space.reasoning("Why does the import run out of memory?", about=about) as outer:
             await outer.thought("load() collects every row into one list before anything is done with it.")
-            await asyncio.sleep(_BEAT_SECONDS)
+            await asyncio.sleep(_STEP_SECONDS)
             await outer.thought("A month of orders is 4.1 million rows: about 3 GB as dictionaries.")
             async with outer.sub("Who needs the whole list?") as inner:
                 await inner.thought("report.py goes over it once.")
-                await asyncio.sleep(_BEAT_SECONDS)
+                await asyncio.sleep(_STEP_SECONDS)
                 await inner.thought("prices.py goes over it once, in the same order.")
                 await inner.thought("export.py only counts the rows.")
-                await asyncio.sleep(_BEAT_SECONDS)
+                await asyncio.sleep(_STEP_SECONDS)
                 await inner.conclude("Nobody indexes into it: a generator will do.")
-            await asyncio.sleep(_BEAT_SECONDS)
+            await asyncio.sleep(_STEP_SECONDS)
             await outer.thought("So load() can yield rows. I should also say the encoding while I am there.")
             thinking.set()
-            await over.wait()
+            await finished.wait()
     except MootError:
         thinking.set()

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.console.stage import Driven, Loop, Running, offer_tools, spaces
+from tests.console.gateway_and_members import Driven, Loop, Running, offer_tools, spaces
 from tests.waiting import HANG_SECONDS
 
 _WATCH_POLICY = """
@@ -136,7 +136,7 @@ def sign_in(page: Page, token: str, *, remember: bool = False) -> None:
     page.get_by_label("Token", exact=True).fill(token)
     if remember:
         page.get_by_label("Stay signed in").check()
-    page.get_by_role("button", name="Enter", exact=True).click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.locator(".top .pill")).to_have_text("Live")
 
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import MemberAs, PageAs, Watched
-from tests.console.stage import Running
+from tests.console.gateway_and_members import Running
 
 AXE = Path(__file__).parents[2] / ".node/node_modules/axe-core/axe.min.js"
 WIDE = {"width": 1280, "height": 800}
@@ -87,7 +87,7 @@ def test_signing_in_has_no_serious_issue(gateway: Running, watched: Watched) -> 
 def test_nothing_is_wider_than_a_phone(page_as: PageAs, member: MemberAs) -> None:
     busy(member)
     page = page_as("human", "timeline", viewport=PHONE)
-    for view in ("timeline", "chat", "picture"):
+    for view in ("timeline", "chat", "flow"):
         page.evaluate(f"location.hash = '#/lab/{view}'")
         expect(page.locator(f".view-{view}")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

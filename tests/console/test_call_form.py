@@ -11,9 +11,9 @@ from moot.participant import JoinedSpace
 from moot.participant.serving.request_server import IncomingRequest
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from tests.console.approvals_page import SETTLED, approve, shown
 from tests.console.conftest import MemberAs, PageAs
-from tests.console.desk import SETTLED, approve, shown
-from tests.console.stage import Driven, gathered
+from tests.console.gateway_and_members import Driven, gathered
 from tests.console.test_accessibility import issues
 
 BIG = 9007199254740993
@@ -91,7 +91,7 @@ def test_a_form_is_made_from_the_schema_checked_at_its_fields_and_sent_as_a_requ
     page.get_by_label("Member").select_option("files")
     page.get_by_label("Tool", exact=True).select_option("order")
     expect(page.locator(".call-about")).to_contain_text("Order <b>something</b>.")
-    expect(page.locator(".call-about")).to_contain_text("may destroy")
+    expect(page.locator(".call-about")).to_contain_text("destructive")
     expect(field(page, "count")).to_have_value("2")
     field(page, "title").fill("ab")
     field(page, "count").fill("0")
@@ -101,8 +101,8 @@ def test_a_form_is_made_from_the_schema_checked_at_its_fields_and_sent_as_a_requ
     faults = page.locator(".call-form .fault:not(:empty)")
     expect(faults).to_have_text(
         [
-            "must have 3 characters or more",
-            "must be 1 or more",
+            "must have at least 3 characters",
+            "must be at least 1",
             "must be an address such as name@example.org",
             "must match ^[A-Z]{2}-[0-9]+$",
         ]
@@ -119,13 +119,13 @@ def test_a_form_is_made_from_the_schema_checked_at_its_fields_and_sent_as_a_requ
     field(page, "code").fill("AB-12")
     tags = page.locator(".form-group").filter(has_text="tags")
     for number, word in enumerate(("hot", "green")):
-        tags.get_by_role("button", name="Add one").click()
+        tags.get_by_role("button", name="Add item").click()
         tags.get_by_label(f"tags {number + 1}").fill(word)
     page.get_by_label("place", exact=True).check()
     field(page, "street").fill("High Street")
     field(page, "when").select_option("a span")
     field(page, "days").fill("5")
-    expect(page.locator(".call-way")).to_contain_text("Sent as a request: it is done at once, in your name.")
+    expect(page.locator(".call-way")).to_contain_text("Runs at once, in your name.")
     page.get_by_role("button", name="Send request").click()
     expect(made(page)).to_contain_text("ordered Tea <script>")
     expect(made(page).locator(".tag")).to_have_text("done")
@@ -157,7 +157,7 @@ def test_json_is_the_second_tab_and_both_hold_the_same(page_as: PageAs, member: 
     expect(text).to_have_value('{\n  "title": "Tea",\n  "count": 2\n}')
     text.fill('{"title": "Milk", ')
     page.get_by_role("tab", name="Form").click()
-    expect(page.locator(".call-body")).to_contain_text("This is no JSON")
+    expect(page.locator(".call-body")).to_contain_text("Invalid JSON")
     text.fill(f'{{"title": "Milk", "count": 1, "exact": {BIG}, "tags": ["a"], "when": {{"days": 2}}}}')
     page.get_by_role("tab", name="Form").click()
     expect(field(page, "title")).to_have_value("Milk")
@@ -183,7 +183,7 @@ def test_progress_is_shown_while_a_call_runs_and_it_can_be_called_off(
     expect(made(page)).to_contain_text("at last")
     files.run(lambda space: released.clear())
     page.get_by_role("button", name="Send request").click()
-    made(page).get_by_role("button", name="Call it off").click()
+    made(page).get_by_role("button", name="Cancel call").click()
     expect(made(page).locator(".tag")).to_have_text("cancelled")
 
 
@@ -195,14 +195,14 @@ def test_who_may_only_propose_proposes_and_follows_it_to_its_result(
     second = member("second")
     page = page_as("agent", "call")
     page.get_by_label("Member").select_option("files")
-    expect(page.get_by_label("Tool", exact=True)).to_contain_text("Its tools are not known")
+    expect(page.get_by_label("Tool", exact=True)).to_contain_text("Tools unknown")
     second.run(lambda space: space.request("files", "tools/list"))
     page.get_by_label("Tool", exact=True).select_option("add")
     field(page, "a").fill("41")
-    expect(page.locator(".call-way")).to_contain_text("Your rights do not allow the request itself.")
+    expect(page.locator(".call-way")).to_contain_text("your permissions do not allow the call itself")
     page.get_by_role("button", name="Propose").click()
-    expect(made(page).locator(".tag")).to_have_text("waits for a decision")
-    person = page_as("human", "desk")
+    expect(made(page).locator(".tag")).to_have_text("pending")
+    person = page_as("human", "approvals")
     shown(person, "agent proposes add")
     approve(person)
     expect(made(page).locator(".tag")).to_have_text("done")
@@ -223,14 +223,14 @@ def test_who_may_do_both_chooses_and_who_may_do_neither_is_told(page_as: PageAs,
     field(page, "a").fill("1")
     page.get_by_label("Propose").check()
     page.get_by_role("button", name="Propose").click()
-    expect(made(page).locator(".tag")).to_have_text("waits for a decision")
+    expect(made(page).locator(".tag")).to_have_text("pending")
     made(page).get_by_role("button", name="Withdraw").click()
     expect(made(page).locator(".tag")).to_contain_text("you withdrew it")
     assert [each.payload for each in gathered(seen, 1)] == [
         {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 1}}}
     ]
     other = page_as("watcher", "call", "files", "add")
-    expect(other.locator(".call-way")).to_contain_text("neither to request this nor to propose it")
+    expect(other.locator(".call-way")).to_contain_text("neither calling nor proposing this")
     expect(other.get_by_role("button", name="Propose")).to_be_disabled()
 
 
@@ -246,9 +246,9 @@ def test_a_changed_version_of_a_proposal_is_ones_own_call(page_as: PageAs, membe
 
     files.run(listen)
     _propose_add(agent)
-    page = page_as("human", "desk")
+    page = page_as("human", "approvals")
     shown(page, "add")
-    page.get_by_role("link", name="Call another version").click()
+    page.get_by_role("link", name="Edit and call").click()
     expect(field(page, "a")).to_have_value("5")
     field(page, "a").fill("6")
     page.wait_for_timeout(SETTLED)
@@ -267,7 +267,7 @@ def test_any_method_can_be_called_with_parameters_as_json(page_as: PageAs, membe
     member("files")
     page = page_as("human", "call")
     page.get_by_label("Member").select_option("files")
-    page.get_by_label("Tool", exact=True).select_option(label="Another method…")
+    page.get_by_label("Tool", exact=True).select_option(label="Other method…")
     page.get_by_label("Method").fill("tools/list")
     page.get_by_role("button", name="Send request").click()
     expect(made(page).locator(".tag")).to_have_text("done")

@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from moot.errors import MootError
 from moot.protocol.operation import Json
 from tests.console.conftest import PageAs, Watched, sign_in
-from tests.console.stage import Driven, Loop, Running
+from tests.console.gateway_and_members import Driven, Loop, Running
 from tests.gateway.lab import participants, space_settings
 
 SCRIPT = "<script>window.__ran = 1</script><img src=x onerror='window.__ran = 2'><svg onload=window.__ran=3>"
@@ -124,7 +124,7 @@ def test_odd_payloads_break_no_view(page_as: PageAs, hostile: Any) -> None:
         list_.nth(index).click()
         details = page.get_by_role("complementary", name="Details")
         expect(details.get_by_role("heading", level=2)).to_be_visible()
-        details.get_by_text("The whole envelope as it was received").click()
+        details.get_by_text("Raw envelope").click()
     assert page.evaluate("({}).polluted") is None
     assert ran(page) is None
 
@@ -148,7 +148,7 @@ def test_a_hostile_name_is_harmless_everywhere(tmp_path: Any, loop: Loop, watche
         entered.append(evil)
         evil.run(lambda space: space.chat("hello"))
         expect(page.get_by_role("option").filter(has_text="hello")).to_be_visible()
-        for view in ("chat", "picture", "people", "desk", "timeline"):
+        for view in ("chat", "flow", "members", "approvals", "timeline"):
             page.evaluate(f"location.hash = '#/lab/{view}'")
             expect(page.locator("h1").first).to_be_attached()
         assert page.locator("#app img").count() == 0
@@ -169,9 +169,9 @@ def test_the_token_of_an_invitation_is_not_kept_in_the_timeline(page_as: PageAs,
             const payload = { status: "created", participant_id: "bob", token: "s3cret" };
             const from = "system:gateway";
             const raw = JSON.stringify({ id: "i", from, kind: "space/invite-ack", payload });
-            const heard = state.hear(raw);
+            const received = state.receive(raw);
             const row = state.envelopes.at(0);
-            return [heard.payload.token, row.raw.includes("s3cret"), row.words];
+            return [received.payload.token, row.raw.includes("s3cret"), row.summary];
         }"""
     )
     assert token[0] == "s3cret"

@@ -41,8 +41,8 @@ def test_it_opens_onto_the_desk_with_something_to_approve(demo: tuple[str, str],
     page = watched.page()
     page.goto(address)
     sign_in(page, token)
-    expect(page.locator(".view-desk")).to_be_visible()
-    expect(page.locator(".desk-list")).to_contain_text("write_note")
+    expect(page.locator(".view-approvals")).to_be_visible()
+    expect(page.locator(".approvals-list")).to_contain_text("write_note")
     expect(page.get_by_role("region", name="Proposal")).to_contain_text("note 1 by the agent")
     expect(page.get_by_role("button", name="Approve once")).to_be_enabled()
     assert token not in page.url

@@ -11,7 +11,7 @@ from moot.errors import ReasoningCancelled
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.console.conftest import MemberAs, PageAs
-from tests.console.stage import Driven, gathered
+from tests.console.gateway_and_members import Driven, gathered
 from tests.waiting import HANG_SECONDS
 
 HOSTILE = '<img src=x onerror="window.__owned=1">\u202e gnp.evil \x1b[2J\x07'
@@ -41,7 +41,7 @@ def test_thoughts_show_up_as_they_are_thought_and_a_conclusion_ends_them(
     agent = member("agent")
     said: asyncio.Queue[str] = asyncio.Queue()
     page = page_as("human", "reasoning")
-    expect(page.get_by_text("Nobody has thought aloud yet")).to_be_visible()
+    expect(page.get_by_text("No reasoning yet")).to_be_visible()
     thinking = agent.start(lambda space: think(space, said))
     expect(page.locator(".sequence")).to_contain_text("Plan the release")
     for number in range(3):
@@ -49,7 +49,7 @@ def test_thoughts_show_up_as_they_are_thought_and_a_conclusion_ends_them(
         expect(page.locator(".thought")).to_have_count(number + 1)
     say(agent, said, "done")
     expect(page.locator(".ending")).to_contain_text("Ship it on Monday")
-    expect(page.get_by_role("button", name="Stop agent")).to_be_hidden()
+    expect(page.get_by_role("button", name="Stop the reasoning of agent")).to_be_hidden()
     assert thinking.result(HANG_SECONDS) == "concluded"
 
 
@@ -65,9 +65,9 @@ def test_reasoning_whose_start_was_not_heard_is_shown_and_can_be_stopped(
     thought = {"message": "where was I?"}
     agent.run(lambda space: space.send("reasoning/thought", thought, context="long-ago/start-1"))
     sequence = page.locator(".sequence")
-    expect(sequence).to_contain_text("its start was not heard")
+    expect(sequence).to_contain_text("Started before you joined")
     expect(sequence.locator(".thought")).to_contain_text("where was I?")
-    page.get_by_role("button", name="Stop agent").click()
+    page.get_by_role("button", name="Stop the reasoning of agent").click()
     expect(sequence.locator(".ending")).to_contain_text("by human")
     assert gathered(cancels, 1)[0].context == "long-ago/start-1"
 
@@ -80,7 +80,7 @@ def test_the_stop_button_cancels_the_reasoning_of_another_member(page_as: PageAs
     watcher.run(lambda space: space.on("reasoning/cancel")(cancels.append))
     page = page_as("human", "reasoning")
     thinking = agent.start(lambda space: think(space, asyncio.Queue()))
-    page.get_by_role("button", name="Stop agent").click()
+    page.get_by_role("button", name="Stop the reasoning of agent").click()
     assert thinking.result(HANG_SECONDS) == "stopped by human: superseded"
     expect(page.locator(".ending")).to_contain_text("by human")
     start = page.locator(".sequence").get_attribute("data-sequence")
@@ -116,13 +116,13 @@ def test_sequences_within_others_are_nested_and_each_is_stopped_by_itself(
     thinking = agent.start(nested)
     apart = agent.start(other)
     page = page_as("human", "reasoning")
-    expect(page.get_by_role("heading", name="Going on 2")).to_be_visible()
+    expect(page.get_by_role("heading", name="Active 2")).to_be_visible()
     page.get_by_role("link", name="Outer question").click()
     outer = page.locator(".thinking > .sequence")
     inner = outer.locator(".within > .sequence")
     expect(inner).to_contain_text("looking")
     expect(outer).not_to_contain_text("apart")
-    inner.get_by_role("button", name="Stop agent thinking about: Inner question").click()
+    inner.get_by_role("button", name="Stop the reasoning of agent: Inner question").click()
     expect(inner).to_have_attribute("data-status", "cancelled")
     expect(outer).to_contain_text("going on without it")
     expect(outer).to_have_attribute("data-status", "active")
@@ -155,7 +155,7 @@ def test_reasoning_in_a_stream_is_shown_as_it_is_written_and_stopped_too(
     agent.run(lambda _: written.set())
     expect(page.locator(".sequence-stream .tail")).to_contain_text("first of ten thousand lines")
     page.locator(".sequence-stream h3 a").click()
-    page.get_by_role("button", name="Stop the reasoning").click()
+    page.get_by_role("button", name="Stop reasoning").click()
     assert thinking.result(HANG_SECONDS) == "stopped by human"
 
 
@@ -186,6 +186,6 @@ def test_who_may_not_cancel_has_no_stop_button_to_press(page_as: PageAs, member:
     agent = member("agent")
     thinking = agent.start(lambda space: think(space, asyncio.Queue()))
     page = page_as("watcher", "reasoning")
-    expect(page.get_by_role("button", name="Stop agent")).to_be_disabled()
+    expect(page.get_by_role("button", name="Stop the reasoning of agent")).to_be_disabled()
     agent.run(lambda space: space.cancel_reasoning(next(iter(space.contexts.active())).id))
     thinking.result(HANG_SECONDS)

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
-from tests.console.stage import Loop, Running, spaces
+from tests.console.gateway_and_members import Loop, Running, spaces
 
 
 def rows(page: Page, words: str) -> Locator:
@@ -84,7 +84,7 @@ def test_what_was_said_meanwhile_is_fetched_and_no_gap_is_shown(gateway: Running
     expect(page.get_by_role("option").filter(has_text="before the loss")).to_be_visible()
     lose(page)
     expect(page.locator(".top .pill")).to_have_text("Offline")
-    expect(page.locator(".banner")).to_contain_text("The connection was lost")
+    expect(page.locator(".banner")).to_contain_text("Connection lost")
     for number in range(5):
         say(gateway, "agent", f"missed {number}")
     find(page)
@@ -103,7 +103,7 @@ def test_it_comes_back_after_the_gateway_restarts(gateway: Running, page_as: Pag
     expect(page.get_by_role("option").filter(has_text="before the restart")).to_be_visible()
     gateway.stop()
     expect(page.locator(".top .pill")).to_have_text("Offline")
-    expect(page.locator(".banner")).to_contain_text("trying again")
+    expect(page.locator(".banner")).to_contain_text("retrying")
     gateway.start()
     say(gateway, "agent", "after the restart")
     expect(page.locator(".top .pill")).to_have_text("Live")
@@ -136,17 +136,17 @@ def test_a_gap_is_shown_where_the_past_does_not_reach_back(forgetful: Running, w
         say(forgetful, "agent", f"missed {number}")
     find(page)
     expect(page.locator(".gap-row")).to_have_count(1)
-    expect(page.locator(".gap-row")).to_contain_text("no longer remembers")
+    expect(page.locator(".gap-row")).to_contain_text("no longer has all messages")
     expect(rows(page, "missed 8")).to_have_count(1)
     order = in_order(rows(page, ""))
     places = [
         next(index for index, text in enumerate(order) if words in text)
-        for words in ("before the loss", "A gap", "missed 8")
+        for words in ("before the loss", "Gap", "missed 8")
     ]
     assert places == sorted(places)
-    page.evaluate("location.hash = '#/lab/desk'")
-    expect(page.locator(".desk-list")).to_contain_text("perhaps decided")
-    expect(page.locator(".desk-detail")).to_contain_text("this may have been decided meanwhile")
+    page.evaluate("location.hash = '#/lab/approvals'")
+    expect(page.locator(".approvals-list")).to_contain_text("status unknown")
+    expect(page.locator(".approvals-detail")).to_contain_text("this may already be decided")
     page.evaluate("location.hash = '#/lab/timeline'")
     page.locator(".gap-row").click()
     expect(page.get_by_role("complementary", name="Details")).to_contain_text("may be missing")
@@ -160,7 +160,7 @@ def test_somebody_who_was_removed_is_told_and_does_not_knock_again(
     page.on("websocket", lambda socket: sockets.append(socket.url))
     second = member("second")
     second.run(lambda space: space.admin.kick("watcher", "enough"))
-    expect(page.locator(".top .pill")).to_have_text("Ended")
+    expect(page.locator(".top .pill")).to_have_text("Disconnected")
     expect(page.locator(".banner")).to_contain_text("removed from the space")
     page.wait_for_timeout(1200)
     assert sockets == []

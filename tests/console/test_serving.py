@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from moot.gateway.console import Console
-from tests.console.stage import Loop, Running, spaces
+from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.waiting import HANG_SECONDS
 
 # Statements at the start of a line, and types in comments.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Page, Request, expect
 
 from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
-from tests.console.stage import Running
+from tests.console.gateway_and_members import Running
 
 
 def test_a_token_opens_its_spaces_and_stands_in_no_address(gateway: Running, watched: Watched) -> None:
@@ -31,9 +31,9 @@ def test_a_wrong_token_is_told_what_to_do(gateway: Running, watched: Watched) ->
     page = watched.page()
     page.goto(gateway.url)
     field = page.get_by_label("Token", exact=True)
-    for token, words in (("t-nobody", "No space knows this token"), ("two words", "That is no token")):
+    for token, words in (("t-nobody", "Unknown token"), ("two words", "Not a valid token")):
         field.fill(token)
-        page.get_by_role("button", name="Enter", exact=True).click()
+        page.get_by_role("button", name="Sign in", exact=True).click()
         expect(page.get_by_role("alert")).to_contain_text(words)
     expect(field).to_be_focused()
 
@@ -80,9 +80,9 @@ def test_a_second_token_adds_a_space(page_as: PageAs) -> None:
     page = page_as("agent")
     page.get_by_role("button", name="Space: lab").click()
     page.get_by_role("menuitem", name="Add a space").click()
-    dialog = page.get_by_role("dialog", name="Another space")
+    dialog = page.get_by_role("dialog", name="Add a space")
     dialog.get_by_label("Token", exact=True).fill("t-hermit")
-    dialog.get_by_role("button", name="Enter", exact=True).click()
+    dialog.get_by_role("button", name="Sign in", exact=True).click()
     _is_in(page, "attic")
     expect(page.get_by_role("button", name="Space: attic you are hermit")).to_be_visible()
 
@@ -90,8 +90,8 @@ def test_a_second_token_adds_a_space(page_as: PageAs) -> None:
 def test_keys_are_listed_and_theme_is_remembered(page_as: PageAs) -> None:
     page = page_as("human", "timeline")
     page.keyboard.press("?")
-    help_ = page.get_by_role("dialog", name="Keyboard")
-    expect(help_).to_contain_text("Jump to what caused it")
+    help_ = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(help_).to_contain_text("Jump to the cause")
     page.keyboard.press("Escape")
     expect(help_).to_have_count(0)
     page.keyboard.press("\\")

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from moot.participant import JoinedSpace, StreamHandle
 from tests.console.conftest import MemberAs, PageAs
-from tests.console.stage import Driven
+from tests.console.gateway_and_members import Driven
 
 HOSTILE = "<script>window.__owned=1</script>\u202egnp.exe \x1b]0;title\x07\x00"
 
@@ -29,21 +29,21 @@ def test_a_stream_is_listed_and_its_text_is_shown_as_it_is_written(page_as: Page
     """MEW 3.10: owner, writers, readers, and a live tail that can be held still."""
     agent = member("agent")
     page = page_as("human", "streams")
-    expect(page.get_by_text("No stream yet")).to_be_visible()
+    expect(page.get_by_text("No streams yet")).to_be_visible()
     handle = opened(agent)
     expect(page.get_by_role("heading", name="Open 1")).to_be_visible()
     facts = page.locator(".stream-facts > div")
     expect(facts.filter(has_text="Owner")).to_have_text("Owneragent")
     expect(facts.filter(has_text="Writers")).to_have_text("Writersagent")
-    expect(facts.filter(has_text="Readers")).to_have_text("Readerseverybody")
+    expect(facts.filter(has_text="Readers")).to_have_text("Readerseveryone")
     write(agent, handle, "compiling\n")
     write(agent, handle, "linking\n")
     expect(page.locator(".tail")).to_have_text("compiling\nlinking\n")
     page.keyboard.press("h")
     write(agent, handle, "testing\n")
-    expect(page.locator(".tail-said")).to_contain_text("held, 8 more characters since")
+    expect(page.locator(".tail-status")).to_contain_text("paused, 8 new characters")
     expect(page.locator(".tail")).not_to_contain_text("testing")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(page.locator(".tail")).to_contain_text("testing")
     agent.run(lambda _: handle.close())
     expect(page.get_by_role("heading", name="Closed 1")).to_be_visible()
@@ -62,7 +62,7 @@ def test_the_tail_is_bounded_and_follows_the_end(page_as: PageAs, member: Member
 
     agent.run(flood)
     expect(page.locator(".tail")).to_contain_text("000399")
-    expect(page.locator(".tail")).to_contain_text("characters before")
+    expect(page.locator(".tail")).to_contain_text("earlier characters")
     assert page.evaluate("document.querySelector('.tail').textContent.length") < 80_000
     page.wait_for_function(
         """() => {
@@ -70,7 +70,7 @@ def test_the_tail_is_bounded_and_follows_the_end(page_as: PageAs, member: Member
             return tail.scrollHeight - tail.scrollTop - tail.clientHeight < 30;
         }"""
     )
-    expect(page.locator(".tail-said")).to_contain_text("400 frames")
+    expect(page.locator(".tail-status")).to_contain_text("400 frames")
 
 
 def test_hostile_data_and_names_of_streams_are_text(page_as: PageAs, member: MemberAs) -> None:
@@ -94,7 +94,7 @@ def test_binary_data_is_shown_by_size_and_its_first_bytes(page_as: PageAs, membe
     page = page_as("human", "streams")
     expect(page.locator(".tail")).to_be_visible()
     write(agent, handle, b"\x89PNG\r\n\x1a\n" + bytes(3000))
-    expect(page.locator(".tail-said")).to_have_text("1 frame, 2.9 KiB")
+    expect(page.locator(".tail-status")).to_have_text("1 frame, 2.9 KiB")
     expect(page.locator(".tail")).to_contain_text("89 50 4e 47 0d 0a 1a 0a")
     expect(page.locator(".tail")).not_to_contain_text("⟨U+0089⟩")
 
@@ -106,8 +106,8 @@ def test_readers_are_named_and_who_is_not_one_is_told(page_as: PageAs, member: M
     agent.run(lambda space: space.streams.open("watcher", description="for one", content_type="text/plain"))
     page = page_as("human", "streams")
     expect(page.locator(".stream-facts")).to_contain_text("watcher")
-    expect(page.locator(".stream-detail")).to_contain_text("You are not among its readers")
-    expect(page.locator(".stream-detail")).to_contain_text("Only its owner closes it")
+    expect(page.locator(".stream-detail")).to_contain_text("You are not a reader of this stream")
+    expect(page.locator(".stream-detail")).to_contain_text("Only the owner can close")
 
 
 def test_an_owner_lets_others_write_stops_them_hands_over_and_closes(
@@ -123,15 +123,15 @@ def test_an_owner_lets_others_write_stops_them_hands_over_and_closes(
     agent.run(lambda _: handle.transfer("human"))
     dialog = page.locator("dialog")
 
-    page.get_by_role("button", name="Let somebody write…").click()
-    dialog.get_by_label("Who may write").select_option("files")
-    dialog.get_by_role("button", name="Let them write").click()
+    page.get_by_role("button", name="Add writer…").click()
+    dialog.get_by_label("New writer").select_option("files")
+    dialog.get_by_role("button", name="Add writer").click()
     expect(facts.locator("div").filter(has_text="Writers")).to_contain_text("files")
     files.run(lambda space: space.streams.writer(handle.id).write("from files\n"))
     expect(page.locator(".tail")).to_contain_text("from files")
 
-    page.get_by_role("button", name="Stop somebody writing…").click()
-    dialog.get_by_role("button", name="Stop them").click()
+    page.get_by_role("button", name="Remove writer…").click()
+    dialog.get_by_role("button", name="Remove writer").click()
     expect(facts.locator("div").filter(has_text="Writers")).not_to_contain_text("files")
 
     page.get_by_label("Write a line to this stream").fill("from the console")
@@ -145,7 +145,7 @@ def test_an_owner_lets_others_write_stops_them_hands_over_and_closes(
     other = opened(agent, description="second")
     agent.run(lambda _: other.transfer("human"))
     page.get_by_role("link", name="second").click()
-    page.get_by_role("button", name="Hand it over…").click()
+    page.get_by_role("button", name="Transfer…").click()
     dialog.get_by_label("New owner").select_option("files")
-    dialog.get_by_role("button", name="Hand it over").click()
+    dialog.get_by_role("button", name="Transfer").click()
     expect(facts.locator("div").filter(has_text="Owner")).to_contain_text("files")

@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 from moot.errors import MootError
 from moot.participant import JoinedSpace
 from tests.console.conftest import MemberAs, PageAs, sign_in
-from tests.console.stage import Loop, Running
+from tests.console.gateway_and_members import Loop, Running
 from tests.waiting import HANG_SECONDS
 
 READ = {"name": "read_file", "arguments": {"path": "notes.txt"}}
@@ -43,7 +43,7 @@ def test_an_observer_follows_an_operation_from_cause_to_effect(page_as: PageAs, 
     expect(head.get_by_role("img", name="3 messages")).to_be_visible()
     head.click()
     details = page.get_by_role("complementary", name="Details")
-    expect(details).to_contain_text("Led to")
+    expect(details).to_contain_text("Resulted in")
     details.get_by_role("button", name="request second").click()
     expect(details.get_by_role("heading", level=2)).to_contain_text("request")
     page.get_by_role("listbox", name="Timeline").focus()
@@ -82,7 +82,7 @@ def test_filters_find_who_kind_operation_and_text(page_as: PageAs, member: Membe
     expect(lines(page)).to_have_count(2)
     page.get_by_label("Kind", exact=True).select_option("")
     narrow(page, "")
-    page.get_by_label("Who", exact=True).select_option("files")
+    page.get_by_label("Member", exact=True).select_option("files")
     expect(rows(page, "Needle")).to_have_count(0)
     expect(rows(page, "read_file").first).to_be_visible()
 
@@ -185,7 +185,7 @@ def test_why_something_was_refused_is_explained(page_as: PageAs, member: MemberA
     page.get_by_label("Message", exact=True).fill("hello")
     page.keyboard.press("Enter")
     expect(page.locator(".chat-message")).to_have_count(1)
-    page.get_by_role("button", name="No attention needed").click()
+    page.get_by_role("button", name="Cancel message").click()
     expect(page.locator(".notice.bad")).to_contain_text("you hold no capability for chat/cancel")
     page.evaluate("location.hash = '#/lab/timeline'")
     rows(page, "capability_violation").click()
@@ -193,9 +193,9 @@ def test_why_something_was_refused_is_explained(page_as: PageAs, member: MemberA
     expect(details).to_contain_text("Why was this refused?")
     expect(details).to_contain_text("None of the sender's capabilities allows this.")
     expect(details).to_contain_text("Propose it instead")
-    expect(details).to_contain_text("It tried chat/cancel")
-    details.get_by_text("What was sent").click()
-    expect(details.get_by_role("group", name="what was sent")).to_contain_text("handled_elsewhere")
+    expect(details).to_contain_text("Attempted: chat/cancel")
+    details.get_by_text("Sent envelope").click()
+    expect(details.get_by_role("group", name="sent envelope")).to_contain_text("handled_elsewhere")
 
 
 @pytest.mark.requirement("MEW-3-60")
@@ -209,7 +209,7 @@ def test_a_message_with_several_causes_shows_them_all(page_as: PageAs, member: M
     rows(page, "a summary").click()
     details = page.get_by_role("complementary", name="Details")
     expect(details.locator(".cause")).to_have_count(2)
-    details.get_by_role("button", name="Show as a picture").click()
+    details.get_by_role("button", name="View flow").click()
     expect(page.locator(".path-box")).to_have_count(3)
     expect(page.locator(".path-line")).to_have_count(2)
     expect(page.locator(f'.path-box[data-id="{both.id}"]')).to_have_class("path-box here")

@@ -1,4 +1,4 @@
-"""Two people at one desk: one decision wins, the other is told, and nothing runs twice (D-28)."""
+"""Two people decide on one proposal: one decision wins, the other sees it, and nothing runs twice (D-28)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from playwright.sync_api import Page, expect
 
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
+from tests.console.approvals_page import SETTLED, approve, detail, outcome, propose, row, shown, waiting
 from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
-from tests.console.desk import SETTLED, approve, detail, outcome, propose, row, shown, waiting
-from tests.console.stage import Running, gathered
+from tests.console.gateway_and_members import Running, gathered
 
 # Hold back what a page hears, as a slow line would: its person then decides without knowing of the other.
 _DEAF = """
@@ -54,9 +54,9 @@ def test_of_two_who_approve_at_once_one_wins_and_the_other_is_told_by_whom(
     ran: list[Envelope] = []
     watcher.run(lambda space: executions(space, ran))
     proposal = propose(agent, "add", a=1)
-    first, second = page_as("human", "desk"), watched.page()
+    first, second = page_as("human", "approvals"), watched.page()
     second.add_init_script(_DEAF)
-    second.goto(f"{gateway.url}/#/lab/desk")
+    second.goto(f"{gateway.url}/#/lab/approvals")
     sign_in(second, gateway.token("second"))
     for page in (first, second):
         shown(page, "add")
@@ -64,15 +64,15 @@ def test_of_two_who_approve_at_once_one_wins_and_the_other_is_told_by_whom(
     second.evaluate("window.deaf = true")
     first.wait_for_timeout(SETTLED)
     first.keyboard.press("a")
-    expect(detail(first).locator(".desk-actions")).to_contain_text("You approved it")
+    expect(detail(first).locator(".approvals-actions")).to_contain_text("You approved it")
     second.keyboard.press("a")
-    expect(detail(second).locator(".desk-actions")).to_contain_text("Approving…")
+    expect(detail(second).locator(".approvals-actions")).to_contain_text("Approving…")
     # The gateway has refused it by now; the page hears of both, in the gateway's order.
     expect(second.locator("html")).to_have_attribute("data-refused", "yes")
     second.evaluate("window.hear()")
     expect(detail(second).locator(".outcome")).to_contain_text("Too late: human approved it")
-    expect(detail(second).locator(".outcome")).to_contain_text("Your decision changed nothing.")
-    expect(detail(second).locator(".fate")).to_contain_text("human approved it")
+    expect(detail(second).locator(".outcome")).to_contain_text("Your decision had no effect.")
+    expect(detail(second).locator(".settled-text")).to_contain_text("human approved it")
     assert outcome(agent, proposal).text == "2"
     assert [each.sender for each in gathered(ran, 1)] == ["human"]
 
@@ -85,12 +85,12 @@ def test_who_has_it_before_their_eyes_sees_it_settled_and_cannot_approve_any_mor
     agent = member("agent")
     propose(agent, "add", a=1)
     proposal = propose(agent, "add", a=2)
-    first, second = page_as("human", "desk"), page_as("second", "desk")
+    first, second = page_as("human", "approvals"), page_as("second", "approvals")
     for page in (first, second):
         shown(page, "add")
     arm(second)
     approve(first)
-    expect(detail(second).locator(".fate")).to_contain_text("human approved it")
+    expect(detail(second).locator(".settled-text")).to_contain_text("human approved it")
     expect(detail(second).locator(".armed")).to_have_count(0)
     second.keyboard.press("a")
     expect(second.locator(".notices")).to_contain_text("Too late: human approved it")
@@ -99,7 +99,7 @@ def test_who_has_it_before_their_eyes_sees_it_settled_and_cannot_approve_any_mor
     expect(waiting(second)).to_have_count(1)
     agent.run(lambda space: proposal.withdraw("no_longer_needed"))
     second.keyboard.press("k")
-    expect(detail(second).locator(".fate")).to_contain_text("agent withdrew it")
+    expect(detail(second).locator(".settled-text")).to_contain_text("agent withdrew it")
     expect(detail(second).get_by_role("button", name="Approve once")).to_have_count(0)
 
 
@@ -108,12 +108,12 @@ def test_one_rejects_and_the_other_may_still_approve(page_as: PageAs, member: Me
     member("files")
     agent = member("agent")
     proposal = propose(agent, "add", a=1)
-    first, second = page_as("human", "desk"), page_as("second", "desk")
+    first, second = page_as("human", "approvals"), page_as("second", "approvals")
     for page in (first, second):
         shown(page, "add")
     first.keyboard.press("r")
     first.wait_for_timeout(SETTLED)
     first.keyboard.press("Control+Enter")
-    expect(detail(second)).to_contain_text("human said no: disagree")
+    expect(detail(second)).to_contain_text("human rejected it: disagree")
     approve(second)
     assert outcome(agent, proposal).text == "2"

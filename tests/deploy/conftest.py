@@ -10,7 +10,7 @@ import pytest
 
 # Fixtures: pytest finds them by their names here.
 from tests.console.conftest import _no_traceback_in_the_log, loop, watched
-from tests.console.stage import Loop, Running, spaces
+from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.deploy.proxies import Proxy, free_address, proxied
 
 __all__ = ["_no_traceback_in_the_log", "loop", "watched"]

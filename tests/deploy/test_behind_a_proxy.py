@@ -19,7 +19,7 @@ from mcp import ClientSession, StdioServerParameters
 from moot.errors import Unreachable
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 from tests.console.conftest import Watched, sign_in
-from tests.console.stage import Driven, Loop, gathered, offer_tools
+from tests.console.gateway_and_members import Driven, Loop, gathered, offer_tools
 from tests.deploy.conftest import Behind
 from tests.waiting import HANG_SECONDS, until_seen
 
@@ -59,7 +59,7 @@ def test_the_console_signs_in_speaks_hears_and_comes_back(behind: Behind, watche
     page.goto(f"{behind.url}#/lab/chat")
     sign_in(page, "t-human", remember=True)
     assert page.url.startswith(f"{behind.url}/#")
-    page.get_by_placeholder("Write to the space").fill("through the proxy")
+    page.get_by_placeholder("Write a message").fill("through the proxy")
     page.keyboard.press("Control+Enter")
     expect(page.get_by_role("log").get_by_text("through the proxy")).to_be_visible()
     said = moot(behind, "second", "send", "I hear you")

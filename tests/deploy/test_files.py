@@ -17,7 +17,7 @@ from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
 from moot.config import check
 from moot.config.gateway_config import GatewayConfig
-from tests.console.stage import Loop, Running, spaces
+from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 // @ts-check
 /** Where the console starts: sign in, then the shell around one view at a time. */
 import { replace } from "./core/dom.js";
-import { here, onArrival } from "./core/router.js";
+import { currentRoute, onNavigation } from "./core/router.js";
 import { Session } from "./core/session.js";
 import { loadViews } from "./views/manifest.js";
 import { Shell } from "./views/shell.js";
@@ -12,11 +12,11 @@ import { applyTheme } from "./views/theme.js";
  * What every view is given.
  * @typedef {object} Context
  * @property {import("./core/session.js").Session} session
- * @property {import("./core/session.js").Place} place
+ * @property {import("./core/session.js").OpenSpace} openSpace
  * @property {import("./core/state.js").State} state
- * @property {import("./core/speaking.js").Voice["say"]} say
- * @property {import("./core/speaking.js").Voice["call"]} call
- * @property {import("./core/speaking.js").Voice} voice
+ * @property {import("./core/envelope-sender.js").EnvelopeSender["send"]} send
+ * @property {import("./core/envelope-sender.js").EnvelopeSender["call"]} call
+ * @property {import("./core/envelope-sender.js").EnvelopeSender} sender
  * @property {import("./core/keys.js").Keys} keys
  * @property {(view: string, ...rest: string[]) => void} go show a view of this space
  * @property {(view: string, ...rest: string[]) => string} link the address of a view of this space
@@ -31,16 +31,16 @@ const session = new Session(new URL(".", location.href.split("#")[0]));
 let shell = null;
 
 function show() {
-  if (session.doors.length === 0) {
+  if (session.logins.length === 0) {
     shell?.close();
     shell = null;
     replace(root, signInPage(session, show));
     root.querySelector("input")?.focus();
     return;
   }
-  const asked = here().space;
-  const space = session.doors.some((door) => door.space === asked) ? asked : session.doors[0].space;
-  session.enter(space);
+  const wanted = currentRoute().space;
+  const space = session.logins.some((login) => login.space === wanted) ? wanted : session.logins[0].space;
+  session.openSpace(space);
   if (!shell) {
     shell = new Shell(root, session);
     shell.onSignedOut = show;
@@ -50,8 +50,8 @@ function show() {
 
 applyTheme();
 let showing = false;
-onArrival(() => {
-  if (session.doors.length === 0) return;
+onNavigation(() => {
+  if (session.logins.length === 0) return;
   // A view that goes elsewhere while it is being shown is finished first.
   if (showing) {
     queueMicrotask(show);

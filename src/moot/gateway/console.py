@@ -25,7 +25,7 @@ _TYPES: Final[Mapping[str, str]] = {
     ".webmanifest": "application/manifest+json",
 }
 PAGE: Final = "index.html"
-# Folders of ours are two deep: console/views/desk.js. A loop of links would be deeper.
+# Folders of ours are two deep: console/views/approvals.js. A loop of links would be deeper.
 _MOST_DEEP: Final = 4
 
 

@@ -128,27 +128,20 @@ export function arrange(element, nodes) {
   }
 }
 
-/** @param {...(Child | Child[])} children */
-export function fragment(...children) {
-  const made = document.createDocumentFragment();
-  append(made, children);
-  return made;
-}
-
 let minted = 0;
 /** An id for label/for and aria-describedby, used nowhere else on the page. @param {string} [start] */
-export function freshId(start = "m") {
+export function newId(start = "m") {
   minted += 1;
   return `${start}-${minted}`;
 }
 
 /**
  * A button with words; `shortcut` is shown beside them and announced.
- * @param {string} words
+ * @param {string} text
  * @param {() => void} press
  * @param {{class?: string, shortcut?: string, title?: string, disabled?: boolean, icon?: Node, aria?: object, data?: object}} [options]
  */
-export function button(words, press, options = {}) {
+export function button(text, press, options = {}) {
   return el(
     "button",
     {
@@ -161,7 +154,29 @@ export function button(words, press, options = {}) {
       on: { click: press },
     },
     options.icon,
-    el("span", {}, words),
+    el("span", {}, text),
     options.shortcut && el("kbd", { "aria-hidden": "true" }, options.shortcut),
   );
+}
+
+/** @type {WeakMap<Element, string>} */
+const drawn = new WeakMap();
+
+/**
+ * Fill an element again only if what it shows has changed; focus and open details are kept.
+ * @param {Element} node @param {any} facts whatever it depends on @param {() => any} build
+ */
+export function redraw(node, facts, build) {
+  const now = JSON.stringify(facts) ?? "";
+  if (drawn.get(node) === now) return;
+  drawn.set(node, now);
+  const active = document.activeElement;
+  const focusKey = active instanceof HTMLElement && node.contains(active) ? active.dataset.focus : undefined;
+  const open = new Set([...node.querySelectorAll("details[open][data-fold]")].map((each) => /** @type {HTMLElement} */ (each).dataset.fold));
+  replace(node, build());
+  for (const fold of node.querySelectorAll("details[data-fold]")) if (open.has(/** @type {HTMLElement} */ (fold).dataset.fold)) fold.setAttribute("open", "");
+  if (focusKey !== undefined) {
+    const again = [...node.querySelectorAll("[data-focus]")].find((each) => /** @type {HTMLElement} */ (each).dataset.focus === focusKey);
+    /** @type {HTMLElement | undefined} */ (again)?.focus({ preventScroll: true });
+  }
 }

@@ -6,9 +6,9 @@
  * A row belongs to one conversation, whose root is found when it arrives: the conversation of the first thing
  * that it correlates to, else of the reasoning sequence or context that it is said in, else its own.
  */
-import { trim } from "./bounded.js";
-import { addressees, correlations, operationOf, spelled, summary } from "./labels.js";
-import { moment } from "./time.js";
+import { trimMap } from "./bounded-map.js";
+import { addressees, correlations, operationOf, formatOperation, summary } from "./envelope-fields.js";
+import { parseTime } from "./time.js";
 
 /**
  * @typedef {object} Row
@@ -22,24 +22,24 @@ import { moment } from "./time.js";
  * @property {string} operation `tools/call:read_file`, or empty
  * @property {string[]} about what it correlates to
  * @property {string} context
- * @property {string} words a line of what it says; not escaped yet
+ * @property {string} summary a line of what it says; not escaped yet
  * @property {string} raw the text as it came
  * @property {string} root the conversation
- * @property {boolean} bad a refusal, a failed result, a rejection
+ * @property {boolean} failed a refusal, a failed result, a rejection
  */
 
 // Twice what the console promises to scroll; the oldest fiftieth goes when it is full.
-export const MOST_ROWS = 200_000;
+const MAX_ROWS = 200_000;
 // A quarter of a gigabyte of text would be more than a tab should take.
-export const MOST_CHARACTERS = 128 * 1024 * 1024;
+const MAX_CHARACTERS = 128 * 1024 * 1024;
 // Operations of requests are remembered longer than the rows, so that late answers are labelled (D002).
-const MOST_OPERATIONS = 50_000;
-const WORDS = 240;
+const MAX_OPERATIONS = 50_000;
+const MAX_SUMMARY_CHARACTERS = 240;
 
 export class Envelopes {
-  /** @param {number} [most] rows that are kept */
-  constructor(most = MOST_ROWS) {
-    this.most = most;
+  /** @param {number} [max] rows that are kept */
+  constructor(max = MAX_ROWS) {
+    this.most = max;
     /** @type {Row[]} */
     this._rows = [];
     this._start = 0;
@@ -56,7 +56,7 @@ export class Envelopes {
     this._effects = new Map();
     /** Conversations by root; the one that was active last is the last. @type {Map<string, {root: string, rows: number[]}>} */
     this.conversations = new Map();
-    /** @type {Map<string, import("./labels.js").Operation>} */
+    /** @type {Map<string, import("./envelope-fields.js").Operation>} */
     this._operations = new Map();
     /** @type {Map<string, number>} how many of each kind, for the filter */
     this.kinds = new Map();
@@ -97,16 +97,11 @@ export class Envelopes {
     return row.type === "gap" ? null : JSON.parse(row.raw);
   }
 
-  /** What the request or proposal with this id calls, even if its row has gone. @param {string} id */
-  operationBy(id) {
-    return this._operations.get(id);
-  }
-
   /**
-   * @param {any} envelope parsed @param {string} raw @param {number} heardAt
+   * @param {any} envelope parsed @param {string} raw @param {number} receivedAt
    * @returns {Row}
    */
-  add(envelope, raw, heardAt) {
+  add(envelope, raw, receivedAt) {
     const about = correlations(envelope);
     const operation = operationOf(envelope, (id) => this._operations.get(id));
     if (operation.method && (envelope.kind.startsWith("mcp/request") || envelope.kind.startsWith("mcp/proposal"))) this._remember(envelope.id, operation);
@@ -116,27 +111,27 @@ export class Envelopes {
       n: this.next,
       type: "envelope",
       id: envelope.id,
-      at: moment(envelope.ts, heardAt),
+      at: parseTime(envelope.ts, receivedAt),
       from: typeof envelope.from === "string" ? envelope.from : "",
       to: addressees(envelope),
       kind: envelope.kind,
-      operation: spelled(operation),
+      operation: formatOperation(operation),
       about,
       context: typeof envelope.context === "string" ? envelope.context : "",
-      words: summary(envelope, operation).slice(0, WORDS),
+      summary: summary(envelope, operation).slice(0, MAX_SUMMARY_CHARACTERS),
       raw,
       root: "",
-      bad: envelope.kind === "system/error" || envelope.kind === "mcp/reject" || Boolean(payload.error) || payload.result?.isError === true,
+      failed: envelope.kind === "system/error" || envelope.kind === "mcp/reject" || Boolean(payload.error) || payload.result?.isError === true,
     };
     row.root = this._rootOf(row);
     this._append(row);
     return row;
   }
 
-  /** A place where something may be missing. @param {string} words @param {number} at */
-  addGap(words, at) {
+  /** A place where something may be missing. @param {string} reason @param {number} at */
+  addGap(reason, at) {
     /** @type {Row} */
-    const row = { n: this.next, type: "gap", id: `gap-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", words, raw: "", root: `gap-${this.next}`, bad: true };
+    const row = { n: this.next, type: "gap", id: `gap-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", summary: reason, raw: "", root: `gap-${this.next}`, failed: true };
     this._append(row);
     return row;
   }
@@ -174,7 +169,7 @@ export class Envelopes {
       this.conversations.set(row.root, conversation);
     } else this.conversations.set(row.root, { root: row.root, rows: [row.n] });
     this.kinds.set(row.kind, (this.kinds.get(row.kind) ?? 0) + 1);
-    if (this.size > this.most || this.characters > MOST_CHARACTERS) this._makeRoom();
+    if (this.size > this.most || this.characters > MAX_CHARACTERS) this._makeRoom();
   }
 
   _makeRoom() {
@@ -201,9 +196,9 @@ export class Envelopes {
     this._start = 0;
   }
 
-  /** @param {string} id @param {import("./labels.js").Operation} operation */
+  /** @param {string} id @param {import("./envelope-fields.js").Operation} operation */
   _remember(id, operation) {
     this._operations.set(id, operation);
-    trim(this._operations, MOST_OPERATIONS);
+    trimMap(this._operations, MAX_OPERATIONS);
   }
 }

@@ -4,7 +4,7 @@
  * keys are written "g t". `?` shows all of them.
  */
 
-/** @typedef {{keys: string, words: string, run: (event: KeyboardEvent) => void, scope: string, whileTyping?: boolean}} Shortcut */
+/** @typedef {{keys: string, label: string, run: (event: KeyboardEvent) => void, scope: string, whileTyping?: boolean}} Shortcut */
 
 // Between the two steps of "g t".
 const STEP_MILLISECONDS = 1200;
@@ -16,7 +16,7 @@ export class Keys {
     this._first = "";
     /** @type {any} */
     this._timer = undefined;
-    this._listen = (/** @type {KeyboardEvent} */ event) => this._pressed(event);
+    this._listen = (/** @type {KeyboardEvent} */ event) => this._onKey(event);
     addEventListener("keydown", this._listen);
   }
 
@@ -27,7 +27,7 @@ export class Keys {
    * @returns {() => void} how to take them away
    */
   add(scope, shortcuts, options = {}) {
-    const added = Object.entries(shortcuts).map(([keys, [words, run]]) => ({ keys, words, run, scope, whileTyping: options.whileTyping }));
+    const added = Object.entries(shortcuts).map(([keys, [label, run]]) => /** @type {Shortcut} */ ({ keys, label, run, scope, whileTyping: options.whileTyping }));
     this._shortcuts.push(...added);
     return () => {
       this._shortcuts = this._shortcuts.filter((each) => !added.includes(each));
@@ -47,12 +47,12 @@ export class Keys {
   }
 
   /** @param {KeyboardEvent} event */
-  _pressed(event) {
+  _onKey(event) {
     if (event.defaultPrevented || event.isComposing || event.altKey || event.metaKey) return;
     // Nothing below a dialog is decided by a key, wherever the browser has put the focus.
     if (document.querySelector("dialog:modal")) return;
     const typing = isTyping(event.target);
-    const key = (event.ctrlKey ? "Ctrl+" : "") + nameOfKey(event);
+    const key = (event.ctrlKey ? "Ctrl+" : "") + keyName(event);
     const steps = this._first ? `${this._first} ${key}` : key;
     clearTimeout(this._timer);
     this._first = "";
@@ -73,14 +73,14 @@ export class Keys {
 }
 
 /** @param {KeyboardEvent} event */
-function nameOfKey(event) {
+function keyName(event) {
   if (event.key === " ") return "Space";
   // Shift is part of the character for letters and signs, not for Enter and the arrows.
   return event.shiftKey && event.key.length > 1 && event.key !== "Shift" ? `Shift+${event.key}` : event.key;
 }
 
 /** @param {EventTarget | null} target */
-export function isTyping(target) {
+function isTyping(target) {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
   return target instanceof HTMLInputElement && !["checkbox", "radio", "button", "submit", "range"].includes(target.type);

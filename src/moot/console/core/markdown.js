@@ -4,24 +4,24 @@
  * text stays text. Images are links: looking at a message must not fetch anything.
  */
 import { el } from "./dom.js";
-import { block, visible } from "./text.js";
+import { textBlock, escapeHidden } from "./text.js";
 
 // Longer text is shown plain: nobody reads it as prose, and parsing it would hold the page up.
-const MOST_CHARACTERS = 40_000;
-const MOST_DEEP = 6;
+const MAX_CHARACTERS = 40_000;
+const MAX_DEPTH = 6;
 
 /** @param {string} source @returns {HTMLElement} */
 export function markdown(source) {
-  if (source.length > MOST_CHARACTERS) return block(source, { tag: "div" });
+  if (source.length > MAX_CHARACTERS) return textBlock(source, { tag: "div" });
   const root = el("div", { class: "markdown" });
-  root.append(...blocks(visible(source.replace(/\r\n?/g, "\n")).split("\n"), 0));
+  root.append(...blocks(escapeHidden(source.replace(/\r\n?/g, "\n")).split("\n"), 0));
   return root;
 }
 
 /** @param {string[]} lines @param {number} deep @returns {Node[]} */
 function blocks(lines, deep) {
   /** @type {Node[]} */
-  const made = [];
+  const nodes = [];
   for (let at = 0; at < lines.length; ) {
     const line = lines[at];
     const fence = /^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)/.exec(line);
@@ -30,32 +30,32 @@ function blocks(lines, deep) {
     else if (fence) {
       let end = at + 1;
       while (end < lines.length && !lines[end].trimStart().startsWith(fence[1])) end += 1;
-      made.push(el("pre", { tabindex: "0", role: "group", "aria-label": fence[2] ? `code, ${fence[2]}` : "code" }, el("code", {}, lines.slice(at + 1, end).join("\n"))));
+      nodes.push(el("pre", { tabindex: "0", role: "group", "aria-label": fence[2] ? `code, ${fence[2]}` : "code" }, el("code", {}, lines.slice(at + 1, end).join("\n"))));
       at = end + 1;
     } else if (heading) {
       // The page has its own first headings.
-      made.push(el(`h${Math.min(6, heading[1].length + 2)}`, {}, inline(heading[2], 0)));
+      nodes.push(el(`h${Math.min(6, heading[1].length + 2)}`, {}, inline(heading[2], 0)));
       at += 1;
     } else if (/^ {0,3}([-*_])( *\1){2,}\s*$/.test(line)) {
-      made.push(el("hr"));
+      nodes.push(el("hr"));
       at += 1;
-    } else if (/^ {0,3}>/.test(line) && deep < MOST_DEEP) {
+    } else if (/^ {0,3}>/.test(line) && deep < MAX_DEPTH) {
       let end = at;
       while (end < lines.length && /^ {0,3}>/.test(lines[end])) end += 1;
-      made.push(el("blockquote", {}, blocks(lines.slice(at, end).map((each) => each.replace(/^ {0,3}> ?/, "")), deep + 1)));
+      nodes.push(el("blockquote", {}, blocks(lines.slice(at, end).map((each) => each.replace(/^ {0,3}> ?/, "")), deep + 1)));
       at = end;
-    } else if (itemOf(line) && deep < MOST_DEEP) {
+    } else if (itemOf(line) && deep < MAX_DEPTH) {
       const [list, end] = listAt(lines, at, deep);
-      made.push(list);
+      nodes.push(list);
       at = end;
     } else {
       let end = at + 1;
       while (end < lines.length && lines[end].trim() && !startsBlock(lines[end])) end += 1;
-      made.push(el("p", {}, inline(lines.slice(at, end).join("\n"), 0)));
+      nodes.push(el("p", {}, inline(lines.slice(at, end).join("\n"), 0)));
       at = end;
     }
   }
-  return made;
+  return nodes;
 }
 
 /** @param {string} line */
@@ -94,28 +94,28 @@ const INLINE = /(`{1,3})([^`]{1,2000})\1|!?\[([^\[\]]{0,500})\]\(\s*([^\s()<>]{1
 /** @param {string} text @param {number} deep @returns {Node[]} */
 function inline(text, deep) {
   /** @type {Node[]} */
-  const made = [];
+  const nodes = [];
   let rest = text;
   while (rest) {
-    const found = deep < MOST_DEEP ? INLINE.exec(rest) : null;
+    const found = deep < MAX_DEPTH ? INLINE.exec(rest) : null;
     if (!found) break;
-    if (found.index > 0) made.push(document.createTextNode(rest.slice(0, found.index)));
-    const [all, , code, words, target, strong1, strong2, soft1, soft2, struck, bare] = found;
-    if (code !== undefined) made.push(el("code", {}, code));
-    else if (target !== undefined) made.push(linked(words || target, target, deep));
-    else if (strong1 ?? strong2) made.push(el("strong", {}, inline(strong1 ?? strong2, deep + 1)));
-    else if (soft1 ?? soft2) made.push(el("em", {}, inline(soft1 ?? soft2, deep + 1)));
-    else if (struck) made.push(el("s", {}, inline(struck, deep + 1)));
-    else made.push(linked(bare, bare, MOST_DEEP));
+    if (found.index > 0) nodes.push(document.createTextNode(rest.slice(0, found.index)));
+    const [all, , code, message, target, strong1, strong2, soft1, soft2, struck, bare] = found;
+    if (code !== undefined) nodes.push(el("code", {}, code));
+    else if (target !== undefined) nodes.push(linked(message || target, target, deep));
+    else if (strong1 ?? strong2) nodes.push(el("strong", {}, inline(strong1 ?? strong2, deep + 1)));
+    else if (soft1 ?? soft2) nodes.push(el("em", {}, inline(soft1 ?? soft2, deep + 1)));
+    else if (struck) nodes.push(el("s", {}, inline(struck, deep + 1)));
+    else nodes.push(linked(bare, bare, MAX_DEPTH));
     rest = rest.slice(found.index + all.length);
   }
-  if (rest) made.push(document.createTextNode(rest));
-  return made;
+  if (rest) nodes.push(document.createTextNode(rest));
+  return nodes;
 }
 
-/** Where a link goes stands in its title: words may say anything. @param {string} words @param {string} target @param {number} deep */
-function linked(words, target, deep) {
+/** Where a link goes stands in its title: words may say anything. @param {string} text @param {string} target @param {number} deep */
+function linked(text, target, deep) {
   const goes = /^(https?:\/\/|mailto:)/i.test(target);
-  if (!goes) return document.createTextNode(words === target ? words : `${words} (${target})`);
-  return el("a", { href: target, title: target }, inline(words, deep + 1));
+  if (!goes) return document.createTextNode(text === target ? text : `${text} (${target})`);
+  return el("a", { href: target, title: target }, inline(text, deep + 1));
 }

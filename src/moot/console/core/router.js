@@ -15,7 +15,7 @@
  * @property {(outlet: HTMLElement, context: import("../app.js").Context) => Mounted} mount
  * @typedef {object} Mounted
  * @property {() => void} [unmount]
- * @property {(rest: string[]) => void} [arrive] the rest of the address, decoded; also called on mounting
+ * @property {(rest: string[]) => void} [openRoute] the rest of the address, decoded; also called on mounting
  */
 
 /** @type {Map<string, View>} */
@@ -37,22 +37,22 @@ export function viewOf(id) {
 }
 
 /** @returns {{space: string, view: string, rest: string[]}} */
-export function here() {
-  const steps = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
+export function currentRoute() {
+  const steps = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeStep);
   return { space: steps[0] ?? "", view: steps[1] ?? "", rest: steps.slice(2) };
 }
 
 /** @param {string} space @param {string} view @param {...string} rest */
-export function address(space, view, ...rest) {
+export function routeAddress(space, view, ...rest) {
   return `#/${[space, view, ...rest].map(encodeURIComponent).join("/")}`;
 }
 
 /** What shows the address; app.js says so. @type {() => void} */
-let arrived = () => {};
+let showRoute = () => {};
 
 /** @param {() => void} show */
-export function onArrival(show) {
-  arrived = show;
+export function onNavigation(show) {
+  showRoute = show;
   addEventListener("hashchange", show);
   document.addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest('a[href^="#/"]') : null;
@@ -69,11 +69,11 @@ export function onArrival(show) {
 export function navigate(to) {
   if (location.hash === to) return;
   history.pushState(null, "", to);
-  arrived();
+  showRoute();
 }
 
 /** @param {string} step */
-function decoded(step) {
+function decodeStep(step) {
   try {
     return decodeURIComponent(step);
   } catch {

@@ -4,47 +4,47 @@
  * this tab's session storage. It is never put into an address, a cookie or local storage.
  */
 import { Connection } from "./connection.js";
-import { News } from "./news.js";
-import { Voice } from "./speaking.js";
+import { ChangeFeed } from "./change-feed.js";
+import { EnvelopeSender } from "./envelope-sender.js";
 import { State } from "./state.js";
 
 // Where this tab keeps tokens; behind a proxy, two gateways may share one origin and differ in their path.
-const KEPT = "moot.tokens";
-const LOOKING_MILLISECONDS = 15_000;
+const STORAGE_KEY = "moot.tokens";
+const SIGN_IN_MILLISECONDS = 15_000;
 
-/** @typedef {{space: string, participant: string, token: string}} Door */
+/** @typedef {{space: string, participant: string, token: string}} Login */
 
 /** Not let in; the words say what to do. */
-export class SignInFault extends Error {}
+export class SignInError extends Error {}
 
 /** One space that is open: its state, its connection, and how to speak in it. */
-export class Place {
-  /** @param {Door} door @param {URL} base @param {News} session */
-  constructor(door, base, session) {
-    this.door = door;
-    this.name = door.space;
-    this.state = new State(door.space);
+export class OpenSpace {
+  /** @param {Login} login @param {URL} base @param {ChangeFeed} sessionChanges */
+  constructor(login, base, sessionChanges) {
+    this.login = login;
+    this.name = login.space;
+    this.state = new State(login.space);
     // Until the welcome says it: the past is heard before.
-    this.state.roster.me = { id: door.participant, name: door.participant, capabilities: [] };
+    this.state.roster.me = { id: login.participant, name: login.participant, capabilities: [] };
     this.connection = new Connection(
-      { base, ...door },
+      { base, ...login },
       {
-        envelope: (raw, past) => {
-          const envelope = this.state.hear(raw, { past });
-          if (envelope && !past) this.voice.hear(envelope, this.state.me.id);
+        onEnvelope: (raw, past) => {
+          const envelope = this.state.receive(raw, { past });
+          if (envelope && !past) this.sender.receive(envelope, this.state.me.id);
         },
-        frame: (id, data) => this.state.frame(id, data),
-        gap: (words, at) => this.state.gap(words, at),
-        changed: () => {
-          if (this.connection.state === "waiting" || this.connection.state === "ended") this.voice.lost();
-          this.state.news.changed("connection");
-          session.changed("places");
+        onFrame: (id, data) => this.state.receiveFrame(id, data),
+        gap: (text, at) => this.state.addGap(text, at),
+        onStateChange: () => {
+          if (this.connection.state === "waiting" || this.connection.state === "ended") this.sender.failAll();
+          this.state.changes.publish("connection");
+          sessionChanges.publish("spaces");
         },
       },
     );
-    this.connection.knows = (id) => this.state.envelopes.has(id);
-    this.voice = new Voice(this.connection);
-    this.state.on(["proposals", "chats", "trust"], () => session.changed("places"));
+    this.connection.isKnown = (id) => this.state.envelopes.has(id);
+    this.sender = new EnvelopeSender(this.connection);
+    this.state.on(["proposals", "chats", "trust"], () => sessionChanges.publish("spaces"));
   }
 }
 
@@ -52,110 +52,110 @@ export class Session {
   /** @param {URL} base where the gateway is */
   constructor(base) {
     this.base = base;
-    this._kept = base.pathname === "/" ? KEPT : `${KEPT} ${base.pathname}`;
-    this.news = new News();
-    /** @type {Door[]} */
-    this.doors = [];
-    /** @type {Map<string, Place>} */
-    this.places = new Map();
-    /** @type {Place | null} */
+    this._storageKey = base.pathname === "/" ? STORAGE_KEY : `${STORAGE_KEY} ${base.pathname}`;
+    this.changes = new ChangeFeed();
+    /** @type {Login[]} */
+    this.logins = [];
+    /** @type {Map<string, OpenSpace>} */
+    this.openSpaces = new Map();
+    /** @type {OpenSpace | null} */
     this.current = null;
     this.remembers = false;
   }
 
-  /** @param {string | string[]} topics @param {() => void} watcher */
-  on(topics, watcher) {
-    return this.news.on(topics, watcher);
+  /** @param {string | string[]} topics @param {() => void} subscriber */
+  on(topics, subscriber) {
+    return this.changes.on(topics, subscriber);
   }
 
   /**
-   * Find out which spaces a token opens, and keep it. Raises SignInFault.
+   * Find out which spaces a token opens, and keep it. Throws SignInError.
    * @param {string} token @param {boolean} remember in this tab's session storage
-   * @returns {Promise<Door[]>}
+   * @returns {Promise<Login[]>}
    */
   async signIn(token, remember) {
     const given = token.trim();
-    if (!given) throw new SignInFault("Enter the token that you were given.");
+    if (!given) throw new SignInError("Enter the token that you were given.");
     // A header holds no line breaks or exotic characters; fetch would fail without saying why.
-    if (!/^[\x21-\x7e]+$/.test(given)) throw new SignInFault("That is no token: it holds spaces or characters that no token has.");
+    if (!/^[\x21-\x7e]+$/.test(given)) throw new SignInError("Not a valid token: a token has no spaces or line breaks.");
     let answer;
     try {
       answer = await fetch(new URL("spaces", this.base), {
         headers: { Authorization: `Bearer ${given}` },
-        signal: AbortSignal.timeout(LOOKING_MILLISECONDS),
+        signal: AbortSignal.timeout(SIGN_IN_MILLISECONDS),
         cache: "no-store",
         credentials: "omit",
       });
     } catch {
-      throw new SignInFault("The gateway does not answer. Is it running?");
+      throw new SignInError("The gateway does not respond. Is it running?");
     }
-    if (answer.status === 401) throw new SignInFault("No space knows this token. Tokens are shown once, when somebody is invited, or stand in .moot/tokens/NAME.token.");
-    if (!answer.ok) throw new SignInFault(`The gateway answered ${answer.status}: ${(await safely(answer))?.message ?? "no reason given"}`);
-    const body = await safely(answer);
-    /** @type {Door[]} */
+    if (answer.status === 401) throw new SignInError("Unknown token. A token is shown once, when someone is invited; it may also be in .moot/tokens/NAME.token.");
+    if (!answer.ok) throw new SignInError(`The gateway replied with HTTP ${answer.status}: ${(await readJson(answer))?.message ?? "no reason given"}`);
+    const body = await readJson(answer);
+    /** @type {Login[]} */
     const found = (Array.isArray(body?.spaces) ? body.spaces : [])
       .filter((/** @type {any} */ each) => typeof each?.name === "string" && (each.dialects ?? ["mew"]).includes("mew"))
       .map((/** @type {any} */ each) => ({ space: each.name, participant: String(each.participant ?? ""), token: given }));
-    if (found.length === 0) throw new SignInFault("This token opens no space that speaks MEW, which this console needs.");
-    this.doors = [...this.doors.filter((door) => !found.some((each) => each.space === door.space)), ...found];
-    for (const door of found) if (this.places.get(door.space)?.door.token !== given) this._drop(door.space);
+    if (found.length === 0) throw new SignInError("This token gives access to no space that supports MEW, which the console requires.");
+    this.logins = [...this.logins.filter((login) => !found.some((each) => each.space === login.space)), ...found];
+    for (const login of found) if (this.openSpaces.get(login.space)?.login.token !== given) this._closeSpace(login.space);
     this.remembers = remember;
-    if (remember) this._keep();
-    else sessionStorage.removeItem(this._kept);
-    this.news.changed("doors");
+    if (remember) this._storeTokens();
+    else sessionStorage.removeItem(this._storageKey);
+    this.changes.publish("logins");
     return found;
   }
 
   /** Sign in again with what this tab kept; returns whether anything opened. */
   async restore() {
-    const kept = read(this._kept);
+    const kept = readTokens(this._storageKey);
     for (const token of kept) await this.signIn(token, true).catch(() => []);
-    if (kept.length > 0 && this.doors.length === 0) sessionStorage.removeItem(this._kept);
-    return this.doors.length > 0;
+    if (kept.length > 0 && this.logins.length === 0) sessionStorage.removeItem(this._storageKey);
+    return this.logins.length > 0;
   }
 
-  /** Enter a space; the connection stays open when another is entered. @param {string} space @returns {Place | null} */
-  enter(space) {
-    const door = this.doors.find((each) => each.space === space);
-    if (!door) return null;
-    let place = this.places.get(space);
-    if (!place) {
-      place = new Place(door, this.base, this.news);
-      this.places.set(space, place);
-      place.connection.open();
+  /** Enter a space; the connection stays open when another is entered. @param {string} space @returns {OpenSpace | null} */
+  openSpace(space) {
+    const login = this.logins.find((each) => each.space === space);
+    if (!login) return null;
+    let open = this.openSpaces.get(space);
+    if (!open) {
+      open = new OpenSpace(login, this.base, this.changes);
+      this.openSpaces.set(space, open);
+      open.connection.open();
     }
-    if (this.current !== place) {
-      this.current = place;
-      this.news.changed("current");
+    if (this.current !== open) {
+      this.current = open;
+      this.changes.publish("current");
     }
-    return place;
+    return open;
   }
 
   /** Leave every space and forget every token. */
   signOut() {
-    sessionStorage.removeItem(this._kept);
-    for (const name of [...this.places.keys()]) this._drop(name);
-    this.doors = [];
+    sessionStorage.removeItem(this._storageKey);
+    for (const name of [...this.openSpaces.keys()]) this._closeSpace(name);
+    this.logins = [];
     this.current = null;
-    this.news.changed("doors");
+    this.changes.publish("logins");
   }
 
   /** @param {string} space */
-  _drop(space) {
-    const place = this.places.get(space);
-    this.places.delete(space);
-    if (this.current === place) this.current = null;
-    place?.connection.close();
+  _closeSpace(space) {
+    const openSpace = this.openSpaces.get(space);
+    this.openSpaces.delete(space);
+    if (this.current === openSpace) this.current = null;
+    openSpace?.connection.close();
   }
 
-  _keep() {
-    const tokens = [...new Set(this.doors.map((door) => door.token))];
-    sessionStorage.setItem(this._kept, JSON.stringify(tokens));
+  _storeTokens() {
+    const tokens = [...new Set(this.logins.map((login) => login.token))];
+    sessionStorage.setItem(this._storageKey, JSON.stringify(tokens));
   }
 }
 
 /** @param {Response} answer @returns {Promise<any>} */
-async function safely(answer) {
+async function readJson(answer) {
   try {
     return await answer.json();
   } catch {
@@ -164,7 +164,7 @@ async function safely(answer) {
 }
 
 /** @param {string} key @returns {string[]} */
-function read(key) {
+function readTokens(key) {
   try {
     const kept = JSON.parse(sessionStorage.getItem(key) ?? "[]");
     return Array.isArray(kept) ? kept.filter((each) => typeof each === "string") : [];

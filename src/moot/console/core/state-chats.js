@@ -1,7 +1,7 @@
 // @ts-check
 /** Chat, and which of it waits to be acknowledged by us (MEW 3.4). */
-import { trim } from "./bounded.js";
-import { correlations } from "./labels.js";
+import { trimMap } from "./bounded-map.js";
+import { correlations } from "./envelope-fields.js";
 
 /**
  * @typedef {object} Chat
@@ -18,9 +18,9 @@ import { correlations } from "./labels.js";
  * @property {{by: string, reason: string} | null} cancelled
  */
 
-const MOST_CHATS = 20_000;
+const MAX_CHATS = 20_000;
 // A queue that nobody looks at does not grow for ever.
-const MOST_WAITING = 2_000;
+const MAX_UNACKNOWLEDGED = 2_000;
 
 export class Chats {
   constructor() {
@@ -29,13 +29,13 @@ export class Chats {
     /** The same as a list: row numbers only rise, so a place in it is found by halving. @type {Chat[]} */
     this.all = [];
     /** Those that are addressed to us, or to all, and that we have not acknowledged. @type {Map<string, Chat>} */
-    this.waiting = new Map();
+    this.unacknowledged = new Map();
     /** Ours that others have not all dealt with. @type {Map<string, Chat>} */
     this.ours = new Map();
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row @param {{me: {id: string, name: string}}} state */
-  hear(envelope, row, state) {
+  receive(envelope, row, state) {
     const payload = envelope.payload ?? {};
     if (envelope.kind === "chat") {
       if (typeof payload.text !== "string") return null;
@@ -46,9 +46,9 @@ export class Chats {
       };
       this._add(chat);
       const isMine = row.from === state.me.id;
-      if (isMine) keep(this.ours, chat, MOST_WAITING);
+      if (isMine) addBounded(this.ours, chat, MAX_UNACKNOWLEDGED);
       // MEW 3.4.1: what is addressed to us, or to nobody in particular.
-      else if (row.to.length === 0 || row.to.includes(state.me.id) || row.to.includes(state.me.name)) keep(this.waiting, chat, MOST_WAITING);
+      else if (row.to.length === 0 || row.to.includes(state.me.id) || row.to.includes(state.me.name)) addBounded(this.unacknowledged, chat, MAX_UNACKNOWLEDGED);
       return "chats";
     }
     if (envelope.kind !== "chat/acknowledge" && envelope.kind !== "chat/cancel") return null;
@@ -59,12 +59,12 @@ export class Chats {
       topic = "chats";
       if (envelope.kind === "chat/acknowledge") {
         chat.acknowledged.push({ by: row.from, status: String(payload.status ?? "") });
-        if (row.from === state.me.id) this.waiting.delete(id);
+        if (row.from === state.me.id) this.unacknowledged.delete(id);
         else this.ours.delete(id);
       } else {
         // MEW 3.4.2: whoever may say so says that nothing need be done about it.
         chat.cancelled = { by: row.from, reason: String(payload.reason ?? "") };
-        this.waiting.delete(id);
+        this.unacknowledged.delete(id);
         this.ours.delete(id);
       }
     }
@@ -72,7 +72,7 @@ export class Chats {
   }
 
   /** Where the first chat stands that came after row `n`. @param {number} n */
-  after(n) {
+  indexAfter(n) {
     let low = 0;
     let high = this.all.length;
     while (low < high) {
@@ -88,14 +88,14 @@ export class Chats {
     // An id that comes again after its first row was let go.
     if (this.byId.has(chat.id)) this.all = this.all.filter((each) => each.id !== chat.id);
     this.byId.delete(chat.id);
-    keep(this.byId, chat, MOST_CHATS);
+    addBounded(this.byId, chat, MAX_CHATS);
     this.all.push(chat);
     if (this.all.length > this.byId.size) this.all.splice(0, this.all.length - this.byId.size);
   }
 }
 
-/** @param {Map<string, Chat>} chats @param {Chat} chat @param {number} most */
-function keep(chats, chat, most) {
+/** @param {Map<string, Chat>} chats @param {Chat} chat @param {number} max */
+function addBounded(chats, chat, max) {
   chats.set(chat.id, chat);
-  trim(chats, most);
+  trimMap(chats, max);
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Capabilities handed on at run time, and by whom (MEW 3.6.1 to 3.6.3; D-16 to D-18). */
-import { trim } from "./bounded.js";
-import { correlations } from "./labels.js";
+import { trimMap } from "./bounded-map.js";
+import { correlations } from "./envelope-fields.js";
 
 /**
  * @typedef {object} Grant
@@ -15,7 +15,7 @@ import { correlations } from "./labels.js";
  * @property {{by: string, at: number, reason: string, whole: boolean} | null} revoked `whole` is false when a pattern took part of it
  */
 
-const MOST_GRANTS = 5_000;
+const MAX_GRANTS = 5_000;
 
 export class Grants {
   constructor() {
@@ -36,17 +36,17 @@ export class Grants {
   chainOf(grant) {
     const chain = [grant];
     const seen = new Set([grant.id]);
-    for (let here = grant; ; ) {
-      const above = this.of(here.granter).find((each) => !seen.has(each.id) && each.at <= here.at && !each.revoked?.whole);
+    for (let current = grant; ; ) {
+      const above = this.of(current.granter).find((each) => !seen.has(each.id) && each.at <= current.at && !each.revoked?.whole);
       if (!above) return chain;
       seen.add(above.id);
       chain.push(above);
-      here = above;
+      current = above;
     }
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  hear(envelope, row) {
+  receive(envelope, row) {
     const payload = envelope.payload ?? {};
     if (envelope.kind === "capability/grant") {
       const recipient = typeof payload.recipient === "string" ? payload.recipient : (row.to[0] ?? "");
@@ -54,7 +54,7 @@ export class Grants {
         id: row.id, granter: row.from, recipient, capabilities: Array.isArray(payload.capabilities) ? payload.capabilities : [],
         reason: String(payload.reason ?? ""), at: row.at, acknowledged: false, revoked: null,
       });
-      trim(this.byId, MOST_GRANTS);
+      trimMap(this.byId, MAX_GRANTS);
       return "grants";
     }
     if (envelope.kind === "capability/grant-ack") {
@@ -65,9 +65,9 @@ export class Grants {
       return "grants";
     }
     if (envelope.kind === "capability/revoke") {
-      const told = { by: row.from, at: row.at, reason: String(payload.reason ?? "") };
+      const ended = { by: row.from, at: row.at, reason: String(payload.reason ?? "") };
       const named = typeof payload.grant_id === "string" ? this.byId.get(payload.grant_id) : undefined;
-      if (named) named.revoked = { ...told, whole: true };
+      if (named) named.revoked = { ...ended, whole: true };
       else if (Array.isArray(payload.capabilities)) {
         const taken = new Set(payload.capabilities.map((/** @type {any} */ each) => JSON.stringify(each)));
         const recipient = typeof payload.recipient === "string" ? payload.recipient : row.to[0];
@@ -75,7 +75,7 @@ export class Grants {
           if (grant.recipient !== recipient || grant.revoked?.whole) continue;
           // What a pattern covers is the gateway's to say; equal ones are certain.
           const left = grant.capabilities.filter((each) => !taken.has(JSON.stringify(each)));
-          if (left.length < grant.capabilities.length) grant.revoked = { ...told, whole: left.length === 0 };
+          if (left.length < grant.capabilities.length) grant.revoked = { ...ended, whole: left.length === 0 };
         }
       }
       return "grants";

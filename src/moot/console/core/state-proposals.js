@@ -6,9 +6,9 @@
  *       ├──withdrawn by its proposer─▶ withdrawn
  *       └──a day without decision────▶ expired        a rejection is noted and leaves it open
  */
-import { trim } from "./bounded.js";
-import { bodyText } from "./exact.js";
-import { contextOf, correlations, operationOf } from "./labels.js";
+import { trimMap } from "./bounded-map.js";
+import { callBodyText } from "./json-text.js";
+import { contextOf, correlations, operationOf } from "./envelope-fields.js";
 
 /**
  * @typedef {object} Call what a proposal or a request asks for
@@ -28,14 +28,14 @@ import { contextOf, correlations, operationOf } from "./labels.js";
  * @property {string[]} about
  * @property {"open" | "fulfilled" | "done" | "failed" | "withdrawn" | "expired"} status
  * @property {boolean} uncertain something may have happened to it during a gap
- * @property {{by: string, reason: string, at: number, id: string, words: string[]}[]} rejections
+ * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
  * @property {string} fulfilledBy
  * @property {string} requestId
  * @property {string} reason of a withdrawal
  * @property {number} settledAt
  *
- * @typedef {object} Asked a request and what came of it
+ * @typedef {object} CallRequest a request and what came of it
  * @property {string} id
  * @property {string} from
  * @property {string[]} to
@@ -47,8 +47,8 @@ import { contextOf, correlations, operationOf } from "./labels.js";
 
 // D-28: the default of proposal_seconds.
 const EXPIRES_MILLISECONDS = 86_400_000;
-const MOST_SETTLED = 5_000;
-const MOST_REQUESTS = 20_000;
+const MAX_SETTLED = 5_000;
+const MAX_REQUESTS = 20_000;
 
 export class Proposals {
   constructor() {
@@ -56,7 +56,7 @@ export class Proposals {
     this.byId = new Map();
     /** Those that wait for somebody, oldest first. @type {Map<string, Proposal>} */
     this.pending = new Map();
-    /** @type {Map<string, Asked>} */
+    /** @type {Map<string, CallRequest>} */
     this.requests = new Map();
     /** @type {Map<string, Proposal["rejections"][number]>} */
     this._rejections = new Map();
@@ -77,34 +77,34 @@ export class Proposals {
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  hear(envelope, row) {
+  receive(envelope, row) {
     const kind = envelope.kind;
-    if (kind === "mcp/proposal" || kind.startsWith("mcp/proposal:")) return this._proposed(envelope, row);
-    if (kind === "mcp/request" || kind.startsWith("mcp/request:")) return this._requested(envelope, row);
-    if (kind === "mcp/response" || kind.startsWith("mcp/response:")) return this._answered(envelope, row);
-    if (kind === "chat") return this._explained(envelope);
+    if (kind === "mcp/proposal" || kind.startsWith("mcp/proposal:")) return this._addProposal(envelope, row);
+    if (kind === "mcp/request" || kind.startsWith("mcp/request:")) return this._addRequest(envelope, row);
+    if (kind === "mcp/response" || kind.startsWith("mcp/response:")) return this._addAnswer(envelope, row);
+    if (kind === "chat") return this._addExplanation(envelope);
     const proposals = correlations(envelope).map((id) => this.byId.get(id)).filter((each) => each !== undefined);
     const reason = typeof envelope.payload?.reason === "string" ? envelope.payload.reason : "";
     for (const proposal of proposals) {
       if (kind === "mcp/withdraw" && proposal.from === row.from && proposal.status === "open") {
         proposal.reason = reason;
         this._settle(proposal, "withdrawn", row.at);
-      } else if (kind === "mcp/reject") this._rejected(proposal, reason, row);
+      } else if (kind === "mcp/reject") this._addRejection(proposal, reason, row);
       else if (kind === "moot/approve") proposal.approvals.push({ by: row.from, at: row.at, id: row.id });
       else continue;
       return "proposals";
     }
-    if (kind === "system/error" && envelope.payload?.error === "proposal_settled") return this._told(envelope.payload, row);
+    if (kind === "system/error" && envelope.payload?.error === "proposal_settled") return this._settleByRefusal(envelope.payload, row);
     return null;
   }
 
   /** Something may have been missed: what is open may be settled. */
-  gap() {
+  markUncertain() {
     for (const proposal of this.pending.values()) proposal.uncertain = true;
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  _proposed(envelope, row) {
+  _addProposal(envelope, row) {
     /** @type {Proposal} */
     const proposal = {
       id: row.id, from: row.from, to: row.to, call: callOf(envelope, row.raw), raw: row.raw, at: row.at, context: row.context,
@@ -116,10 +116,10 @@ export class Proposals {
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  _requested(envelope, row) {
+  _addRequest(envelope, row) {
     const proposal = row.about.map((id) => this.byId.get(id)).find((each) => each !== undefined);
     this.requests.set(row.id, { id: row.id, from: row.from, to: row.to, call: callOf(envelope, row.raw), at: row.at, proposal: proposal?.id ?? "", answer: null });
-    trim(this.requests, MOST_REQUESTS);
+    trimMap(this.requests, MAX_REQUESTS);
     // One request may fulfil several proposals of the same call.
     for (const id of row.about) {
       const each = this.byId.get(id);
@@ -132,48 +132,49 @@ export class Proposals {
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  _answered(envelope, row) {
+  _addAnswer(envelope, row) {
     let topic = null;
     for (const id of row.about) {
-      const asked = this.requests.get(id);
+      const request = this.requests.get(id);
       // D-80: only who was asked answers.
-      if (!asked || asked.answer || (asked.to.length > 0 && !asked.to.includes(row.from))) continue;
-      asked.answer = { id: row.id, from: row.from, at: row.at, result: envelope.payload?.result, error: envelope.payload?.error };
+      if (!request || request.answer || (request.to.length > 0 && !request.to.includes(row.from))) continue;
+      request.answer = { id: row.id, from: row.from, at: row.at, result: envelope.payload?.result, error: envelope.payload?.error };
       topic = topic ?? "requests";
-      for (const proposal of this._fulfilledBy(asked)) {
-        proposal.status = asked.answer.error || asked.answer.result?.isError === true ? "failed" : "done";
+      for (const proposal of this._proposalsOf(request)) {
+        proposal.status = request.answer.error || request.answer.result?.isError === true ? "failed" : "done";
         topic = "proposals";
       }
     }
     return topic;
   }
 
-  /** @param {Asked} asked */
-  _fulfilledBy(asked) {
-    const first = this.byId.get(asked.proposal);
-    return first && first.requestId === asked.id ? [first] : [];
+  /** @param {CallRequest} request */
+  _proposalsOf(request) {
+    const first = this.byId.get(request.proposal);
+    return first && first.requestId === request.id ? [first] : [];
   }
 
   /** MEW 3.3.3: a chat about a rejection says more about it. @param {any} envelope */
-  _explained(envelope) {
+  _addExplanation(envelope) {
     const ids = correlations(envelope);
     if (ids.length === 0 || typeof envelope.payload?.text !== "string") return null;
     const rejection = ids.map((id) => this._rejections.get(id)).find((each) => each !== undefined);
     if (!rejection) return null;
-    rejection.words.push(envelope.payload.text);
+    rejection.comments.push(envelope.payload.text);
     return "proposals";
   }
 
   /** @param {Proposal} proposal @param {string} reason @param {import("./envelopes.js").Row} row */
-  _rejected(proposal, reason, row) {
-    const rejection = { by: row.from, reason, at: row.at, id: row.id, words: [] };
+  _addRejection(proposal, reason, row) {
+    /** @type {Proposal["rejections"][number]} */
+    const rejection = { by: row.from, reason, at: row.at, id: row.id, comments: [] };
     proposal.rejections.push(rejection);
     this._rejections.set(row.id, rejection);
-    trim(this._rejections, MOST_SETTLED);
+    trimMap(this._rejections, MAX_SETTLED);
   }
 
   /** A decision of ours came too late: the refusal says what became of it. @param {any} payload @param {import("./envelopes.js").Row} row */
-  _told(payload, row) {
+  _settleByRefusal(payload, row) {
     const proposal = typeof payload.proposal_id === "string" ? this.byId.get(payload.proposal_id) : undefined;
     if (!proposal || proposal.status !== "open") return null;
     if (payload.state === "withdrawn" || payload.state === "expired" || payload.state === "fulfilled") this._settle(proposal, payload.state, row.at);
@@ -186,7 +187,7 @@ export class Proposals {
     proposal.settledAt = at;
     proposal.uncertain = false;
     this.pending.delete(proposal.id);
-    trim(this.byId, MOST_SETTLED + this.pending.size, (each) => each.status !== "open");
+    trimMap(this.byId, MAX_SETTLED + this.pending.size, (each) => each.status !== "open");
   }
 }
 
@@ -202,7 +203,7 @@ function callOf(envelope, raw) {
     params,
     // Cut out when somebody looks: most requests are never approved by hand.
     get bodyText() {
-      text ||= bodyText(raw);
+      text ||= callBodyText(raw);
       return text;
     },
   };

@@ -1,13 +1,13 @@
 // @ts-check
 /** Members thinking aloud (MEW 3.5): sequences as they grow, each in the context that its start opened. */
-import { trim } from "./bounded.js";
+import { trimMap } from "./bounded-map.js";
 
 /**
  * @typedef {object} Sequence
  * @property {string} id of the start
  * @property {string} from
  * @property {string} message
- * @property {boolean} unheard its start was said before we came, or during a gap: we know of it by its thoughts
+ * @property {boolean} startUnknown its start was said before we came, or during a gap: we know of it by its thoughts
  * @property {string} context what its thoughts carry: the start's own context and its id
  * @property {string[]} about
  * @property {number} at
@@ -20,8 +20,8 @@ import { trim } from "./bounded.js";
  * @property {string[]} streams ids of streams that belong to it
  */
 
-const MOST_SEQUENCES = 1_000;
-const MOST_THOUGHTS = 500;
+const MAX_SEQUENCES = 1_000;
+const MAX_THOUGHTS = 500;
 
 export class Reasoning {
   constructor() {
@@ -45,21 +45,21 @@ export class Reasoning {
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  hear(envelope, row) {
+  receive(envelope, row) {
     const payload = envelope.payload ?? {};
     const message = typeof payload.message === "string" ? payload.message : "";
     if (envelope.kind === "reasoning/start") {
-      this._begin(row.id, row.context ? `${row.context}/${row.id}` : row.id, row, message);
+      this._start(row.id, row.context ? `${row.context}/${row.id}` : row.id, row, message);
       return "reasoning";
     }
-    if (envelope.kind === "stream/request" || envelope.kind === "stream/open") return this._stream(envelope, row);
+    if (envelope.kind === "stream/request" || envelope.kind === "stream/open") return this._addStream(envelope, row);
     if (!envelope.kind.startsWith("reasoning/") || !row.context) return null;
-    const sequence = this._meant(envelope.kind, row);
+    const sequence = this._sequenceOf(envelope.kind, row);
     if (!sequence) return null;
     sequence.changedAt = row.at;
     if (envelope.kind === "reasoning/thought") {
       sequence.thoughts.push({ id: row.id, text: message, at: row.at });
-      if (sequence.thoughts.length > MOST_THOUGHTS) {
+      if (sequence.thoughts.length > MAX_THOUGHTS) {
         sequence.thoughts.shift();
         sequence.dropped += 1;
       }
@@ -68,15 +68,15 @@ export class Reasoning {
     return "reasoning";
   }
 
-  /** @param {string} id @param {string} context @param {import("./envelopes.js").Row} row @param {string} message @param {boolean} [unheard] @returns {Sequence} */
-  _begin(id, context, row, message, unheard = false) {
+  /** @param {string} id @param {string} context @param {import("./envelopes.js").Row} row @param {string} message @param {boolean} [startUnknown] @returns {Sequence} */
+  _start(id, context, row, message, startUnknown = false) {
     /** @type {Sequence} */
     const sequence = {
-      id, from: row.from, message, unheard, context, about: unheard ? [] : row.about, at: row.at, changedAt: row.at,
+      id, from: row.from, message, startUnknown: startUnknown, context, about: startUnknown ? [] : row.about, at: row.at, changedAt: row.at,
       thoughts: [], dropped: 0, status: "active", ending: "", endedBy: "", streams: [],
     };
     this.byId.set(id, sequence);
-    trim(this.byId, MOST_SEQUENCES);
+    trimMap(this.byId, MAX_SEQUENCES);
     return sequence;
   }
 
@@ -85,11 +85,11 @@ export class Reasoning {
    * step of its context is that start, unless the same member is known to think in an outer one.
    * @param {string} kind @param {import("./envelopes.js").Row} row @returns {Sequence | undefined}
    */
-  _meant(kind, row) {
+  _sequenceOf(kind, row) {
     const id = row.context.slice(row.context.lastIndexOf("/") + 1);
     const found = this.within(row.context);
     if (kind !== "reasoning/thought" || !id || found?.id === id || (found?.from === row.from && found.status === "active")) return found;
-    return this._begin(id, row.context, row, "", true);
+    return this._start(id, row.context, row, "", true);
   }
 
   /** @param {Sequence} sequence @param {Sequence["status"]} status @param {string} ending @param {string} by */
@@ -99,10 +99,10 @@ export class Reasoning {
   }
 
   /** A stream whose request correlates to a start carries its long reasoning. @param {any} envelope @param {import("./envelopes.js").Row} row */
-  _stream(envelope, row) {
+  _addStream(envelope, row) {
     if (envelope.kind === "stream/request") {
       for (const id of row.about) if (this.byId.has(id)) this._requested.set(row.id, id);
-      trim(this._requested, MOST_SEQUENCES);
+      trimMap(this._requested, MAX_SEQUENCES);
       return null;
     }
     const sequence = row.about.map((id) => this.byId.get(this._requested.get(id) ?? "")).find((each) => each !== undefined);

@@ -1,6 +1,6 @@
 // @ts-check
 /** Who is here, with which rights, and who is paused (MEW 3.7, 3.8.1, 3.9). */
-import { correlations, addressees } from "./labels.js";
+import { correlations, addressees } from "./envelope-fields.js";
 
 /**
  * @typedef {object} Member
@@ -10,18 +10,18 @@ import { correlations, addressees } from "./labels.js";
  * @property {boolean} present
  * @property {boolean} invited
  * @property {number} since when its presence last changed
- * @property {number} heardAt when it last said something
- * @property {number} said how much it said
- * @property {number} refused how often the gateway told everybody of a violation (D-32)
+ * @property {number} lastMessageAt when it last said something
+ * @property {number} messageCount how much it said
+ * @property {number} violations how often the gateway told everybody of a violation (D-32)
  * @property {{id: string, by: string, reason: string, until: number} | null} paused
  * @property {{at: number, payload: any} | null} status what it last reported of itself
- * @property {string} leftWith why it left
+ * @property {string} leaveReason why it left
  * @property {string} invitedBy
  */
 
 // Members that left are remembered by name; so many are more than a space holds.
-const MOST_MEMBERS = 5_000;
-const LONGEST_PAUSE_SECONDS = 366 * 86_400;
+const MAX_MEMBERS = 5_000;
+const MAX_PAUSE_SECONDS = 366 * 86_400;
 
 export class Roster {
   constructor() {
@@ -45,12 +45,12 @@ export class Roster {
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  hear(envelope, row) {
+  receive(envelope, row) {
     const payload = envelope.payload ?? {};
     const sender = this.members.get(row.from);
     if (sender) {
-      sender.heardAt = row.at;
-      sender.said += 1;
+      sender.lastMessageAt = row.at;
+      sender.messageCount += 1;
     }
     switch (envelope.kind) {
       case "system/welcome":
@@ -58,11 +58,11 @@ export class Roster {
       case "system/presence":
         return this._presence(payload, row);
       case "participant/pause":
-        for (const member of this._meant(envelope, row)) this._pause(member, payload, row);
+        for (const member of this._targets(envelope, row)) this._pause(member, payload, row);
         return "roster";
       case "participant/resume":
         // Ruling 0006: one's own resume is heard and lifts nothing.
-        for (const member of this._meant(envelope, row)) if (member.id !== row.from) member.paused = null;
+        for (const member of this._targets(envelope, row)) if (member.id !== row.from) member.paused = null;
         return "roster";
       case "participant/status":
         if (sender) sender.status = { at: row.at, payload };
@@ -70,7 +70,7 @@ export class Roster {
       case "system/error":
         if (addressees(envelope).length === 0 && typeof payload.participant === "string") {
           const member = this.get(payload.participant);
-          if (member) member.refused += 1;
+          if (member) member.violations += 1;
           return "roster";
         }
         return null;
@@ -86,14 +86,14 @@ export class Roster {
 
   /** Ruling 0017: the pause that ends later holds; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
   _pause(member, payload, row) {
-    const seconds = typeof payload.timeout_seconds === "number" && payload.timeout_seconds <= LONGEST_PAUSE_SECONDS ? payload.timeout_seconds : Infinity;
+    const seconds = typeof payload.timeout_seconds === "number" && payload.timeout_seconds <= MAX_PAUSE_SECONDS ? payload.timeout_seconds : Infinity;
     const until = row.at + seconds * 1000;
     if (member.paused && this.isPaused(member, row.at) && member.paused.until >= until) return;
     member.paused = { id: row.id, by: row.from, reason: String(payload.reason ?? ""), until };
   }
 
   /** D-25: no `to` means everybody but the sender. @param {any} envelope @param {import("./envelopes.js").Row} row */
-  _meant(envelope, row) {
+  _targets(envelope, row) {
     const pause = correlations(envelope)[0];
     if (row.to.length > 0) return row.to.map((id) => this.get(id)).filter((each) => each !== undefined);
     const others = [...this.members.values()].filter((each) => each.id !== row.from);
@@ -104,15 +104,15 @@ export class Roster {
   _welcome(payload, row) {
     const you = payload.you ?? {};
     this.me = { id: String(you.id ?? ""), name: String(you.name ?? you.id ?? ""), capabilities: list(you.capabilities) };
-    const here = new Set([this.me.id]);
-    this._put(you, row, true);
+    const current = new Set([this.me.id]);
+    this._update(you, row, true);
     for (const shown of list(payload.participants)) {
       if (typeof shown?.id !== "string") continue;
-      here.add(shown.id);
-      this._put(shown, row, true);
+      current.add(shown.id);
+      this._update(shown, row, true);
     }
     for (const member of this.members.values()) {
-      if (member.present && !here.has(member.id)) Object.assign(member, { present: false, since: row.at });
+      if (member.present && !current.has(member.id)) Object.assign(member, { present: false, since: row.at });
     }
     return "roster";
   }
@@ -121,32 +121,32 @@ export class Roster {
   _presence(payload, row) {
     const shown = payload.participant ?? {};
     if (typeof shown.id !== "string") return null;
-    if (payload.event === "join") this._put(shown, row, true);
+    if (payload.event === "join") this._update(shown, row, true);
     else if (payload.event === "leave") {
-      const member = this._put(shown, row, false);
-      member.leftWith = String(payload.reason ?? "");
+      const member = this._update(shown, row, false);
+      member.leaveReason = String(payload.reason ?? "");
       member.paused = null;
     } else if (payload.event === "invited") {
-      const member = this._put(shown, row, this.members.get(shown.id)?.present ?? false);
+      const member = this._update(shown, row, this.members.get(shown.id)?.present ?? false);
       member.invited = true;
       member.invitedBy = String(payload.invited_by ?? "");
     }
     return "roster";
   }
 
-  /** @param {any} shown @param {import("./envelopes.js").Row} row @param {boolean} present @returns {Member} */
-  _put(shown, row, present) {
-    const id = String(shown.id);
+  /** @param {any} described @param {import("./envelopes.js").Row} row @param {boolean} present @returns {Member} */
+  _update(described, row, present) {
+    const id = String(described.id);
     let member = this.members.get(id);
     if (!member) {
-      member = { id, name: id, capabilities: [], present: false, invited: false, since: row.at, heardAt: 0, said: 0, refused: 0, paused: null, status: null, leftWith: "", invitedBy: "" };
-      if (this.members.size < MOST_MEMBERS) this.members.set(id, member);
+      member = { id, name: id, capabilities: [], present: false, invited: false, since: row.at, lastMessageAt: 0, messageCount: 0, violations: 0, paused: null, status: null, leaveReason: "", invitedBy: "" };
+      if (this.members.size < MAX_MEMBERS) this.members.set(id, member);
     }
     if (member.present !== present) member.since = row.at;
     member.present = present;
-    if (present) member.leftWith = "";
-    if (typeof shown.name === "string") member.name = shown.name;
-    if (Array.isArray(shown.capabilities)) member.capabilities = shown.capabilities;
+    if (present) member.leaveReason = "";
+    if (typeof described.name === "string") member.name = described.name;
+    if (Array.isArray(described.capabilities)) member.capabilities = described.capabilities;
     return member;
   }
 }

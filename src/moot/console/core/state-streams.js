@@ -1,6 +1,6 @@
 // @ts-check
 /** Streams: who owns and writes them, and the end of what was written (MEW 3.10). */
-import { trim } from "./bounded.js";
+import { trimMap } from "./bounded-map.js";
 
 /**
  * @typedef {object} Stream
@@ -17,7 +17,7 @@ import { trim } from "./bounded.js";
  * @property {string} openId
  * @property {number} openedAt
  * @property {boolean} open
- * @property {string} ending why it was closed
+ * @property {string} closeReason why it was closed
  * @property {number} frames how many came while we listened
  * @property {number} bytes
  * @property {number} lastAt
@@ -26,11 +26,11 @@ import { trim } from "./bounded.js";
  * @property {number} cut characters that are no longer in `tail`
  */
 
-const MOST_STREAMS = 500;
+const MAX_STREAMS = 500;
 // A screen holds 10,000 characters; this is for scrolling back.
-export const TAIL_CHARACTERS = 256 * 1024;
+const TAIL_CHARACTERS = 256 * 1024;
 // Thirty-two lines of a hex view.
-const LAST_BYTES = 512;
+const MAX_LAST_BYTES = 512;
 
 export class Streams {
   constructor() {
@@ -46,21 +46,21 @@ export class Streams {
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  hear(envelope, row) {
+  receive(envelope, row) {
     const payload = envelope.payload ?? {};
     const kind = envelope.kind;
     if (kind === "system/welcome") return this._welcome(payload, row);
     if (!kind.startsWith("stream/")) return null;
     if (kind === "stream/request") {
       this._requests.set(row.id, payload);
-      trim(this._requests, MOST_STREAMS);
+      trimMap(this._requests, MAX_STREAMS);
       return null;
     }
     // What the gateway says counts; a member saying it is not believed.
     if (kind !== "stream/close" && row.from !== "gateway") return null;
     if (kind === "stream/open") {
-      const asked = row.about.map((id) => this._requests.get(id)).find((each) => each !== undefined);
-      this._put({ ...asked, ...payload }, row);
+      const request = row.about.map((id) => this._requests.get(id)).find((each) => each !== undefined);
+      this._update({ ...request, ...payload }, row);
       return "streams";
     }
     const stream = this.byId.get(String(payload.stream_id ?? "")) ?? [...this.byId.values()].find((each) => row.about.includes(each.requestId) || row.about.includes(each.openId));
@@ -68,7 +68,7 @@ export class Streams {
     if (kind === "stream/close") {
       if (row.from !== "gateway" && row.from !== stream.owner) return null;
       stream.open = false;
-      stream.ending = String(payload.reason ?? "closed");
+      stream.closeReason = String(payload.reason ?? "closed");
     } else {
       if (Array.isArray(payload.authorized_writers)) stream.writers = payload.authorized_writers.map(String);
       if (kind === "stream/ownership-transferred") stream.owner = String(payload.new_owner ?? payload.owner ?? stream.owner);
@@ -77,7 +77,7 @@ export class Streams {
   }
 
   /** @param {string} id @param {string | Uint8Array} data @returns {boolean} whether anything changed */
-  frame(id, data) {
+  addFrame(id, data) {
     const stream = this.byId.get(id);
     if (!stream) return false;
     stream.frames += 1;
@@ -85,7 +85,7 @@ export class Streams {
     stream.lastAt = Date.now();
     const text = typeof data === "string" ? data : stream.encoding === "text" ? new TextDecoder().decode(data) : "";
     // A copy: the frame it is part of may be a megabyte.
-    if (typeof data !== "string" && stream.encoding !== "text") stream.lastBytes = data.slice(0, LAST_BYTES);
+    if (typeof data !== "string" && stream.encoding !== "text") stream.lastBytes = data.slice(0, MAX_LAST_BYTES);
     if (text) {
       const all = stream.tail + text;
       // Cut now and then, not at every frame.
@@ -101,35 +101,35 @@ export class Streams {
   _welcome(payload, row) {
     const listed = Array.isArray(payload.active_streams) ? payload.active_streams : [];
     const open = new Set(listed.map((/** @type {any} */ each) => each?.stream_id));
-    for (const each of listed) if (typeof each?.stream_id === "string") this._put(each, row);
+    for (const each of listed) if (typeof each?.stream_id === "string") this._update(each, row);
     for (const stream of this.byId.values()) {
-      if (stream.open && !open.has(stream.id)) Object.assign(stream, { open: false, ending: stream.ending || "closed while you were away" });
+      if (stream.open && !open.has(stream.id)) Object.assign(stream, { open: false, closeReason: stream.closeReason || "closed while you were offline" });
     }
     return "streams";
   }
 
-  /** @param {any} said @param {import("./envelopes.js").Row} row */
-  _put(said, row) {
-    const id = String(said.stream_id ?? "");
+  /** @param {any} described @param {import("./envelopes.js").Row} row */
+  _update(described, row) {
+    const id = String(described.stream_id ?? "");
     if (!id) return;
     const before = this.byId.get(id);
     const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
     const names = (/** @type {any} */ each) => (Array.isArray(each) ? each.map(String) : []);
     this.byId.set(id, {
       id,
-      owner: text(said.owner) || (before?.owner ?? ""),
-      writers: names(said.authorized_writers),
-      target: names(said.target),
-      description: text(said.description) || (before?.description ?? ""),
-      contentType: text(said.content_type) || (before?.contentType ?? ""),
-      format: text(said.format) || (before?.format ?? ""),
-      encoding: text(said.encoding) || (before?.encoding ?? "text"),
-      direction: text(said.direction) || (before?.direction ?? ""),
+      owner: text(described.owner) || (before?.owner ?? ""),
+      writers: names(described.authorized_writers),
+      target: names(described.target),
+      description: text(described.description) || (before?.description ?? ""),
+      contentType: text(described.content_type) || (before?.contentType ?? ""),
+      format: text(described.format) || (before?.format ?? ""),
+      encoding: text(described.encoding) || (before?.encoding ?? "text"),
+      direction: text(described.direction) || (before?.direction ?? ""),
       requestId: row.about[0] ?? before?.requestId ?? "",
       openId: row.kind === "stream/open" ? row.id : (before?.openId ?? ""),
       openedAt: before?.openedAt ?? row.at,
       open: true,
-      ending: "",
+      closeReason: "",
       frames: before?.frames ?? 0,
       bytes: before?.bytes ?? 0,
       lastAt: before?.lastAt ?? 0,
@@ -137,6 +137,6 @@ export class Streams {
       lastBytes: before?.lastBytes ?? null,
       cut: before?.cut ?? 0,
     });
-    trim(this.byId, MOST_STREAMS, (each) => !each.open);
+    trimMap(this.byId, MAX_STREAMS, (each) => !each.open);
   }
 }

@@ -4,18 +4,18 @@
  * `hear` takes one; each part of the state has a file of its own. Views read, they never write here.
  */
 import { Envelopes } from "./envelopes.js";
-import { News } from "./news.js";
+import { ChangeFeed } from "./change-feed.js";
 import { Chats } from "./state-chats.js";
 import { Grants } from "./state-grants.js";
 import { Proposals } from "./state-proposals.js";
 import { Reasoning } from "./state-reasoning.js";
 import { Roster } from "./state-roster.js";
 import { Streams } from "./state-streams.js";
-import { correlations } from "./labels.js";
+import { correlations } from "./envelope-fields.js";
 
 // The latest refusals are enough to explain what just went wrong.
-const MOST_REFUSALS = 500;
-const MOST_TALKING = 5_000;
+const MAX_REFUSALS = 500;
+const MAX_PAIRS = 5_000;
 
 /**
  * @typedef {object} Refusal
@@ -28,10 +28,10 @@ const MOST_TALKING = 5_000;
  */
 
 export class State {
-  /** @param {string} space @param {News} [news] */
-  constructor(space, news = new News()) {
+  /** @param {string} space @param {ChangeFeed} [changes] */
+  constructor(space, changes = new ChangeFeed()) {
     this.space = space;
-    this.news = news;
+    this.changes = changes;
     this.envelopes = new Envelopes();
     this.roster = new Roster();
     this.proposals = new Proposals();
@@ -42,7 +42,7 @@ export class State {
     /** @type {Refusal[]} newest last */
     this.refusals = [];
     /** Whom a member speaks to: "from\nto" → count; to is "*" for everybody. @type {Map<string, number>} */
-    this.talking = new Map();
+    this.messageCounts = new Map();
   }
 
   /** Who we are. */
@@ -50,17 +50,17 @@ export class State {
     return this.roster.me;
   }
 
-  /** @param {string | string[]} topics @param {(topics: Set<string>) => void} watcher */
-  on(topics, watcher) {
-    return this.news.on(topics, watcher);
+  /** @param {string | string[]} topics @param {(topics: Set<string>) => void} subscriber */
+  on(topics, subscriber) {
+    return this.changes.on(topics, subscriber);
   }
 
   /**
    * One envelope. Whatever it holds, this does not throw; what is not one is counted and left out.
-   * @param {string} raw @param {{past?: boolean, heardAt?: number}} [how]
+   * @param {string} raw @param {{past?: boolean, heardAt?: number}} [options]
    * @returns {any} the envelope, or null
    */
-  hear(raw, how = {}) {
+  receive(raw, options = {}) {
     let envelope;
     try {
       envelope = JSON.parse(raw);
@@ -70,33 +70,33 @@ export class State {
     if (envelope === null || typeof envelope !== "object" || typeof envelope.kind !== "string" || typeof envelope.id !== "string") return null;
     if (this.envelopes.has(envelope.id)) return null;
     // What an earlier connection was welcomed with is no longer so, and says nothing else.
-    if (how.past && envelope.kind === "system/welcome") return null;
-    const shown = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
-    const row = this.envelopes.add(shown ?? envelope, shown ? JSON.stringify(shown) : raw, how.heardAt ?? Date.now());
-    this.news.changed("envelopes");
-    if (row.kind.startsWith("trust/")) this.news.changed("trust");
-    if (row.bad || row.from === "system:gateway") this._note(envelope, row);
-    else this._talk(row);
+    if (options.past && envelope.kind === "system/welcome") return null;
+    const redacted = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
+    const row = this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, options.heardAt ?? Date.now());
+    this.changes.publish("envelopes");
+    if (row.kind.startsWith("trust/")) this.changes.publish("trust");
+    if (row.failed || row.from === "system:gateway") this._recordRefusal(envelope, row);
+    else this._countMessage(row);
     if (typeof envelope.payload === "object" || envelope.payload === undefined) {
       for (const part of [this.roster, this.proposals, this.grants, this.reasoning, this.streams, this.chats]) {
-        const topic = part.hear(envelope, row, this);
-        if (topic) this.news.changed(topic);
+        const topic = part.receive(envelope, row, this);
+        if (topic) this.changes.publish(topic);
       }
     }
     return envelope;
   }
 
   /** A frame of a stream. @param {string} id @param {string | Uint8Array} data */
-  frame(id, data) {
-    if (this.streams.frame(id, data)) this.news.changed("streams");
+  receiveFrame(id, data) {
+    if (this.streams.addFrame(id, data)) this.changes.publish("streams");
   }
 
-  /** @param {string} words @param {number} at */
-  gap(words, at) {
-    this.envelopes.addGap(words, at);
-    this.proposals.gap();
-    this.news.changed("envelopes");
-    this.news.changed("proposals");
+  /** @param {string} reason @param {number} at */
+  addGap(reason, at) {
+    this.envelopes.addGap(reason, at);
+    this.proposals.markUncertain();
+    this.changes.publish("envelopes");
+    this.changes.publish("proposals");
   }
 
   /** Why an envelope was refused, if it was. @param {string} id @returns {Refusal | undefined} */
@@ -105,19 +105,19 @@ export class State {
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  _note(envelope, row) {
+  _recordRefusal(envelope, row) {
     if (envelope.kind !== "system/error") return;
     const payload = envelope.payload ?? {};
     this.refusals.push({ id: row.id, about: correlations(envelope)[0] ?? "", code: String(payload.error ?? ""), message: String(payload.message ?? ""), payload, at: row.at });
-    if (this.refusals.length > MOST_REFUSALS) this.refusals.splice(0, this.refusals.length - MOST_REFUSALS);
-    this.news.changed("refusals");
+    if (this.refusals.length > MAX_REFUSALS) this.refusals.splice(0, this.refusals.length - MAX_REFUSALS);
+    this.changes.publish("refusals");
   }
 
   /** @param {import("./envelopes.js").Row} row */
-  _talk(row) {
+  _countMessage(row) {
     for (const to of row.to.length > 0 ? row.to : ["*"]) {
       const key = `${row.from}\n${to}`;
-      if (this.talking.size < MOST_TALKING || this.talking.has(key)) this.talking.set(key, (this.talking.get(key) ?? 0) + 1);
+      if (this.messageCounts.size < MAX_PAIRS || this.messageCounts.has(key)) this.messageCounts.set(key, (this.messageCounts.get(key) ?? 0) + 1);
     }
   }
 }

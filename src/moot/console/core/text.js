@@ -13,12 +13,12 @@ const LONE = /[\ud800-\udfff]/;
 // A name has 64 characters at most (D-23); runtime ids may be longer.
 const NAME_CHARACTERS = 64;
 // About what a screen shows.
-export const BLOCK_CHARACTERS = 4000;
+const BLOCK_CHARACTERS = 4000;
 // A line that Zalgo text would push over its neighbours keeps at most so many marks in a row.
 const MARKS = /(\p{M}{4})\p{M}+/gu;
 
 /** Every hidden character as ⟨U+202E⟩. Tabs and line feeds stay. @param {unknown} text */
-export function visible(text) {
+export function escapeHidden(text) {
   return String(text)
     .replace(HIDDEN, (each) => `⟨U+${(each.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
     .replace(MARKS, "$1…");
@@ -27,18 +27,18 @@ export function visible(text) {
 // Nothing in it that would be shown differently: most labels, and looking is far cheaper than replacing.
 const NOT_PLAIN = /[^ -~]|  |^ | $/;
 
-/** On one line, cut after `most` characters. @param {unknown} text @param {number} [most] */
-export function oneLine(text, most = 160) {
+/** On one line, cut after `most` characters. @param {unknown} text @param {number} [max] */
+export function oneLine(text, max = 160) {
   const all = String(text);
-  if (all.length <= most && !NOT_PLAIN.test(all)) return all;
+  if (all.length <= max && !NOT_PLAIN.test(all)) return all;
   // Looked at only as far as it can matter: a megabyte is not searched for a label.
-  const cut = all.length > most * 2 ? all.slice(0, most * 2) : all;
-  const shown = visible(cut).replace(/\s+/g, " ").trim();
-  return all.length > cut.length || shown.length > most ? `${endWhole(shown.slice(0, most))}…` : shown;
+  const cut = all.length > max * 2 ? all.slice(0, max * 2) : all;
+  const shown = escapeHidden(cut).replace(/\s+/g, " ").trim();
+  return all.length > cut.length || shown.length > max ? `${withoutHalfPair(shown.slice(0, max))}…` : shown;
 }
 
 /** Cut not in the middle of a surrogate pair. @param {string} text */
-function endWhole(text) {
+function withoutHalfPair(text) {
   return LONE.test(text.slice(-1)) && text.charCodeAt(text.length - 1) < 0xdc00 ? text.slice(0, -1) : text;
 }
 
@@ -50,7 +50,7 @@ export function nameOf(text, options = {}) {
   const shown = oneLine(text, NAME_CHARACTERS);
   return el(
     "bdi",
-    { class: ["name", options.class], data: { hue: String(hue(String(text))) }, title: shown === text ? null : "this name holds hidden characters or is cut" },
+    { class: ["name", options.class], data: { hue: String(hue(String(text))) }, title: shown === text ? null : "Contains invisible characters, or is shortened" },
     shown,
     options.you && el("span", { class: "you" }, " (you)"),
   );
@@ -69,16 +69,16 @@ export function hue(name) {
 const PIECE_CHARACTERS = 2_000;
 
 /** @param {string} text @returns {HTMLElement[]} */
-function pieces(text) {
-  const made = [];
+function splitPieces(text) {
+  const nodes = [];
   for (let at = 0; at < text.length; ) {
     const line = text.lastIndexOf("\n", at + PIECE_CHARACTERS);
     const stop = text.length - at <= PIECE_CHARACTERS ? text.length : line > at ? line + 1 : at + PIECE_CHARACTERS;
     // The block itself ends the line.
-    made.push(el("span", { class: "text-piece" }, text.slice(at, stop).replace(/\n$/, "")));
+    nodes.push(el("span", { class: "text-piece" }, text.slice(at, stop).replace(/\n$/, "")));
     at = stop;
   }
-  return made;
+  return nodes;
 }
 
 /**
@@ -86,15 +86,15 @@ function pieces(text) {
  * @param {unknown} text
  * @param {{most?: number, class?: string, tag?: string, label?: string}} [options]
  */
-export function block(text, options = {}) {
+export function textBlock(text, options = {}) {
   const all = String(text);
-  const most = options.most ?? BLOCK_CHARACTERS;
+  const max = options.most ?? BLOCK_CHARACTERS;
   const body = el(options.tag ?? "pre", { class: ["text-block", options.class], tabindex: options.tag ? null : "0", "aria-label": options.tag ? null : (options.label ?? "text") , role: options.tag ? null : "group" });
-  if (all.length <= most) {
-    body.append(visible(all));
+  if (all.length <= max) {
+    body.append(escapeHidden(all));
     return body;
   }
-  body.append(`${visible(endWhole(all.slice(0, most)))}…`);
+  body.append(`${escapeHidden(withoutHalfPair(all.slice(0, max)))}…`);
   const more = el(
     "button",
     {
@@ -102,7 +102,7 @@ export function block(text, options = {}) {
       class: "button quiet show-all",
       on: {
         click: () => {
-          body.replaceChildren(...pieces(visible(all)));
+          body.replaceChildren(...splitPieces(escapeHidden(all)));
           more.remove();
         },
       },

@@ -5,7 +5,7 @@ const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
 
 /** Milliseconds of an RFC 3339 time; `otherwise` for what is none. @param {unknown} text @param {number} otherwise */
-export function moment(text, otherwise) {
+export function parseTime(text, otherwise) {
   const at = typeof text === "string" ? Date.parse(text) : NaN;
   return Number.isFinite(at) ? at : otherwise;
 }
@@ -14,7 +14,7 @@ export function moment(text, otherwise) {
 let lastDay = { minute: -1, text: "" };
 
 /** 14:03:07, or with the date when it was not in the last day. @param {number} at */
-export function shortTime(at) {
+export function formatTime(at) {
   if (Math.abs(Date.now() - at) < 86_400_000) {
     // Formatting costs microseconds, a timeline asks a thousand times a second: seconds are added by hand.
     const minute = Math.floor(at / 60_000);
@@ -24,8 +24,13 @@ export function shortTime(at) {
   return day.format(at);
 }
 
+/** 14:03, or with the date when it was not in the last day. @param {number} at */
+export function formatMinute(at) {
+  return Math.abs(Date.now() - at) < 86_400_000 ? formatTime(at).slice(0, -3) : formatTime(at);
+}
+
 /** @param {number} at */
-export function longTime(at) {
+export function isoTime(at) {
   return new Date(at).toISOString();
 }
 
@@ -34,8 +39,8 @@ export function ago(at, now = Date.now()) {
   const seconds = Math.round((now - at) / 1000);
   const size = Math.abs(seconds);
   if (size < 2) return "just now";
-  const words = size < 90 ? `${size} s` : size < 5400 ? `${Math.round(size / 60)} min` : size < 129_600 ? `${Math.round(size / 3600)} h` : `${Math.round(size / 86_400)} days`;
-  return seconds > 0 ? `${words} ago` : `in ${words}`;
+  const text = size < 90 ? `${size} s` : size < 5400 ? `${Math.round(size / 60)} min` : size < 129_600 ? `${Math.round(size / 3600)} h` : `${Math.round(size / 86_400)} days`;
+  return seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 
 /** 850 ms, 12.3 s, 4 min 5 s. @param {number} milliseconds */

@@ -1,15 +1,15 @@
 // @ts-check
 /**
  * A form made from a JSON Schema. Its value is JSON text, not a JavaScript value: a number is sent with the digits
- * that were typed. Every part gives its text, or null when it is left out, and shows faults at its own place.
+ * that were typed. Every part gives its text, or null when it is left out, and shows faults at its own context.
  */
-import { button, el, freshId, replace } from "../core/dom.js";
-import { parts } from "../core/exact.js";
-import { oneLine, visible } from "../core/text.js";
-import { MOST_DEPTH, alternatives, isObject, resolved, shapeWords, strings, titleOfSchema, typesOf } from "./call-schema.js";
+import { button, el, newId, replace } from "../core/dom.js";
+import { isObject, membersOf, parseJson } from "../core/json-text.js";
+import { oneLine, escapeHidden } from "../core/text.js";
+import { MAX_DEPTH, alternatives, resolveSchema, schemaLabel, strings, titleOfSchema, typesOf } from "./call-schema.js";
 
 /**
- * @typedef {object} Part one field, with those inside it
+ * @typedef {object} FormField one field, with those inside it
  * @property {HTMLElement} node
  * @property {() => string | null} text JSON, or null when it is left out
  * @property {(text: string | null) => void} fill
@@ -19,49 +19,49 @@ import { MOST_DEPTH, alternatives, isObject, resolved, shapeWords, strings, titl
  */
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
-const MOST_ITEMS = 200;
+const MAX_ITEMS = 200;
 // A schema that names itself many times would grow without end: what comes after so many fields is JSON by hand.
-const MOST_FIELDS = 400;
+const MAX_FIELDS = 400;
 const LONG_TEXTS = /content|text|body|message|query|code|prompt|description|old|new/i;
 
-/** @param {any} schema of the arguments @param {() => void} changed @returns {Part} */
+/** @param {any} schema of the arguments @param {() => void} changed @returns {FormField} */
 export function schemaForm(schema, changed) {
-  return part(schema, { root: schema, changed, depth: 0, name: "", required: true, built: { fields: 0 } });
+  return fieldFor(schema, { root: schema, changed, depth: 0, name: "", required: true, built: { fields: 0 } });
 }
 
-/** @typedef {{root: any, changed: () => void, depth: number, name: string, required: boolean, label?: string, built: {fields: number}}} Place `label` is heard where none is seen */
+/** @typedef {{root: any, changed: () => void, depth: number, name: string, required: boolean, label?: string, built: {fields: number}}} FieldContext `label` is heard where none is seen */
 
-/** @param {any} given @param {Place} place @returns {Part} */
-function part(given, place) {
-  const schema = resolved(given, place.root);
-  const choices = alternatives(schema, place.root);
+/** @param {any} given @param {FieldContext} context @returns {FormField} */
+function fieldFor(given, context) {
+  const schema = resolveSchema(given, context.root);
+  const choices = alternatives(schema, context.root);
   const types = typesOf(schema);
-  place.built.fields += 1;
-  if (place.depth > MOST_DEPTH || place.built.fields > MOST_FIELDS || schema["x-unresolved"]) return raw(schema, place);
-  if (schema.const !== undefined) return constant(schema, place);
-  if (Array.isArray(schema.enum)) return choice(schema, place);
+  context.built.fields += 1;
+  if (context.depth > MAX_DEPTH || context.built.fields > MAX_FIELDS || schema["x-unresolved"]) return jsonField(schema, context);
+  if (schema.const !== undefined) return constantField(schema, context);
+  if (Array.isArray(schema.enum)) return choiceField(schema, context);
   if (choices.length > 0) {
     // `anyOf: [X, null]` is how optional fields are often written: one field that may be left out.
     const real = choices.filter((each) => each.type !== "null");
-    if (real.length === 1 && choices.length === 2) return part({ ...real[0], ...withoutChoices(schema) }, place);
-    return several(schema, choices, place);
+    if (real.length === 1 && choices.length === 2) return fieldFor({ ...real[0], ...withoutChoices(schema) }, context);
+    return alternativesField(schema, choices, context);
   }
   const single = types.filter((each) => each !== "null");
-  if (single.length > 1) return several(schema, single.map((type) => ({ ...schema, type, title: undefined })), place);
+  if (single.length > 1) return alternativesField(schema, single.map((type) => ({ ...schema, type, title: undefined })), context);
   switch (single[0]) {
     case "object":
-      return isObject(schema.properties) || place.depth === 0 ? object(schema, place) : raw(schema, place);
+      return isObject(schema.properties) || context.depth === 0 ? objectField(schema, context) : jsonField(schema, context);
     case "array":
-      return Array.isArray(schema.prefixItems) ? raw(schema, place) : list(schema, place);
+      return Array.isArray(schema.prefixItems) ? jsonField(schema, context) : listField(schema, context);
     case "boolean":
-      return choice({ ...schema, enum: [true, false] }, place, ["Yes", "No"]);
+      return choiceField({ ...schema, enum: [true, false] }, context, ["Yes", "No"]);
     case "integer":
     case "number":
-      return line(schema, place, "number");
+      return textField(schema, context, "number");
     case "string":
-      return line(schema, place, "text");
+      return textField(schema, context, "text");
     default:
-      return place.depth === 0 ? object(schema, place) : raw(schema, place);
+      return context.depth === 0 ? objectField(schema, context) : jsonField(schema, context);
   }
 }
 
@@ -71,21 +71,21 @@ function withoutChoices(schema) {
   return rest;
 }
 
-/** A label, what the tool says about the field, the field, and room for a fault. @param {any} schema @param {Place} place @param {HTMLElement} field @param {string} [hint] */
-function framed(schema, place, field, hint = "") {
-  const title = titleOfSchema(schema, place.name);
-  const words = [typeof schema.description === "string" ? visible(schema.description.slice(0, 1000)) : "", hint].filter(Boolean).join(" ");
-  const describe = freshId("about");
+/** A label, what the tool says about the field, the field, and room for a fault. @param {any} schema @param {FieldContext} context @param {HTMLElement} field @param {string} [hint] */
+function fieldFrame(schema, context, field, hint = "") {
+  const title = titleOfSchema(schema, context.name);
+  const message = [typeof schema.description === "string" ? escapeHidden(schema.description.slice(0, 1000)) : "", hint].filter(Boolean).join(" ");
+  const describe = newId("about");
   const fault = el("p", { class: "fault", id: `${describe}-fault` });
-  field.id ||= freshId("field");
+  field.id ||= newId("field");
   field.setAttribute("aria-describedby", `${describe} ${describe}-fault`);
-  if (place.required) field.setAttribute("aria-required", "true");
-  if (!title) field.setAttribute("aria-label", place.label ?? "value");
+  if (context.required) field.setAttribute("aria-required", "true");
+  if (!title) field.setAttribute("aria-label", context.label ?? "value");
   const node = el(
     "div",
     { class: "form-field" },
-    title && el("label", { for: field.id }, el("bdi", {}, oneLine(title, 80)), title !== place.name && place.name && el("bdi", { class: "mono faint" }, ` ${oneLine(place.name, 60)}`), place.required ? el("span", { class: "needed" }, " needed") : null),
-    el("p", { class: "form-about soft", id: describe }, words),
+    title && el("label", { for: field.id }, el("bdi", {}, oneLine(title, 80)), title !== context.name && context.name && el("bdi", { class: "mono faint" }, ` ${oneLine(context.name, 60)}`), context.required ? el("span", { class: "required-mark" }, " required") : null),
+    el("p", { class: "form-about soft", id: describe }, message),
     field,
     fault,
   );
@@ -93,7 +93,7 @@ function framed(schema, place, field, hint = "") {
     node,
     fault: (/** @type {string[]} */ path, /** @type {string} */ text) => {
       field.setAttribute("aria-invalid", "true");
-      replace(fault, visible(`${path.length > 0 ? `${path.join(".")} ` : ""}${text}`));
+      replace(fault, escapeHidden(`${path.length > 0 ? `${path.join(".")} ` : ""}${text}`));
       return true;
     },
     clear: () => {
@@ -104,15 +104,15 @@ function framed(schema, place, field, hint = "") {
   };
 }
 
-/** @param {any} schema @param {Place} place @param {"text" | "number"} kind @returns {Part} */
-function line(schema, place, kind) {
-  const isLong = kind === "text" && (schema.contentMediaType !== undefined || (schema.maxLength ?? 1e9) > 200) && !schema.format && !schema.pattern && LONG_TEXTS.test(place.name);
+/** @param {any} schema @param {FieldContext} context @param {"text" | "number"} kind @returns {FormField} */
+function textField(schema, context, kind) {
+  const isLong = kind === "text" && (schema.contentMediaType !== undefined || (schema.maxLength ?? 1e9) > 200) && !schema.format && !schema.pattern && LONG_TEXTS.test(context.name);
   const attributes = {
     class: ["field", kind === "number" && "number-field"], autocomplete: "off", spellcheck: "false", autocapitalize: "off",
-    placeholder: example(schema), on: { input: place.changed },
+    placeholder: example(schema), on: { input: context.changed },
   };
   const field = isLong ? el("textarea", { ...attributes, rows: "4" }) : el("input", { ...attributes, type: schema.format === "password" ? "password" : "text", inputmode: kind === "number" ? "decimal" : schema.format === "email" ? "email" : schema.format === "uri" ? "url" : null });
-  const frame = framed(schema, place, field, bounds(schema, kind));
+  const frame = fieldFrame(schema, context, field, bounds(schema, kind));
   // An empty text and no text are two things: left empty it is left out, unless it is needed or was given so.
   let isGiven = false;
   field.addEventListener("input", () => (isGiven = false));
@@ -121,7 +121,7 @@ function line(schema, place, kind) {
     text: () => {
       const value = field.value;
       if (kind === "number") return value.trim() === "" ? null : NUMBER.test(value.trim()) ? value.trim() : JSON.stringify(value);
-      return value === "" && !(place.required || isGiven) ? null : JSON.stringify(value);
+      return value === "" && !(context.required || isGiven) ? null : JSON.stringify(value);
     },
     fill: (/** @type {string | null} */ text) => {
       field.value = text === null ? "" : text.startsWith('"') ? JSON.parse(text) : text;
@@ -148,23 +148,23 @@ function bounds(schema, kind) {
   return found.join(" ");
 }
 
-/** @param {any} schema @param {Place} place @returns {Part} */
-function constant(schema, place) {
+/** @param {any} schema @param {FieldContext} context @returns {FormField} */
+function constantField(schema, context) {
   const field = el("input", { class: "field mono", readonly: true, value: JSON.stringify(schema.const) });
-  const frame = framed(schema, place, field);
+  const frame = fieldFrame(schema, context, field);
   return { ...frame, text: () => JSON.stringify(schema.const), fill: () => {} };
 }
 
-/** @param {any} schema @param {Place} place @param {string[]} [words] @returns {Part} */
-function choice(schema, place, words) {
+/** @param {any} schema @param {FieldContext} context @param {string[]} [message] @returns {FormField} */
+function choiceField(schema, context, message) {
   const values = schema.enum.slice(0, 1000).map((/** @type {any} */ each) => JSON.stringify(each));
   const field = el(
     "select",
-    { class: "field", on: { change: place.changed } },
-    el("option", { value: "" }, place.required ? "Choose…" : "(left out)"),
-    values.map((/** @type {string} */ value, /** @type {number} */ index) => el("option", { value }, words?.[index] ?? oneLine(typeof schema.enum[index] === "string" ? schema.enum[index] : value, 100))),
+    { class: "field", on: { change: context.changed } },
+    el("option", { value: "" }, context.required ? "Choose…" : "(not set)"),
+    values.map((/** @type {string} */ value, /** @type {number} */ index) => el("option", { value }, message?.[index] ?? oneLine(typeof schema.enum[index] === "string" ? schema.enum[index] : value, 100))),
   );
-  const frame = framed(schema, place, field);
+  const frame = fieldFrame(schema, context, field);
   const self = {
     ...frame,
     text: () => (field.value === "" ? null : field.value),
@@ -185,59 +185,49 @@ function canonical(text) {
   }
 }
 
-/** JSON by hand, where no form fits. @param {any} schema @param {Place} place @returns {Part} */
-function raw(schema, place) {
-  const field = el("textarea", { class: "field mono", rows: "3", spellcheck: "false", autocapitalize: "off", placeholder: place.required ? "JSON" : "JSON, or nothing", on: { input: place.changed } });
-  const frame = framed(schema, place, field, `As JSON: ${shapeWords(schema)}.`);
+/** JSON by hand, where no form fits. @param {any} schema @param {FieldContext} context @returns {FormField} */
+function jsonField(schema, context) {
+  const field = el("textarea", { class: "field mono", rows: "3", spellcheck: "false", autocapitalize: "off", placeholder: context.required ? "JSON" : "JSON (optional)", on: { input: context.changed } });
+  const frame = fieldFrame(schema, context, field, `As JSON: ${schemaLabel(schema)}.`);
   if (schema.default !== undefined) field.value = JSON.stringify(schema.default);
   return {
     ...frame,
-    text: () => (field.value.trim() === "" || !isJson(field.value) ? null : field.value.trim()),
+    text: () => (field.value.trim() === "" || parseJson(field.value) === undefined ? null : field.value.trim()),
     fill: (text) => (field.value = text ?? ""),
     check: () => {
-      const fault = field.value.trim() === "" ? "" : !isJson(field.value) ? "This is no JSON." : schema.type === "object" && !field.value.trim().startsWith("{") ? "This must be an object: {…}." : "";
+      const fault = field.value.trim() === "" ? "" : parseJson(field.value) === undefined ? "Invalid JSON." : schema.type === "object" && !field.value.trim().startsWith("{") ? "Must be an object: {…}." : "";
       if (fault) frame.fault([], fault);
       return fault === "";
     },
   };
 }
 
-/** @param {string} text */
-export function isJson(text) {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** One of several shapes. @param {any} schema @param {any[]} choices @param {Place} place @returns {Part} */
-function several(schema, choices, place) {
+/** One of several shapes. @param {any} schema @param {any[]} choices @param {FieldContext} context @returns {FormField} */
+function alternativesField(schema, choices, context) {
   const inner = el("div", { class: "form-inner" });
   const pick = el("select", { class: "field", on: { change: () => {
     take(Number(pick.value));
-    place.changed();
-  } } }, !place.required && el("option", { value: "-1" }, "(left out)"), choices.map((each, index) => el("option", { value: String(index) }, oneLine(shapeWords(each), 80))));
-  const frame = framed(schema, place, pick, "One of several:");
+    context.changed();
+  } } }, !context.required && el("option", { value: "-1" }, "(not set)"), choices.map((each, index) => el("option", { value: String(index) }, oneLine(schemaLabel(each), 80))));
+  const frame = fieldFrame(schema, context, pick, "One of several:");
   frame.node.append(inner);
-  /** @type {Part | null} */
+  /** @type {FormField | null} */
   let current = null;
   const take = (/** @type {number} */ index) => {
-    current = index < 0 ? null : part({ ...choices[index], title: undefined }, { ...place, depth: place.depth + 1, name: "", label: titleOfSchema(schema, place.name) || place.label, required: true });
+    current = index < 0 ? null : fieldFor({ ...choices[index], title: undefined }, { ...context, depth: context.depth + 1, name: "", label: titleOfSchema(schema, context.name) || context.label, required: true });
     pick.value = String(index);
     replace(inner, current?.node);
   };
-  take(place.required ? 0 : -1);
+  take(context.required ? 0 : -1);
   if (schema.default !== undefined) fill(JSON.stringify(schema.default));
   /** @param {string | null} text */
   function fill(text) {
     if (text === null) {
-      take(place.required ? 0 : -1);
+      take(context.required ? 0 : -1);
       return;
     }
     const shape = text.startsWith('"') ? "string" : text.startsWith("{") ? "object" : text.startsWith("[") ? "array" : /^[tf]/.test(text) ? "boolean" : text === "null" ? "null" : "number";
-    const keys = shape === "object" ? parts(text).map((each) => each.key) : [];
+    const keys = shape === "object" ? membersOf(text).map((each) => each.key) : [];
     const found = choices.findIndex((each) => {
       const types = typesOf(each);
       if (Array.isArray(each.enum)) return each.enum.some((/** @type {any} */ one) => JSON.stringify(one) === canonical(text));
@@ -251,7 +241,7 @@ function several(schema, choices, place) {
     node: frame.node,
     text: () => current?.text() ?? null,
     fill,
-    fault: (path, words) => (current?.fault(path, words) ?? false) || frame.fault(path, words),
+    fault: (path, text) => (current?.fault(path, text) ?? false) || frame.fault(path, text),
     clear: () => {
       frame.clear();
       current?.clear();
@@ -260,44 +250,44 @@ function several(schema, choices, place) {
   };
 }
 
-/** One that may be left out is built when it is wanted: a schema may lead to itself. @param {any} schema @param {Place} place @returns {Part} */
-function object(schema, place) {
-  if (place.depth === 0) {
-    const inside = members(schema, place);
-    return { ...inside, node: el("div", {}, inside.isEmpty && el("p", { class: "soft" }, "It takes no arguments."), inside.node) };
+/** One that may be left out is built when it is wanted: a schema may lead to itself. @param {any} schema @param {FieldContext} context @returns {FormField} */
+function objectField(schema, context) {
+  if (context.depth === 0) {
+    const inside = objectMembers(schema, context);
+    return { ...inside, node: el("div", {}, inside.isEmpty && el("p", { class: "soft" }, "No arguments."), inside.node) };
   }
-  const title = oneLine(titleOfSchema(schema, place.name), 80);
-  const about = typeof schema.description === "string" && el("p", { class: "form-about soft" }, visible(schema.description.slice(0, 1000)));
-  if (place.required) {
-    const inside = members(schema, place);
+  const title = oneLine(titleOfSchema(schema, context.name), 80);
+  const about = typeof schema.description === "string" && el("p", { class: "form-about soft" }, escapeHidden(schema.description.slice(0, 1000)));
+  if (context.required) {
+    const inside = objectMembers(schema, context);
     if (!title) return inside;
-    return { ...inside, node: el("fieldset", { class: "form-group" }, el("legend", {}, title, el("span", { class: "needed" }, " needed")), about, inside.node) };
+    return { ...inside, node: el("fieldset", { class: "form-group" }, el("legend", {}, title, el("span", { class: "required-mark" }, " required")), about, inside.node) };
   }
-  /** @type {ReturnType<typeof members> | null} */
+  /** @type {ReturnType<typeof objectMembers> | null} */
   let inside = null;
   const body = el("div", {});
   const include = el("input", { type: "checkbox", on: { change: () => {
     wanted(include.checked);
-    place.changed();
+    context.changed();
   } } });
   const wanted = (/** @type {boolean} */ isWanted) => {
     include.checked = isWanted;
     if (isWanted && !inside) {
-      inside = members(schema, place);
+      inside = objectMembers(schema, context);
       body.append(inside.node);
     }
     body.hidden = !isWanted;
   };
   const self = {
-    node: el("fieldset", { class: "form-group" }, el("legend", {}, el("label", { class: "choice" }, include, title || "Include it")), about, body),
+    node: el("fieldset", { class: "form-group" }, el("legend", {}, el("label", { class: "choice" }, include, title || "Include")), about, body),
     text: () => (include.checked ? (inside?.text() ?? null) : null),
     fill: (/** @type {string | null} */ text) => {
       wanted(text !== null);
       if (text !== null) inside?.fill(text);
     },
-    fault: (/** @type {string[]} */ path, /** @type {string} */ words) => {
+    fault: (/** @type {string[]} */ path, /** @type {string} */ text) => {
       wanted(true);
-      return inside?.fault(path, words) ?? false;
+      return inside?.fault(path, text) ?? false;
     },
     clear: () => inside?.clear(),
     check: () => !include.checked || (inside?.check() ?? true),
@@ -307,14 +297,14 @@ function object(schema, place) {
   return self;
 }
 
-/** The members of an object, needed ones first. @param {any} schema @param {Place} place */
-function members(schema, place) {
+/** The members of an object, needed ones first. @param {any} schema @param {FieldContext} context */
+function objectMembers(schema, context) {
   const needed = strings(schema.required);
-  const names = Object.keys(isObject(schema.properties) ? schema.properties : {}).slice(0, MOST_ITEMS);
+  const names = Object.keys(isObject(schema.properties) ? schema.properties : {}).slice(0, MAX_ITEMS);
   names.sort((a, b) => Number(needed.includes(b)) - Number(needed.includes(a)));
-  const inside = new Map(names.map((name) => [name, part(schema.properties[name], { ...place, depth: place.depth + 1, name, label: undefined, required: needed.includes(name) })]));
+  const inside = new Map(names.map((name) => [name, fieldFor(schema.properties[name], { ...context, depth: context.depth + 1, name, label: undefined, required: needed.includes(name) })]));
   const isOpen = schema.additionalProperties === true || isObject(schema.additionalProperties) || (names.length === 0 && schema.additionalProperties !== false);
-  const more = isOpen ? raw({ title: names.length > 0 ? "Further fields" : "Fields", description: "An object; its members are added.", type: "object" }, { ...place, depth: place.depth + 1, name: "", required: false }) : null;
+  const more = isOpen ? jsonField({ title: names.length > 0 ? "More fields" : "Fields", description: "A JSON object; its fields are added.", type: "object" }, { ...context, depth: context.depth + 1, name: "", required: false }) : null;
   const fault = el("p", { class: "fault" });
   const self = {
     node: el("div", { class: "form-object" }, [...inside.values()].map((each) => each.node), more?.node, fault),
@@ -322,21 +312,21 @@ function members(schema, place) {
     text: () => {
       const stated = [...inside].map(([name, each]) => [name, each.text()]).filter(([, text]) => text !== null).map(([name, text]) => `${JSON.stringify(name)}:${text}`);
       const others = more?.text();
-      if (others?.startsWith("{")) stated.push(...parts(others).filter((each) => !inside.has(each.key)).map((each) => `${JSON.stringify(each.key)}:${each.text}`));
+      if (others?.startsWith("{")) stated.push(...membersOf(others).filter((each) => !inside.has(each.key)).map((each) => `${JSON.stringify(each.key)}:${each.text}`));
       return `{${stated.join(",")}}`;
     },
     fill: (/** @type {string | null} */ text) => {
       if (text === null || !text.startsWith("{")) return;
-      const given = parts(text);
+      const given = membersOf(text);
       for (const [name, each] of inside) each.fill(given.find((one) => one.key === name)?.text ?? null);
       const others = given.filter((each) => !inside.has(each.key));
       more?.fill(others.length > 0 ? `{${others.map((each) => `${JSON.stringify(each.key)}:${each.text}`).join(",")}}` : null);
     },
-    fault: (/** @type {string[]} */ path, /** @type {string} */ words) => {
+    fault: (/** @type {string[]} */ path, /** @type {string} */ text) => {
       const [first, ...rest] = path;
-      if (first !== undefined && inside.get(first)?.fault(rest, words)) return true;
-      if (first !== undefined && more && !inside.has(first)) return more.fault(path, words);
-      replace(fault, visible(`${path.join(".")} ${words}`));
+      if (first !== undefined && inside.get(first)?.fault(rest, text)) return true;
+      if (first !== undefined && more && !inside.has(first)) return more.fault(path, text);
+      replace(fault, escapeHidden(`${path.join(".")} ${text}`));
       return true;
     },
     clear: () => {
@@ -350,43 +340,43 @@ function members(schema, place) {
   return self;
 }
 
-/** @param {any} schema @param {Place} place @returns {Part} */
-function list(schema, place) {
-  /** @type {Part[]} */
+/** @param {any} schema @param {FieldContext} context @returns {FormField} */
+function listField(schema, context) {
+  /** @type {FormField[]} */
   let items = [];
   const rows = el("ol", { class: "form-items" });
-  const add = button("Add one", () => {
+  const add = button("Add item", () => {
     put(null);
-    place.changed();
+    context.changed();
     rows.lastElementChild?.querySelector("input, textarea, select")?.focus();
   }, { class: "small" });
   const fault = el("p", { class: "fault" });
-  const title = oneLine(titleOfSchema(schema, place.name), 80);
-  const node = el("fieldset", { class: "form-group" }, el("legend", {}, title, place.required && el("span", { class: "needed" }, " needed")), el("p", { class: "form-about soft" }, typeof schema.description === "string" ? visible(schema.description.slice(0, 1000)) : "", " A list."), rows, add, fault);
+  const title = oneLine(titleOfSchema(schema, context.name), 80);
+  const node = el("fieldset", { class: "form-group" }, el("legend", {}, title, context.required && el("span", { class: "required-mark" }, " required")), el("p", { class: "form-about soft" }, typeof schema.description === "string" ? escapeHidden(schema.description.slice(0, 1000)) : "", " List."), rows, add, fault);
   const put = (/** @type {string | null} */ text) => {
-    if (items.length >= MOST_ITEMS) return;
-    const item = part({ ...resolved(schema.items ?? {}, place.root) }, { ...place, depth: place.depth + 1, name: "", label: `${title} ${items.length + 1}`, required: true });
+    if (items.length >= MAX_ITEMS) return;
+    const item = fieldFor({ ...resolveSchema(schema.items ?? {}, context.root) }, { ...context, depth: context.depth + 1, name: "", label: `${title} ${items.length + 1}`, required: true });
     if (text !== null) item.fill(text);
     items.push(item);
     const row = el("li", {}, item.node, button("Remove", () => {
       items = items.filter((each) => each !== item);
       row.remove();
-      place.changed();
-    }, { class: "small quiet", aria: { label: `Remove one of ${title}` } }));
+      context.changed();
+    }, { class: "small quiet", aria: { label: `Remove an item of ${title}` } }));
     rows.append(row);
   };
   const self = {
     node,
-    text: () => (items.length === 0 && !place.required ? null : `[${items.map((each) => each.text() ?? "null").join(",")}]`),
+    text: () => (items.length === 0 && !context.required ? null : `[${items.map((each) => each.text() ?? "null").join(",")}]`),
     fill: (/** @type {string | null} */ text) => {
       items = [];
       replace(rows);
-      if (text?.startsWith("[")) for (const each of parts(text).slice(0, MOST_ITEMS)) put(each.text);
+      if (text?.startsWith("[")) for (const each of membersOf(text).slice(0, MAX_ITEMS)) put(each.text);
     },
-    fault: (/** @type {string[]} */ path, /** @type {string} */ words) => {
+    fault: (/** @type {string[]} */ path, /** @type {string} */ text) => {
       const [first, ...rest] = path;
-      if (first !== undefined && items[Number(first)]?.fault(rest, words)) return true;
-      replace(fault, visible(`${path.join(".")} ${words}`));
+      if (first !== undefined && items[Number(first)]?.fault(rest, text)) return true;
+      replace(fault, escapeHidden(`${path.join(".")} ${text}`));
       return true;
     },
     clear: () => {

@@ -1,10 +1,10 @@
 // @ts-check
 /** What a call came to: its progress on the way, then its content, as the tool said it. */
 import { el } from "../core/dom.js";
-import { block, oneLine, visible } from "../core/text.js";
+import { textBlock, oneLine, escapeHidden } from "../core/text.js";
 import { jsonTree } from "./json-tree.js";
 
-const MOST_PARTS = 100;
+const MAX_PARTS = 100;
 
 /**
  * How far a host says that it is, by what it said about a request.
@@ -12,8 +12,8 @@ const MOST_PARTS = 100;
  * @returns {{done: number, total: number, words: string} | null}
  */
 export function progressOf(state, request) {
-  const asked = state.proposals.requests.get(request);
-  const row = state.envelopes.effectsOf(request).findLast((each) => each.operation === "notifications/progress" && (!asked || asked.to.length === 0 || asked.to.includes(each.from)));
+  const wanted = state.proposals.requests.get(request);
+  const row = state.envelopes.effectsOf(request).findLast((each) => each.operation === "notifications/progress" && (!wanted || wanted.to.length === 0 || wanted.to.includes(each.from)));
   if (!row) return null;
   const params = state.envelopes.envelope(row)?.payload?.params ?? {};
   return { done: finite(params.progress), total: finite(params.total), words: typeof params.message === "string" ? params.message : "" };
@@ -29,12 +29,12 @@ export function progressView(progress) {
   const share = progress.total > 0 ? Math.min(1, progress.done / progress.total) : 0;
   const bar = el("span", { class: "progress-done" });
   bar.style.width = `${Math.round(share * 100)}%`;
-  const words = progress.total > 0 ? `${progress.done} of ${progress.total}` : `${progress.done}`;
+  const text = progress.total > 0 ? `${progress.done} of ${progress.total}` : `${progress.done}`;
   return el(
     "div",
     { class: "progress" },
-    el("div", { class: "progress-bar", role: "progressbar", "aria-label": "Progress", "aria-valuemin": "0", "aria-valuemax": String(progress.total || 100), "aria-valuenow": progress.total ? String(progress.done) : null, "aria-valuetext": words }, bar),
-    el("span", { class: "soft" }, words, progress.words && [" · ", el("bdi", {}, oneLine(progress.words, 200))]),
+    el("div", { class: "progress-bar", role: "progressbar", "aria-label": "Progress", "aria-valuemin": "0", "aria-valuemax": String(progress.total || 100), "aria-valuenow": progress.total ? String(progress.done) : null, "aria-valuetext": text }, bar),
+    el("span", { class: "soft" }, text, progress.words && [" · ", el("bdi", {}, oneLine(progress.words, 200))]),
   );
 }
 
@@ -42,25 +42,25 @@ export function progressView(progress) {
 export function answerView(answer) {
   if (answer.error) {
     const { code, message, data } = answer.error;
-    return el("div", { class: "answer" }, el("p", { class: "fault" }, visible(`${message ?? "It failed."}${code === undefined ? "" : ` (${code})`}`)), data !== undefined && jsonTree(JSON.stringify(data), { label: "details" }));
+    return el("div", { class: "answer" }, el("p", { class: "fault" }, escapeHidden(`${message ?? "The call failed."}${code === undefined ? "" : ` (${code})`}`)), data !== undefined && jsonTree(JSON.stringify(data), { label: "details" }));
   }
   const result = answer.result;
   const content = Array.isArray(result?.content) ? result.content : null;
-  if (!content) return el("div", { class: "answer" }, result === undefined ? el("p", { class: "soft" }, "It answered with nothing.") : jsonTree(JSON.stringify(result), { label: "result" }));
+  if (!content) return el("div", { class: "answer" }, result === undefined ? el("p", { class: "soft" }, "Empty result.") : jsonTree(JSON.stringify(result), { label: "result" }));
   return el(
     "div",
     { class: "answer" },
-    content.length === 0 && !result.structuredContent && el("p", { class: "soft" }, "It answered with nothing."),
-    content.slice(0, MOST_PARTS).map(partView),
-    content.length > MOST_PARTS && el("p", { class: "soft" }, `and ${content.length - MOST_PARTS} more parts`),
-    result.structuredContent !== undefined && el("details", {}, el("summary", {}, "As data"), jsonTree(JSON.stringify(result.structuredContent), { label: "data" })),
+    content.length === 0 && !result.structuredContent && el("p", { class: "soft" }, "Empty result."),
+    content.slice(0, MAX_PARTS).map(partView),
+    content.length > MAX_PARTS && el("p", { class: "soft" }, `and ${content.length - MAX_PARTS} more`),
+    result.structuredContent !== undefined && el("details", {}, el("summary", {}, "Structured data"), jsonTree(JSON.stringify(result.structuredContent), { label: "data" })),
   );
 }
 
 /** @param {any} part */
 function partView(part) {
-  if (typeof part?.text === "string") return block(part.text, { label: "answer" });
-  if (typeof part?.resource?.text === "string") return el("div", {}, el("p", { class: "soft mono" }, oneLine(part.resource.uri ?? "", 200)), block(part.resource.text, { label: "answer" }));
-  if (typeof part?.data === "string") return el("p", { class: "soft" }, `${oneLine(part.type ?? "data", 20)}, ${oneLine(part.mimeType ?? "of an unknown type", 60)}, about ${Math.round((part.data.length * 3) / 4).toLocaleString("en")} bytes`);
+  if (typeof part?.text === "string") return textBlock(part.text, { label: "result" });
+  if (typeof part?.resource?.text === "string") return el("div", {}, el("p", { class: "soft mono" }, oneLine(part.resource.uri ?? "", 200)), textBlock(part.resource.text, { label: "result" }));
+  if (typeof part?.data === "string") return el("p", { class: "soft" }, `${oneLine(part.type ?? "data", 20)}, ${oneLine(part.mimeType ?? "unknown type", 60)}, about ${Math.round((part.data.length * 3) / 4).toLocaleString("en")} bytes`);
   return jsonTree(JSON.stringify(part ?? null), { label: "part" });
 }

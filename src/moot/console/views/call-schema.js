@@ -4,37 +4,34 @@
  * so deep, and what is not understood is left to the raw editor and to the tool itself.
  */
 
+import { isObject } from "../core/json-text.js";
+
 // A form deeper than this is edited as JSON; a reference that leads to itself ends here, too.
-export const MOST_DEPTH = 8;
-const MOST_REFERENCES = 32;
+export const MAX_DEPTH = 8;
+const MAX_REFERENCES = 32;
 
 /** @typedef {Record<string, any>} Schema */
-
-/** @param {any} value @returns {value is Schema} */
-export function isObject(value) {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
-}
 
 /**
  * The schema itself, with references followed and `allOf` put together.
  * @param {any} schema @param {any} root @returns {Schema} an empty one for what is none
  */
-export function resolved(schema, root) {
-  let here = schema;
-  for (let count = 0; isObject(here) && typeof here.$ref === "string"; count += 1) {
-    const { $ref, ...beside } = here;
-    const target = count < MOST_REFERENCES ? at(root, $ref) : undefined;
+export function resolveSchema(schema, root) {
+  let current = schema;
+  for (let count = 0; isObject(current) && typeof current.$ref === "string"; count += 1) {
+    const { $ref, ...beside } = current;
+    const target = count < MAX_REFERENCES ? at(root, $ref) : undefined;
     if (!isObject(target)) return { ...beside, "x-unresolved": $ref };
-    here = { ...target, ...beside };
+    current = { ...target, ...beside };
   }
-  if (!isObject(here)) return {};
-  if (!Array.isArray(here.allOf) || here.allOf.length === 0 || here.allOf.length > MOST_REFERENCES) return here;
-  const { allOf, ...own } = here;
-  return allOf.map((/** @type {any} */ each) => (isObject(each) && typeof each.$ref === "string" ? at(root, each.$ref) : each)).filter(isObject).reduce(merged, own);
+  if (!isObject(current)) return {};
+  if (!Array.isArray(current.allOf) || current.allOf.length === 0 || current.allOf.length > MAX_REFERENCES) return current;
+  const { allOf, ...own } = current;
+  return allOf.map((/** @type {any} */ each) => (isObject(each) && typeof each.$ref === "string" ? at(root, each.$ref) : each)).filter(isObject).reduce(mergeSchemas, own);
 }
 
 /** @param {Schema} one @param {Schema} other @returns {Schema} */
-function merged(one, other) {
+function mergeSchemas(one, other) {
   return {
     ...other,
     ...one,
@@ -52,7 +49,7 @@ export function strings(given) {
 function at(root, reference) {
   if (reference === "#") return root;
   if (!reference.startsWith("#/")) return undefined;
-  let here = root;
+  let current = root;
   for (const step of reference.slice(2).split("/")) {
     let key = step.replaceAll("~1", "/").replaceAll("~0", "~");
     try {
@@ -60,10 +57,10 @@ function at(root, reference) {
     } catch {
       // A percent sign that stands for itself.
     }
-    if (here === null || typeof here !== "object" || !Object.hasOwn(here, key)) return undefined;
-    here = here[key];
+    if (current === null || typeof current !== "object" || !Object.hasOwn(current, key)) return undefined;
+    current = current[key];
   }
-  return here;
+  return current;
 }
 
 /** The types that a schema names. @param {Schema} schema @returns {string[]} */
@@ -78,7 +75,7 @@ export function typesOf(schema) {
 /** Alternatives of anyOf or oneOf. @param {Schema} schema @param {any} root @returns {Schema[]} */
 export function alternatives(schema, root) {
   const given = Array.isArray(schema.anyOf) ? schema.anyOf : Array.isArray(schema.oneOf) ? schema.oneOf : [];
-  return given.slice(0, 50).map((/** @type {any} */ each) => resolved(each, root));
+  return given.slice(0, 50).map((/** @type {any} */ each) => resolveSchema(each, root));
 }
 
 /** What a field is called. @param {Schema} schema @param {string} name */
@@ -87,11 +84,11 @@ export function titleOfSchema(schema, name) {
 }
 
 /** A word for what a schema takes: for a choice between several. @param {Schema} schema */
-export function shapeWords(schema) {
+export function schemaLabel(schema) {
   if (typeof schema.title === "string" && schema.title) return schema.title;
   if (schema.const !== undefined) return JSON.stringify(schema.const);
-  if (Array.isArray(schema.enum)) return "one of a list";
+  if (Array.isArray(schema.enum)) return "one of several values";
   const types = typesOf(schema);
-  if (types.length === 0) return "anything";
+  if (types.length === 0) return "any value";
   return types.map((each) => ({ string: "text", integer: "whole number", number: "number", boolean: "yes or no", array: "list", object: "object", null: "nothing (null)" })[each] ?? each).join(" or ");
 }

@@ -4,10 +4,10 @@
  * while somebody reads there. Twenty thousand chats are never laid out together; what is drawn already is not drawn again.
  */
 import { arrange, button, el } from "../core/dom.js";
-import { wait } from "../core/turn.js";
+import { inputDelay } from "../core/input-priority.js";
 import { markdown } from "../core/markdown.js";
-import { block, nameOf, oneLine } from "../core/text.js";
-import { longTime, shortTime } from "../core/time.js";
+import { textBlock, nameOf, oneLine } from "../core/text.js";
+import { isoTime, formatTime } from "../core/time.js";
 import { icon } from "./icons.js";
 
 // A screen holds two dozen.
@@ -15,7 +15,7 @@ const PAGE = 30;
 // Whoever opens the view is answered with the newest of them; the others come when that is drawn.
 const AT_FIRST = 16;
 // Scrolling up adds pages at the top; from here on they go at the bottom.
-const MOST_SHOWN = 180;
+const MAX_SHOWN = 180;
 const REDRAW_MILLISECONDS = 120;
 // When a page of new ones comes at a time nobody reads them.
 const RUSH_MILLISECONDS = 400;
@@ -47,7 +47,7 @@ export class ChatMessages {
     this._list = el("div", { class: "chat-list", role: "log", "aria-label": "Chat", "aria-live": "off", tabindex: "0", on: { scroll: () => this._scrolled() } }, this._items);
     this._earlier = el("li", {}, el("button", { type: "button", class: "button quiet small chat-earlier", on: { click: () => this._showEarlier() } }, "Show earlier"));
     this._newer = el("button", { type: "button", class: "button primary small chat-newer", hidden: true, on: { click: () => this.follow() } });
-    this._empty = el("div", { class: "empty" }, icon("chat", 28), el("strong", {}, "Nobody has said anything yet"), el("span", {}, "Everybody in the space reads what you write here."));
+    this._empty = el("div", { class: "empty" }, icon("chat", 28), el("strong", {}, "No messages yet"), el("span", {}, "Everyone in the space can read this chat."));
     this.node = el("section", { class: "chat-main", "aria-label": "Messages" }, this._list, this._empty, this._newer);
     this._stop = context.state.on(["chats"], () => this._changed());
     this._sizes = new ResizeObserver(() => this._until === Infinity && this._toEnd());
@@ -74,7 +74,7 @@ export class ChatMessages {
     const chat = this.chats.byId.get(id);
     if (!chat) return;
     if (!this._drawn.has(id)) {
-      const end = this.chats.after(chat.n) + PAGE / 2;
+      const end = this.chats.indexAfter(chat.n) + PAGE / 2;
       this._until = this.chats.all[end - 1]?.n ?? Infinity;
       this._count = PAGE;
     } else if (this._until === Infinity) this._freeze();
@@ -93,7 +93,7 @@ export class ChatMessages {
   /** @param {number} milliseconds */
   _drawIn(milliseconds) {
     this._later = setTimeout(() => {
-      const more = wait();
+      const more = inputDelay();
       if (more > 0) this._drawIn(more);
       else {
         this._opening = false;
@@ -116,7 +116,7 @@ export class ChatMessages {
     shown.forEach((chat, index) => {
       const last = index > 0 ? shown[index - 1] : null;
       const joined = last !== null && last.from === chat.from && last.to.join() === chat.to.join() && chat.about.length === 0 && chat.at - last.at < TOGETHER_MILLISECONDS;
-      const signature = `${joined} ${chat.acknowledged.length} ${chat.cancelled?.by ?? ""} ${this.chats.waiting.has(chat.id)}`;
+      const signature = `${joined} ${chat.acknowledged.length} ${chat.cancelled?.by ?? ""} ${this.chats.unacknowledged.has(chat.id)}`;
       const old = this._drawn.get(chat.id);
       drawn.set(chat.id, old?.signature === signature ? old : { node: this._message(chat, joined), signature, equipped: false });
     });
@@ -139,7 +139,7 @@ export class ChatMessages {
   _opening = true;
 
   _end() {
-    return this._until === Infinity ? this.chats.all.length : this.chats.after(this._until);
+    return this._until === Infinity ? this.chats.all.length : this.chats.indexAfter(this._until);
   }
 
   _freeze() {
@@ -163,7 +163,7 @@ export class ChatMessages {
     const end = this._end() + PAGE;
     if (end < this.chats.all.length) this._grow(() => {
       this._until = this.chats.all[end - 1].n;
-      this._count = Math.min(MOST_SHOWN, this._count + PAGE);
+      this._count = Math.min(MAX_SHOWN, this._count + PAGE);
     });
     else if (this._end() === this.chats.all.length) this.follow();
     else this._grow(() => (this._until = /** @type {Chat} */ (this.chats.all.at(-1)).n));
@@ -172,7 +172,7 @@ export class ChatMessages {
   _showEarlier() {
     this._grow(() => {
       const start = Math.max(0, this._end() - this._count - PAGE);
-      const end = Math.min(this._end(), start + MOST_SHOWN);
+      const end = Math.min(this._end(), start + MAX_SHOWN);
       this._count = end - start;
       this._until = this.chats.all[end - 1]?.n ?? Infinity;
     });
@@ -192,17 +192,17 @@ export class ChatMessages {
   /** @param {Chat} chat @param {boolean} joined */
   _message(chat, joined) {
     const mine = chat.from === this.context.state.me.id;
-    const waits = this.chats.waiting.has(chat.id);
+    const waits = this.chats.unacknowledged.has(chat.id);
     return el(
       "li",
       { class: ["chat-message", joined && "joined", chat.cancelled && "cancelled", mine && "mine"], data: { id: chat.id } },
-      !joined && el("div", { class: "chat-head" }, nameOf(chat.from, { you: mine }), chat.to.length > 0 && el("span", { class: "soft" }, "to ", chat.to.slice(0, 5).map((id, index) => [index > 0 && ", ", nameOf(id)]), chat.to.length > 5 && ` and ${chat.to.length - 5} more`), el("time", { datetime: longTime(chat.at), class: "faint" }, shortTime(chat.at))),
+      !joined && el("div", { class: "chat-head" }, nameOf(chat.from, { you: mine }), chat.to.length > 0 && el("span", { class: "soft" }, "to ", chat.to.slice(0, 5).map((id, index) => [index > 0 && ", ", nameOf(id)]), chat.to.length > 5 && ` and ${chat.to.length - 5} more`), el("time", { datetime: isoTime(chat.at), class: "faint" }, formatTime(chat.at))),
       this._quote(chat),
-      chat.format === "markdown" ? markdown(chat.text) : block(chat.text, { tag: "div", class: "chat-plain" }),
+      chat.format === "markdown" ? markdown(chat.text) : textBlock(chat.text, { tag: "div", class: "chat-plain" }),
       el(
         "div",
         { class: "chat-foot" },
-        chat.cancelled && el("span", { class: "tag" }, "needs no attention", chat.cancelled.reason && `: ${oneLine(chat.cancelled.reason, 60)}`),
+        chat.cancelled && el("span", { class: "tag" }, "cancelled", chat.cancelled.reason && `: ${oneLine(chat.cancelled.reason, 60)}`),
         chat.acknowledged.length > 0 && el("span", { class: "tag", data: { tone: "good" }, title: chat.acknowledged.slice(0, 20).map((each) => `${oneLine(each.by, 40)}: ${oneLine(each.status, 20)}`).join("\n") }, icon("check", 13), `seen by ${chat.acknowledged.length}`),
         waits && button("Acknowledge", () => this._queue.acknowledge(chat), { class: "quiet small" }),
       ),
@@ -217,9 +217,9 @@ export class ChatMessages {
       el(
         "div",
         { class: "chat-tools" },
-        chat.from === this.context.state.me.id && !chat.cancelled && button("No attention needed", () => this._queue.cancel(chat), { class: "quiet small" }),
+        chat.from === this.context.state.me.id && !chat.cancelled && button("Cancel message", () => this._queue.cancel(chat), { class: "quiet small" }),
         button("Reply", () => this._reply(chat), { class: "quiet small" }),
-        el("a", { class: "button quiet small", href: this.context.link("timeline", chat.id) }, "In the timeline"),
+        el("a", { class: "button quiet small", href: this.context.link("timeline", chat.id) }, "Show in timeline"),
       ),
     );
   }
@@ -227,8 +227,8 @@ export class ChatMessages {
   /** What it replies to, if that was said here. @param {Chat} chat */
   _quote(chat) {
     const id = chat.about.find((each) => this.context.state.envelopes.has(each));
-    if (!id) return chat.about.length > 0 ? el("div", { class: "chat-quote soft" }, "a reply to something said before you came") : null;
+    if (!id) return chat.about.length > 0 ? el("div", { class: "chat-quote soft" }, "a reply to a message from before you joined") : null;
     const row = /** @type {import("../core/envelopes.js").Row} */ (this.context.state.envelopes.byId(id));
-    return el("a", { class: "chat-quote", href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id) }, nameOf(row.from), " ", el("bdi", {}, oneLine(row.kind === "chat" ? row.words : `${row.kind} ${row.operation || row.words}`, 100)));
+    return el("a", { class: "chat-quote", href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id) }, nameOf(row.from), " ", el("bdi", {}, oneLine(row.kind === "chat" ? row.summary : `${row.kind} ${row.operation || row.summary}`, 100)));
   }
 }

@@ -1,9 +1,9 @@
 // @ts-check
 /** Chats that wait for our acknowledgement, and those of ours that others may still look at (MEW 3.4.1, 3.4.2). */
-import { arrange, button, el, freshId, replace } from "../core/dom.js";
+import { arrange, button, el, newId, replace } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { ago } from "../core/time.js";
-import { wait } from "../core/turn.js";
+import { inputDelay } from "../core/input-priority.js";
 import { icon } from "./icons.js";
 
 const AT_ONCE = 30;
@@ -28,7 +28,7 @@ export class AcknowledgeQueue {
     this._more = el("li", { class: "soft" });
     /** @type {any} */
     this._later = undefined;
-    const id = freshId("queue");
+    const id = newId("queue");
     this._title = el("h2", { id });
     this._all = button("Acknowledge all", () => this.acknowledgeAll(), { class: "small", shortcut: "e", icon: icon("check", 14) });
     this._list = el("ul", { class: "queue-list" });
@@ -38,11 +38,11 @@ export class AcknowledgeQueue {
       this._later ??= setTimeout(() => this._drawLater(), REDRAW_MILLISECONDS);
     });
     this.draw(AT_FIRST);
-    if (this.chats.waiting.size > AT_FIRST) this._later = setTimeout(() => this._drawLater(), 0);
+    if (this.chats.unacknowledged.size > AT_FIRST) this._later = setTimeout(() => this._drawLater(), 0);
   }
 
   _drawLater() {
-    const more = wait();
+    const more = inputDelay();
     this._later = more > 0 ? setTimeout(() => this._drawLater(), more) : undefined;
     if (more === 0) this.draw();
   }
@@ -52,9 +52,9 @@ export class AcknowledgeQueue {
     this._stop();
   }
 
-  /** @param {number} [most] lines of the list */
-  draw(most = AT_ONCE) {
-    const waiting = [...this.chats.waiting.values()];
+  /** @param {number} [max] lines of the list */
+  draw(max = AT_ONCE) {
+    const waiting = [...this.chats.unacknowledged.values()];
     const ours = [...this.chats.ours.values()];
     this.node.classList.toggle("idle", waiting.length === 0);
     const title = waiting.length === 0 ? "All acknowledged" : `${waiting.length} to acknowledge`;
@@ -63,24 +63,24 @@ export class AcknowledgeQueue {
     this._all.disabled = this._working;
     /** @type {Map<string, {node: HTMLElement, time: HTMLElement}>} */
     const drawn = new Map();
-    for (const chat of waiting.slice(0, most)) {
+    for (const chat of waiting.slice(0, max)) {
       const item = this._drawn.get(chat.id) ?? this._item(chat);
-      const words = ago(chat.at);
-      if (item.time.textContent !== words) item.time.textContent = words;
+      const text = ago(chat.at);
+      if (item.time.textContent !== text) item.time.textContent = text;
       drawn.set(chat.id, item);
     }
     this._drawn = drawn;
-    const rest = `and ${waiting.length - most} more`;
+    const rest = `and ${waiting.length - max} more`;
     if (this._more.textContent !== rest) this._more.textContent = rest;
-    arrange(this._list, [...[...drawn.values()].map((each) => each.node), ...(waiting.length > most ? [this._more] : [])]);
+    arrange(this._list, [...[...drawn.values()].map((each) => each.node), ...(waiting.length > max ? [this._more] : [])]);
     const many = `${ours.length} ${this._working}`;
     if (many === this._oursShown) return;
     this._oursShown = many;
     replace(
       this._ours,
       ours.length > 0 && [
-        el("p", { class: "soft" }, `${ours.length} of yours ${ours.length === 1 ? "is" : "are"} not acknowledged by anybody.`),
-        button("Cancel all of mine", () => this.cancelAll(), { class: "small", disabled: this._working, title: "Tell everybody that these need no attention any more" }),
+        el("p", { class: "soft" }, `${ours.length} of your messages ${ours.length === 1 ? "is" : "are"} unacknowledged.`),
+        button("Cancel all", () => this.cancelAll(), { class: "small", disabled: this._working, title: "Tell everyone that your unacknowledged messages need no attention any more" }),
       ],
     );
   }
@@ -91,29 +91,29 @@ export class AcknowledgeQueue {
     const node = el(
       "li",
       { class: "queue-item" },
-      el("button", { type: "button", class: "queue-words", on: { click: () => this._show(chat.id) } }, nameOf(chat.from), el("bdi", { class: "soft" }, oneLine(chat.text, 90)), time),
-      el("button", { type: "button", class: "button quiet icon-only small", title: "Acknowledge", "aria-label": `Acknowledge what ${oneLine(chat.from, 40)} said: ${oneLine(chat.text, 40)}`, on: { click: () => this.acknowledge(chat) } }, icon("check", 16)),
+      el("button", { type: "button", class: "queue-text", on: { click: () => this._show(chat.id) } }, nameOf(chat.from), el("bdi", { class: "soft" }, oneLine(chat.text, 90)), time),
+      el("button", { type: "button", class: "button quiet icon-only small", title: "Acknowledge", "aria-label": `Acknowledge message from ${oneLine(chat.from, 40)}: ${oneLine(chat.text, 40)}`, on: { click: () => this.acknowledge(chat) } }, icon("check", 16)),
     );
     return { node, time };
   }
 
   /** @param {Chat} chat */
   acknowledge(chat) {
-    return this._each([chat], (each) => this.context.say("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }), "acknowledged");
+    return this._each([chat], (each) => this.context.send("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }), "acknowledged");
   }
 
   /** One acknowledgement for each (MEW 3.4.1). */
   acknowledgeAll() {
-    return this._each([...this.chats.waiting.values()], (each) => this.context.say("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }), "acknowledged");
+    return this._each([...this.chats.unacknowledged.values()], (each) => this.context.send("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }), "acknowledged");
   }
 
   /** @param {Chat} chat @param {string} [reason] */
   cancel(chat, reason = "handled_elsewhere") {
-    return this._each([chat], (each) => this.context.say("chat/cancel", { reason }, { about: each.id }), "cancelled");
+    return this._each([chat], (each) => this.context.send("chat/cancel", { reason }, { about: each.id }), "cancelled");
   }
 
   cancelAll() {
-    return this._each([...this.chats.ours.values()], (each) => this.context.say("chat/cancel", { reason: "handled_elsewhere" }, { about: each.id }), "cancelled");
+    return this._each([...this.chats.ours.values()], (each) => this.context.send("chat/cancel", { reason: "handled_elsewhere" }, { about: each.id }), "cancelled");
   }
 
   /** @param {Chat[]} chats @param {(chat: Chat) => Promise<any>} act @param {string} word */
@@ -129,8 +129,8 @@ export class AcknowledgeQueue {
         if (failed) throw failed.reason;
       }
       this.context.announce(`${done} ${word}`);
-    } catch (why) {
-      this.context.notify(`${done} of ${chats.length} ${word}; then: ${why instanceof Error ? why.message : why}`, "bad");
+    } catch (error) {
+      this.context.notify(`${done} of ${chats.length} ${word}; ${error instanceof Error ? error.message : error}`, "bad");
     } finally {
       this._working = false;
       this.draw();

@@ -1,6 +1,6 @@
 // @ts-check
 /** People and agents talking, and what waits to be acknowledged (MEW 3.4). */
-import { button, el, freshId, replace } from "../core/dom.js";
+import { button, el, newId, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { ChatMessages } from "./chat-messages.js";
@@ -18,16 +18,16 @@ class ChatView {
     this._queue = new AcknowledgeQueue(context, (id) => this._messages.show(id));
     this._messages = new ChatMessages(context, this._queue, (chat) => this._startReply(chat));
     this._composer(outlet);
-    this._stops = [context.state.on(["roster", "connection"], () => this._people())];
-    this._stops.push(context.keys.add("Chat", { m: ["Write a message", () => this._text.focus()], e: ["Acknowledge everything that waits", () => this._queue.acknowledgeAll()] }));
-    this._people();
+    this._stops = [context.state.on(["roster", "connection"], () => this._drawRecipients())];
+    this._stops.push(context.keys.add("Chat", { m: ["Write a message", () => this._text.focus()], e: ["Acknowledge all", () => this._queue.acknowledgeAll()] }));
+    this._drawRecipients();
     this._messages.follow();
   }
 
   /** @param {HTMLElement} outlet */
   _composer(outlet) {
-    const ids = { text: freshId("chat"), format: freshId("format"), to: freshId("to") };
-    this._text = el("textarea", { id: ids.text, class: "field", rows: "2", placeholder: "Write to the space", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } });
+    const ids = { text: newId("chat"), format: newId("format"), to: newId("to") };
+    this._text = el("textarea", { id: ids.text, class: "field", rows: "2", placeholder: "Write a message", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } });
     this._to = el("select", { id: ids.to, class: "field small" });
     this._format = el("input", { id: ids.format, type: "checkbox", checked: true });
     this._reply = el("div", { class: "chat-reply", hidden: true });
@@ -39,7 +39,7 @@ class ChatView {
         this._messages.node,
         el(
           "form",
-          { class: "chat-form", "aria-label": "Write", on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); this._send(); } } },
+          { class: "chat-form", "aria-label": "New message", on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); this._send(); } } },
           this._reply,
           el("label", { class: "sr", for: ids.text }, "Message"),
           this._text,
@@ -50,7 +50,7 @@ class ChatView {
             this._to,
             el("label", { class: "choice", for: ids.format }, this._format, "Markdown"),
             el("span", { class: "grow" }),
-            el("span", { class: "faint chat-hint" }, el("kbd", {}, "Enter"), " sends, ", el("kbd", {}, "Shift+Enter"), " is a new line"),
+            el("span", { class: "faint chat-hint" }, el("kbd", {}, "Enter"), " sends, ", el("kbd", {}, "Shift+Enter"), " starts a new line"),
             el("button", { type: "submit", class: "button primary" }, "Send"),
           ),
         ),
@@ -72,13 +72,13 @@ class ChatView {
 
   // Writing
 
-  _people() {
+  _drawRecipients() {
     const names = this.context.state.roster.present().map((each) => each.id).filter((id) => id !== this.context.state.me.id);
     const key = names.join("\n");
     if (key === this._names) return;
     this._names = key;
     const value = this._to.value;
-    replace(this._to, el("option", { value: "" }, "everybody"), names.map((name) => el("option", { value: name }, oneLine(name, 64))));
+    replace(this._to, el("option", { value: "" }, "everyone"), names.map((name) => el("option", { value: name }, oneLine(name, 64))));
     this._to.value = names.includes(value) ? value : "";
   }
 
@@ -88,7 +88,7 @@ class ChatView {
   _startReply(chat) {
     this._replyTo = chat;
     this._reply.hidden = false;
-    replace(this._reply, "Replying to ", nameOf(chat.from), ": ", el("bdi", { class: "soft" }, oneLine(chat.text, 80)), button("Not a reply", () => this._endReply(), { class: "quiet small" }));
+    replace(this._reply, "Replying to ", nameOf(chat.from), ": ", el("bdi", { class: "soft" }, oneLine(chat.text, 80)), button("Cancel reply", () => this._endReply(), { class: "quiet small" }));
     this._text.focus();
   }
 
@@ -116,14 +116,14 @@ class ChatView {
     try {
       const reply = this._replyTo;
       this._endReply();
-      const said = this.context.say("chat", { text, format: this._format.checked ? "markdown" : "plain" }, { to, about: reply ? [reply.id] : [], context: reply?.context });
+      const described = this.context.send("chat", { text, format: this._format.checked ? "markdown" : "plain" }, { to, about: reply ? [reply.id] : [], context: reply?.context });
       this._messages.follow();
-      await said;
+      await described;
       this._messages.follow();
-    } catch (why) {
+    } catch (error) {
       // Nothing that was written is lost.
       if (!this._text.value) this._text.value = text;
-      this.context.notify(`Not said: ${why instanceof Error ? why.message : why}`, "bad");
+      this.context.notify(`Not sent: ${error instanceof Error ? error.message : error}`, "bad");
     }
   }
 }
@@ -134,9 +134,9 @@ registerView({
   icon: "chat",
   order: 30,
   key: "c",
-  badge: (state) => state.chats.waiting.size,
+  badge: (state) => state.chats.unacknowledged.size,
   mount(outlet, context) {
     const view = new ChatView(outlet, context);
-    return { unmount: () => view.close(), arrive: (rest) => view.arrive(rest) };
+    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
   },
 });

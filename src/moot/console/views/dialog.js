@@ -1,6 +1,6 @@
 // @ts-check
 /** A question or a sheet above the page. The browser's own <dialog> keeps the focus inside and gives it back. */
-import { el, freshId } from "../core/dom.js";
+import { el, newId } from "../core/dom.js";
 import { icon } from "./icons.js";
 
 /**
@@ -11,7 +11,7 @@ import { icon } from "./icons.js";
  * @returns {{node: HTMLDialogElement, close: () => void}}
  */
 export function openDialog(title, content, options = {}) {
-  const id = freshId("dialog");
+  const id = newId("dialog");
   const close = () => {
     if (!node.isConnected) return;
     node.close();

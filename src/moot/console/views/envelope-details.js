@@ -1,12 +1,12 @@
 // @ts-check
 /** One envelope in full: who, what, why it was refused, what led to it and what it led to, and its payload. */
 import { button, el } from "../core/dom.js";
-import { textAt } from "../core/exact.js";
-import { nameOf, oneLine, visible } from "../core/text.js";
-import { duration, longTime, shortTime } from "../core/time.js";
-import { explain, explainRejection } from "./explain.js";
+import { formatJson, textAt } from "../core/json-text.js";
+import { nameOf, oneLine, escapeHidden } from "../core/text.js";
+import { duration, isoTime, formatTime } from "../core/time.js";
+import { describeError, describeRejection } from "./error-text.js";
 import { icon } from "./icons.js";
-import { jsonText, jsonTree } from "./json-tree.js";
+import { jsonTree } from "./json-tree.js";
 import { kindTag } from "./timeline-rows.js";
 
 /** @typedef {import("../core/envelopes.js").Row} Row */
@@ -18,7 +18,7 @@ import { kindTag } from "./timeline-rows.js";
  */
 export function envelopeDetails(row, context, acts) {
   const store = context.state.envelopes;
-  if (row.type === "gap") return el("div", { class: "details" }, head("A gap", acts), el("p", {}, visible(row.words)), el("p", { class: "soft" }, `Messages between ${longTime(row.at)} and the next line may be missing here. The gateway's journal has them: moot journal.`));
+  if (row.type === "gap") return el("div", { class: "details" }, head("Gap", acts), el("p", {}, escapeHidden(row.summary)), el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here. The gateway’s journal has them: see moot journal.`));
   const payload = textAt(row.raw, ["payload"]);
   const cause = store.causesOf(row);
   const effects = store.effectsOf(row.id);
@@ -29,10 +29,10 @@ export function envelopeDetails(row, context, acts) {
     facts(row, acts),
     refusal(row, context),
     links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, acts),
-    links("Led to", effects.map((each) => ({ id: each.id, row: each })), row, acts),
-    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("Show as a picture", () => context.go("picture", row.id), { class: "small", icon: icon("picture", 16) }), decidedByRules(row, context) && button("Why?", () => context.go("trust", "why", row.id), { class: "small", icon: icon("trust", 16), title: "Why rules did or did not decide it" }), button("Only this conversation", () => acts.filter(`is-root:${row.root}`), { class: "small" })),
-    payload === null ? el("p", { class: "soft" }, "It has no payload.") : el("section", {}, el("div", { class: "details-bar" }, el("h3", {}, "Payload"), copyButton(jsonText(payload), "Copy payload", context)), jsonTree(payload)),
-    el("details", { class: "raw" }, el("summary", {}, "The whole envelope as it was received"), rawBlock(row.raw)),
+    links("Resulted in", effects.map((each) => ({ id: each.id, row: each })), row, acts),
+    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }), decidedByRules(row, context) && button("Explain", () => context.go("rules", "explain", row.id), { class: "small", icon: icon("rules", 16), title: "Why rules did or did not decide this" }), button("Show only this conversation", () => acts.filter(`is-root:${row.root}`), { class: "small" })),
+    payload === null ? el("p", { class: "soft" }, "No payload.") : el("section", {}, el("div", { class: "details-bar" }, el("h3", {}, "Payload"), copyButton(formatJson(payload), "Copy payload", context)), jsonTree(payload)),
+    el("details", { class: "raw" }, el("summary", {}, "Raw envelope"), rawBlock(row.raw)),
   );
 }
 
@@ -67,9 +67,9 @@ function facts(row, acts) {
     "dl",
     { class: "facts" },
     fact("From", who(row.from, "from")),
-    fact("To", row.to.length > 0 ? row.to.map((id, index) => [index > 0 && ", ", who(id, "to")]) : el("span", { class: "soft" }, "everybody")),
+    fact("To", row.to.length > 0 ? row.to.map((id, index) => [index > 0 && ", ", who(id, "to")]) : el("span", { class: "soft" }, "everyone")),
     fact("Kind", el("button", { type: "button", class: "link-button mono", title: "Show only this", on: { click: () => acts.filter(`kind:${row.kind}`) } }, oneLine(row.kind, 120))),
-    fact("Time", el("time", { datetime: longTime(row.at) }, longTime(row.at))),
+    fact("Time", el("time", { datetime: isoTime(row.at) }, isoTime(row.at))),
     row.context && fact("Context", el("button", { type: "button", class: "link-button", on: { click: () => acts.filter(`context:${quoted(row.context)}`) } }, path(row.context))),
     fact("Id", el("bdi", { class: "mono" }, oneLine(row.id, 80))),
   );
@@ -94,22 +94,22 @@ function quoted(text) {
 function refusal(row, context) {
   const payload = context.state.envelopes.envelope(row)?.payload ?? {};
   if (row.kind === "system/error") {
-    const { means, todo } = explain(String(payload.error ?? ""));
-    const sent = row.about[0] ? context.voice.sentText(row.about[0]) : undefined;
+    const { means, todo } = describeError(String(payload.error ?? ""));
+    const sent = row.about[0] ? context.sender.sentText(row.about[0]) : undefined;
     return el(
       "section",
-      { class: "why" },
+      { class: "explanation" },
       el("h3", {}, icon("warning", 16), "Why was this refused?"),
       el("p", {}, means),
-      el("p", { class: "why-message" }, visible(payload.message ?? "")),
+      el("p", { class: "explanation-message" }, escapeHidden(payload.message ?? "")),
       el("p", { class: "soft" }, todo),
-      payload.attempted_kind && el("p", {}, "It tried ", el("code", {}, oneLine(payload.attempted_kind, 120)), "."),
-      Array.isArray(payload.your_capabilities) && el("details", {}, el("summary", {}, `What the sender may do (${payload.your_capabilities.length})`), jsonTree(JSON.stringify(payload.your_capabilities), { label: "capabilities" })),
-      sent && el("details", {}, el("summary", {}, "What was sent"), jsonTree(sent, { label: "what was sent" })),
+      payload.attempted_kind && el("p", {}, "Attempted: ", el("code", {}, oneLine(payload.attempted_kind, 120))),
+      Array.isArray(payload.your_capabilities) && el("details", {}, el("summary", {}, `Capabilities of the sender (${payload.your_capabilities.length})`), jsonTree(JSON.stringify(payload.your_capabilities), { label: "capabilities" })),
+      sent && el("details", {}, el("summary", {}, "Sent envelope"), jsonTree(sent, { label: "sent envelope" })),
     );
   }
-  if (row.kind === "mcp/reject") return el("section", { class: "why" }, el("h3", {}, icon("warning", 16), "Why was this rejected?"), el("p", {}, nameOf(row.from), " ", explainRejection(String(payload.reason ?? "")) || `says: ${visible(payload.reason ?? "no reason")}`, "."), el("p", { class: "soft" }, "The proposal stays open: somebody else may decide differently."));
-  if (row.bad && row.kind.startsWith("mcp/response")) return el("section", { class: "why" }, el("h3", {}, icon("warning", 16), "Why did this fail?"), el("p", {}, payload.error ? visible(payload.error.message ?? "") : "The tool itself says that it failed; its words are below."));
+  if (row.kind === "mcp/reject") return el("section", { class: "explanation" }, el("h3", {}, icon("warning", 16), "Why was this rejected?"), el("p", {}, nameOf(row.from), ": ", escapeHidden(describeRejection(String(payload.reason ?? "")) || String(payload.reason ?? "no reason given")), "."), el("p", { class: "soft" }, "The proposal stays open: others can still approve it."));
+  if (row.failed && row.kind.startsWith("mcp/response")) return el("section", { class: "explanation" }, el("h3", {}, icon("warning", 16), "Why did this fail?"), el("p", {}, payload.error ? escapeHidden(payload.error.message ?? "") : "The tool reported an error; see the payload below."));
   return null;
 }
 
@@ -128,8 +128,8 @@ function links(title, rows, from, acts) {
           "li",
           {},
           row
-            ? el("button", { type: "button", class: "cause", on: { click: () => acts.jump(id) } }, kindTag(row), el("span", { class: "grow" }, nameOf(row.from), " ", el("bdi", { class: "soft" }, oneLine(row.operation || row.words, 80))), el("span", { class: "faint" }, row.at >= from.at ? `+${duration(row.at - from.at)}` : shortTime(row.at)))
-            : el("span", { class: "cause soft" }, "said before you came: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
+            ? el("button", { type: "button", class: "cause", on: { click: () => acts.jump(id) } }, kindTag(row), el("span", { class: "grow" }, nameOf(row.from), " ", el("bdi", { class: "soft" }, oneLine(row.operation || row.summary, 80))), el("span", { class: "faint" }, row.at >= from.at ? `+${duration(row.at - from.at)}` : formatTime(row.at)))
+            : el("span", { class: "cause soft" }, "sent before you joined: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
         ),
       ),
       rows.length > 50 && el("li", { class: "soft" }, `and ${rows.length - 50} more`),
@@ -137,14 +137,14 @@ function links(title, rows, from, acts) {
   );
 }
 
-/** @param {string} text @param {string} words @param {import("../app.js").Context} context */
-export function copyButton(text, words, context) {
+/** @param {string} text @param {string} message @param {import("../app.js").Context} context */
+export function copyButton(text, message, context) {
   return button("Copy", async () => {
     try {
       await navigator.clipboard.writeText(text);
       context.notify("Copied", "good");
     } catch {
-      context.notify("The browser did not let it be copied: select the text instead", "bad");
+      context.notify("The browser blocked copying: select the text instead", "bad");
     }
-  }, { class: "quiet small", icon: icon("copy", 14), aria: { label: words } });
+  }, { class: "quiet small", icon: icon("copy", 14), aria: { label: message } });
 }

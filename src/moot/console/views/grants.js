@@ -1,29 +1,29 @@
 // @ts-check
 /** A member's rights, where each comes from, and how to give and take them (MEW 3.6.1, 3.6.2; D-16 to D-18). */
-import { button, el, replace } from "../core/dom.js";
-import { nameOf, oneLine, visible } from "../core/text.js";
-import { ago, longTime } from "../core/time.js";
-import { capabilityPicker } from "./people-rights.js";
-import { hasFullRights, inWords } from "./capability-words.js";
-import { ledgerOf } from "./grants-ledger.js";
+import { button, el } from "../core/dom.js";
+import { nameOf, oneLine, escapeHidden } from "../core/text.js";
+import { ago, isoTime } from "../core/time.js";
+import { capabilityPicker } from "./capability-picker.js";
+import { hasFullRights, describeCapability } from "./capability-text.js";
+import { ledgerOf } from "./grant-ledger.js";
 import { icon } from "./icons.js";
-import { jsonTree } from "./json-tree.js";
-import { askDialog, reasonField, refusalWords, watchForRest } from "./people-acts.js";
-import { cannot } from "./people-controls.js";
+import { actionDialog, reasonField, refusalText } from "./action-dialog.js";
+import { lacksCapability } from "./member-controls.js";
+import { watchForRemaining } from "./member-requests.js";
 
-/** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-roster.js").Member} Member @typedef {import("./grants-ledger.js").Entry} Entry */
+/** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-roster.js").Member} Member @typedef {import("./grant-ledger.js").Entry} Entry */
 
 // More than a screen of them is shown on demand.
-const MOST_RIGHTS = 60;
-const MOST_ENDED = 20;
+const MAX_RIGHTS = 60;
+const MAX_ENDED = 20;
 
 /** A right in words, with its JSON below if asked for. @param {any} capability @param {boolean} exact */
-export function rightWords(capability, exact) {
+function capabilityNode(capability, exact) {
   const description = typeof capability?.description === "string" ? capability.description : "";
   return el("div", { class: "right" },
-    el("bdi", { class: "right-words" }, oneLine(inWords(capability), 240)),
+    el("bdi", { class: "right-text" }, oneLine(describeCapability(capability), 240)),
     description && el("small", {}, " “", el("bdi", {}, oneLine(description, 120)), "”"),
-    exact && el("pre", { class: "right-json mono" }, visible(JSON.stringify(capability))));
+    exact && el("pre", { class: "right-json mono" }, escapeHidden(JSON.stringify(capability))));
 }
 
 /**
@@ -32,21 +32,21 @@ export function rightWords(capability, exact) {
  */
 export function rightsList(context, member, exact) {
   const rights = ledgerOf(context.state).rightsOf(member.name);
-  if (rights.length === 0) return el("p", { class: "soft" }, member.capabilities.length === 0 ? "Nothing is known of its rights." : "Nothing.");
+  if (rights.length === 0) return el("p", { class: "soft" }, member.capabilities.length === 0 ? "Permissions unknown." : "No permissions.");
   const me = member.id === context.state.me.id;
-  return el("ul", { class: "rights" }, rights.slice(0, MOST_RIGHTS).map(({ capability, grant }) => el("li", {},
-    rightWords(capability, exact),
-    grant && el("span", { class: "tag", data: { tone: "accent" } }, "given by ", nameOf(grant.granter)),
-    !me && !grant && button("Take back…", () => patternDialog(context, member, capability), { class: "quiet small take-back", title: "It is its own, or was given before you came", disabled: cannot(context, "capability/revoke"), aria: { label: `Take back: ${oneLine(inWords(capability), 120)}` } }))),
-    rights.length > MOST_RIGHTS && el("li", { class: "soft" }, `and ${rights.length - MOST_RIGHTS} more`));
+  return el("ul", { class: "rights" }, rights.slice(0, MAX_RIGHTS).map(({ capability, grant }) => el("li", {},
+    capabilityNode(capability, exact),
+    grant && el("span", { class: "tag", data: { tone: "accent" } }, "granted by ", nameOf(grant.granter)),
+    !me && !grant && button("Remove…", () => removeDialog(context, member, capability), { class: "quiet small remove-capability", title: "From the configuration, or granted before you joined", disabled: lacksCapability(context, "capability/revoke"), aria: { label: `Remove: ${oneLine(describeCapability(capability), 120)}` } }))),
+    rights.length > MAX_RIGHTS && el("li", { class: "soft" }, `and ${rights.length - MAX_RIGHTS} more`));
 }
 
 /** A grant's chain, from the right that it rests on down to it. @param {Context} context @param {Entry} grant */
 function chain(context, grant) {
   const { grants, root, right } = ledgerOf(context.state).chainOf(grant);
   const steps = [
-    el("li", {}, nameOf(root), right === undefined ? el("span", { class: "soft" }, " (granted before you joined)") : hasFullRights([right]) ? " has full rights" : [el("span", { class: "soft" }, " can "), el("bdi", {}, oneLine(inWords(right), 120))]),
-    ...grants.slice().reverse().map((each) => el("li", { "aria-current": each === grant ? "true" : null }, icon("right", 12), nameOf(each.recipient), el("span", { class: "soft" }, " was granted: "), el("bdi", {}, oneLine(each.capabilities.map(inWords).join(", "), 160)))),
+    el("li", {}, nameOf(root), right === undefined ? el("span", { class: "soft" }, " (granted before you joined)") : hasFullRights([right]) ? " has full rights" : [el("span", { class: "soft" }, " can "), el("bdi", {}, oneLine(describeCapability(right), 120))]),
+    ...grants.slice().reverse().map((each) => el("li", { "aria-current": each === grant ? "true" : null }, icon("right", 12), nameOf(each.recipient), el("span", { class: "soft" }, " was granted: "), el("bdi", {}, oneLine(each.capabilities.map(describeCapability).join(", "), 160)))),
   ];
   return el("ol", { class: "chain", "aria-label": "Chain of this grant" }, steps);
 }
@@ -59,68 +59,68 @@ export function grantsList(context, grants, exact, gave) {
   const state = context.state;
   const ledger = ledgerOf(state);
   return el("ul", { class: "grants" }, grants.map((grant) => {
-    const may = !cannot(context, "capability/revoke");
+    const may = !lacksCapability(context, "capability/revoke");
     const likely = may && ledger.mayRevoke(state.me.name, state.me.capabilities, grant);
     return el("li", { class: "grant card", data: { grant: grant.id } },
       el("div", { class: "grant-head" },
-        el("div", { class: "grow" }, gave ? ["to ", nameOf(grant.recipient)] : ["by ", nameOf(grant.granter)], el("time", { class: "faint", datetime: longTime(grant.at) }, ` ${ago(grant.at)}`),
+        el("div", { class: "grow" }, gave ? ["to ", nameOf(grant.recipient)] : ["by ", nameOf(grant.granter)], el("time", { class: "faint", datetime: isoTime(grant.at) }, ` ${ago(grant.at)}`),
           state.grants.byId.get(grant.id)?.acknowledged && el("span", { class: "tag" }, icon("check", 12), "acknowledged")),
-        button("Revoke…", () => revokeDialog(context, grant), { class: "small danger", shortcut: gave ? undefined : "r", disabled: !may, title: may && !likely ? "Only the giver, whoever they have it from, or a holder of the same right may revoke it" : undefined, aria: { label: `Revoke: ${oneLine(grant.capabilities.map(inWords).join(", "), 120)}` }, data: { place: `revoke-${grant.id}` } })),
-      grant.capabilities.map((each) => rightWords(each, exact)),
+        button("Revoke…", () => revokeDialog(context, grant), { class: "small danger", shortcut: gave ? undefined : "r", disabled: !may, title: may && !likely ? "Only the granter, someone above the granter in the chain, or a holder of the same permission can revoke this" : undefined, aria: { label: `Revoke: ${oneLine(grant.capabilities.map(describeCapability).join(", "), 120)}` }, data: { focus: `revoke-${grant.id}` } })),
+      grant.capabilities.map((each) => capabilityNode(each, exact)),
       grant.reason && el("p", { class: "soft" }, "“", el("bdi", {}, oneLine(grant.reason, 200)), "”"),
       chain(context, grant),
-      exact && el("p", { class: "faint small-words" }, "grant ", el("bdi", { class: "mono" }, oneLine(grant.id, 80))));
+      exact && el("p", { class: "faint small-text" }, "grant ", el("bdi", { class: "mono" }, oneLine(grant.id, 80))));
   }));
 }
 
 /** Grants that hold no more. @param {Entry[]} grants */
 export function endedGrants(grants) {
-  const how = { revoked: "revoked", fell: "fell with what it rested on", removed: "gone with its holder" };
+  const options = { revoked: "revoked", fell: "ended with the grant it depended on", removed: "ended when the member was removed" };
   return el("details", { class: "ended-grants", data: { fold: "ended" } }, el("summary", {}, `Earlier grants (${grants.length})`),
-    el("ul", {}, grants.slice(0, MOST_ENDED).map((each) => el("li", {}, nameOf(each.granter), " → ", nameOf(each.recipient), ": ", el("bdi", {}, oneLine(each.given.map(inWords).join(", "), 160)), " ", el("span", { class: "tag" }, each.ended ? how[each.ended.how] : "", each.ended?.how === "revoked" && [" by ", nameOf(each.ended.by)]), each.ended?.reason && el("span", { class: "soft" }, " “", el("bdi", {}, oneLine(each.ended.reason, 120)), "”")))));
+    el("ul", {}, grants.slice(0, MAX_ENDED).map((each) => el("li", {}, nameOf(each.granter), " → ", nameOf(each.recipient), ": ", el("bdi", {}, oneLine(each.given.map(describeCapability).join(", "), 160)), " ", el("span", { class: "tag" }, each.ended ? options[each.ended.how] : "", each.ended?.how === "revoked" && [" by ", nameOf(each.ended.by)]), each.ended?.reason && el("span", { class: "soft" }, " “", el("bdi", {}, oneLine(each.ended.reason, 120)), "”")))));
 }
 
 /** What falls together with a grant. @param {Context} context @param {Entry} grant */
-function cascade(context, grant) {
+function dependentGrants(context, grant) {
   const fall = ledgerOf(context.state).cascadeOf([grant]);
-  if (fall.length === 0) return el("p", { class: "soft" }, "Nothing else rests on it, as far as was seen.");
-  return el("div", { class: "cascade" }, el("p", {}, el("strong", {}, "These fall with it:")),
-    el("ul", { class: "losses" }, fall.map(({ grant: each, lost }) => el("li", {}, nameOf(each.recipient), el("span", { class: "soft" }, " from "), nameOf(each.granter), ": ", el("bdi", {}, oneLine(lost.map(inWords).join(", "), 160))))));
+  if (fall.length === 0) return el("p", { class: "soft" }, "No other known grant depends on it.");
+  return el("div", { class: "cascade" }, el("p", {}, el("strong", {}, "Also revoked, because they depend on it:")),
+    el("ul", { class: "losses" }, fall.map(({ grant: each, lost }) => el("li", {}, nameOf(each.recipient), el("span", { class: "soft" }, " from "), nameOf(each.granter), ": ", el("bdi", {}, oneLine(lost.map(describeCapability).join(", "), 160))))));
 }
 
 /** @param {Context} context @param {Entry} grant */
 export function revokeDialog(context, grant) {
   const reason = reasonField();
-  askDialog("Revoke this grant?", [
-    el("p", {}, nameOf(grant.recipient), " loses, at once:"),
-    el("ul", { class: "losses" }, grant.capabilities.map((each) => el("li", {}, el("bdi", {}, oneLine(inWords(each), 200))))),
-    cascade(context, grant),
+  actionDialog("Revoke this grant?", [
+    el("p", {}, nameOf(grant.recipient), " immediately loses permission to:"),
+    el("ul", { class: "losses" }, grant.capabilities.map((each) => el("li", {}, el("bdi", {}, oneLine(describeCapability(each), 200))))),
+    dependentGrants(context, grant),
     reason.node,
   ], {
     verb: "Revoke", danger: true, safe: true,
-    act: () => context.say("capability/revoke", { recipient: grant.recipient, grant_id: grant.id, ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [grant.recipient] }),
+    act: () => context.send("capability/revoke", { recipient: grant.recipient, grant_id: grant.id, ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [grant.recipient] }),
     then: () => context.notify(`Revoked from ${oneLine(grant.recipient, 40)}`, "good"),
   });
 }
 
 /** Take back whatever a pattern covers. @param {Context} context @param {Member} member @param {any} capability */
-function patternDialog(context, member, capability) {
+function removeDialog(context, member, capability) {
   const reason = reasonField();
   const id = { value: "" };
-  askDialog("Take this right back?", [
-    el("p", {}, "Everything granted to ", nameOf(member.id), " that this covers goes: ", el("bdi", {}, oneLine(inWords(capability), 200))),
-    el("p", { class: "soft" }, "Rights from the configuration stay; only an operator changes those. You are told what remains."),
+  actionDialog("Remove this permission?", [
+    el("p", {}, "Revokes everything granted to ", nameOf(member.id), " that this covers: ", el("bdi", {}, oneLine(describeCapability(capability), 200))),
+    el("p", { class: "soft" }, "Permissions from the configuration stay; only an operator can change those. You will see what remains."),
     reason.node,
   ], {
-    verb: "Take back", danger: true, safe: true,
+    verb: "Remove", danger: true, safe: true,
     act: () => {
-      const doing = context.say("capability/revoke", { recipient: member.id, capabilities: [capability], ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [member.id] });
+      const doing = context.send("capability/revoke", { recipient: member.id, capabilities: [capability], ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [member.id] });
       id.value = doing.id;
       return doing;
     },
     then: () => {
-      context.notify(`Asked for; ${oneLine(member.id, 40)} keeps what was not granted`, "info");
-      watchForRest(context, id.value, (refusal) => context.notify(`${refusalWords(refusal)} Still held: ${oneLine((refusal.payload?.remaining ?? []).map(inWords).join(", "), 200)}`, "bad"));
+      context.notify(`Removed what was granted; ${oneLine(member.id, 40)} keeps the permissions from the configuration`, "info");
+      watchForRemaining(context, id.value, (refusal) => context.notify(`${refusalText(refusal)} Remaining: ${oneLine((refusal.payload?.remaining ?? []).map(describeCapability).join(", "), 200)}`, "bad"));
     },
   });
 }
@@ -129,23 +129,16 @@ function patternDialog(context, member, capability) {
 export function grantDialog(context, member) {
   const picker = capabilityPicker(context, { profile: "hand", baseline: [] });
   const reason = reasonField();
-  askDialog(`Give ${oneLine(member.id, 40)} more rights`, [el("p", { class: "soft" }, "You can give what you hold yourself. It stays until it is revoked, also over a reconnect."), picker.node, reason.node], {
-    verb: "Give", class: "wide",
+  actionDialog(`Add permissions for ${oneLine(member.id, 40)}`, [el("p", { class: "soft" }, "You can grant permissions that you have yourself. They last until they are revoked."), picker.node, reason.node], {
+    verb: "Grant", class: "wide",
     act: async () => {
       const capabilities = picker.value();
       if (!capabilities || capabilities.length === 0) {
-        picker.complain("Say at least one right.");
+        picker.complain("Choose at least one permission.");
         return undefined;
       }
-      return context.say("capability/grant", { recipient: member.id, capabilities, ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [member.id] });
+      return context.send("capability/grant", { recipient: member.id, capabilities, ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [member.id] });
     },
-    then: () => context.notify(`Given to ${oneLine(member.id, 40)}`, "good"),
+    then: () => context.notify(`Granted to ${oneLine(member.id, 40)}`, "good"),
   });
-}
-
-/** The exact capabilities of a member as one JSON text. @param {Context} context @param {Member} member */
-export function exactRights(context, member) {
-  const holder = el("div", {});
-  replace(holder, jsonTree(JSON.stringify(ledgerOf(context.state).rightsOf(member.name).map((each) => each.capability)), { label: "capabilities" }));
-  return holder;
 }

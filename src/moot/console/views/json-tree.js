@@ -1,8 +1,8 @@
 // @ts-check
 /** JSON to look at: folded, to the digit, built as far as somebody opens it. */
 import { el } from "../core/dom.js";
-import { parts, pretty } from "../core/exact.js";
-import { block, oneLine, visible } from "../core/text.js";
+import { membersOf } from "../core/json-text.js";
+import { textBlock, oneLine, escapeHidden } from "../core/text.js";
 
 // More members are shown on demand.
 const AT_ONCE = 100;
@@ -21,31 +21,22 @@ export function jsonTree(text, options = {}) {
   return el("div", { class: "json", role: "group", "aria-label": options.label ?? "payload" }, valueNode(text, 0));
 }
 
-/** The whole text with indents, for copying and reading. @param {string} text */
-export function jsonText(text) {
-  try {
-    return pretty(text);
-  } catch {
-    return text;
-  }
-}
-
 /** @param {string} text @param {number} depth @param {Node | null} [name] stands in the line that folds it @returns {Node} */
 function valueNode(text, depth, name = null) {
   const first = text[0];
   if (first === "{" || first === "[") return members(text, depth, name);
   if (first === '"') {
     const value = String(JSON.parse(text));
-    return value.length > SHORT || value.includes("\n") ? block(value, { class: "json-long", most: 2000, label: "long text" }) : el("span", { class: "json-string" }, `"${visible(value)}"`);
+    return value.length > SHORT || value.includes("\n") ? textBlock(value, { class: "json-long", most: 2000, label: "long text" }) : el("span", { class: "json-string" }, `"${escapeHidden(value)}"`);
   }
-  return el("span", { class: first === "t" || first === "f" || first === "n" ? "json-word" : "json-number" }, oneLine(text, 400));
+  return el("span", { class: first === "t" || first === "f" || first === "n" ? "json-literal" : "json-number" }, oneLine(text, 400));
 }
 
 /** @param {string} text @param {number} depth @param {Node | null} name */
 function members(text, depth, name) {
-  const all = parts(text);
+  const all = membersOf(text);
   const isList = text[0] === "[";
-  if (all.length === 0) return el("span", {}, name, " ", el("span", { class: "json-word" }, isList ? "[]" : "{}"));
+  if (all.length === 0) return el("span", {}, name, " ", el("span", { class: "json-literal" }, isList ? "[]" : "{}"));
   const list = el("ul", {});
   let shown = 0;
   const more = el("button", { type: "button", class: "button quiet small", on: { click: () => show() } });

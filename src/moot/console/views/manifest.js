@@ -1,7 +1,7 @@
 // @ts-check
 /** The views of the console. Each module registers itself; one that fails is left out and said so. */
 
-const MODULES = ["./desk.js", "./timeline.js", "./chat.js", "./picture.js", "./people.js", "./trust.js", "./reasoning.js", "./streams.js", "./call.js"];
+const MODULES = ["./approvals.js", "./timeline.js", "./chat.js", "./flow.js", "./members.js", "./rules.js", "./reasoning.js", "./streams.js", "./call.js"];
 
 export async function loadViews() {
   await Promise.all(

@@ -5,7 +5,7 @@ import { icon } from "./icons.js";
 
 // Long enough to read two lines; a bad one stays until it is closed.
 const SHOWN_MILLISECONDS = 6_000;
-const MOST_SHOWN = 4;
+const MAX_SHOWN = 4;
 
 export class Notices {
   constructor() {
@@ -15,29 +15,29 @@ export class Notices {
     this.node = el("div", { class: "notices-area" }, this._list, this._polite, this._urgent);
   }
 
-  /** @param {string} words @param {"info" | "good" | "bad"} [tone] */
-  show(words, tone = "info") {
+  /** @param {string} text @param {"info" | "good" | "bad"} [tone] */
+  show(text, tone = "info") {
     const notice = el(
       "div",
       { class: ["notice", tone] },
       icon(tone === "bad" ? "warning" : tone === "good" ? "check" : "bell"),
-      el("span", { class: "notice-words" }, words),
-      el("button", { type: "button", class: "button quiet icon-only small", "aria-label": "Close this message", on: { click: () => notice.remove() } }, icon("close", 14)),
+      el("span", { class: "notice-text" }, text),
+      el("button", { type: "button", class: "button quiet icon-only small", "aria-label": "Dismiss", on: { click: () => notice.remove() } }, icon("close", 14)),
     );
     this._list.append(notice);
-    while (this._list.childElementCount > MOST_SHOWN) this._list.firstElementChild?.remove();
+    while (this._list.childElementCount > MAX_SHOWN) this._list.firstElementChild?.remove();
     if (tone !== "bad") setTimeout(() => notice.remove(), SHOWN_MILLISECONDS);
-    this._say(tone === "bad" ? this._urgent : this._polite, words);
+    this._announce(tone === "bad" ? this._urgent : this._polite, text);
   }
 
-  /** Heard, not seen. @param {string} words */
-  speak(words) {
-    this._say(this._polite, words);
+  /** Heard, not seen. @param {string} text */
+  speak(text) {
+    this._announce(this._polite, text);
   }
 
-  /** The same words twice are spoken twice only if they went away between. @param {HTMLElement} region @param {string} words */
-  _say(region, words) {
+  /** The same words twice are spoken twice only if they went away between. @param {HTMLElement} region @param {string} text */
+  _announce(region, text) {
     region.textContent = "";
-    requestAnimationFrame(() => (region.textContent = words));
+    requestAnimationFrame(() => (region.textContent = text));
   }
 }

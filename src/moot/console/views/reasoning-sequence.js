@@ -1,11 +1,11 @@
 // @ts-check
 /** One sequence of reasoning on the page; it grows with its thoughts, and those within it stand where they began. */
 import { button, el, replace } from "../core/dom.js";
-import { block, nameOf, oneLine, visible } from "../core/text.js";
-import { ago, duration, longTime, shortTime } from "../core/time.js";
+import { textBlock, nameOf, oneLine, escapeHidden } from "../core/text.js";
+import { ago, duration, isoTime, formatTime } from "../core/time.js";
 import { icon } from "./icons.js";
-import { cannot } from "./people-controls.js";
-import { tailOf } from "./streams-tail.js";
+import { lacksCapability } from "./member-controls.js";
+import { streamTail } from "./stream-tail.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-reasoning.js").Sequence} Sequence */
 
@@ -22,62 +22,62 @@ export function sequenceNode(context, sequence, stop) {
   const stopping = button("Stop", () => {
     stopping.disabled = true;
     stop();
-  }, { class: "danger small", shortcut: "s", icon: icon("close", 14), disabled: cannot(context, "reasoning/cancel") });
-  stopping.append(el("span", { class: "sr" }, ` ${oneLine(sequence.from, 40)} thinking about: ${oneLine(sequence.message, 80)}`));
+  }, { class: "danger small", shortcut: "s", icon: icon("close", 14), disabled: lacksCapability(context, "reasoning/cancel") });
+  stopping.append(el("span", { class: "sr" }, ` the reasoning of ${oneLine(sequence.from, 40)}: ${oneLine(sequence.message, 80)}`));
   const dropped = el("p", { class: "faint", hidden: true });
   const list = el("ol", { class: "thoughts", "aria-label": "Thoughts" });
   const streams = el("div", { class: "sequence-streams" });
   const ending = el("div", { class: "ending", hidden: true });
   const node = el("article", { class: "sequence card", data: { sequence: sequence.id }, "aria-label": `Reasoning of ${oneLine(sequence.from, 40)}` },
-    el("header", { class: "sequence-head" }, el("div", { class: "grow" }, nameOf(sequence.from), el("div", { class: "sequence-title" }, block(sequence.message || (sequence.unheard ? "Began before you came: its start was not heard." : "no title"), { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" }))), el("div", { class: "sequence-side" }, time, state, stopping)),
+    el("header", { class: "sequence-head" }, el("div", { class: "grow" }, nameOf(sequence.from), el("div", { class: "sequence-title" }, textBlock(sequence.message || (sequence.startUnknown ? "Started before you joined" : "Untitled"), { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" }))), el("div", { class: "sequence-side" }, time, state, stopping)),
     dropped, list, streams, ending);
   let shown = 0;
   let status = "";
   /** @type {Set<string>} */
   const inside = new Set();
-  /** @type {Map<string, ReturnType<typeof tailOf>>} */
+  /** @type {Map<string, ReturnType<typeof streamTail>>} */
   const tails = new Map();
 
   /** In the order in which all was heard: a sequence within this one stands between the thoughts around it. @param {{at: number, id: string, node: HTMLElement}[]} below */
   const grow = (below) => {
     const all = sequence.dropped + sequence.thoughts.length;
-    const place = (/** @type {string} */ id, /** @type {number} */ at) => context.state.envelopes.byId(id)?.n ?? at;
+    const rowNumber = (/** @type {string} */ id, /** @type {number} */ at) => context.state.envelopes.byId(id)?.n ?? at;
     /** @type {{n: number, node: HTMLElement}[]} */
-    const fresh = [];
+    const added = [];
     for (let n = Math.max(shown, sequence.dropped); n < all; n += 1) {
       const thought = sequence.thoughts[n - sequence.dropped];
-      fresh.push({ n: place(thought.id, thought.at), node: el("li", { class: "thought" }, el("time", { class: "faint thought-time", datetime: longTime(thought.at) }, shortTime(thought.at)), block(thought.text, { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" })) });
+      added.push({ n: rowNumber(thought.id, thought.at), node: el("li", { class: "thought" }, el("time", { class: "faint thought-time", datetime: isoTime(thought.at) }, formatTime(thought.at)), textBlock(thought.text, { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" })) });
     }
     shown = all;
     for (const each of below) {
       if (inside.has(each.id)) continue;
       inside.add(each.id);
-      fresh.push({ n: place(each.id, each.at), node: el("li", { class: "within" }, each.node) });
+      added.push({ n: rowNumber(each.id, each.at), node: el("li", { class: "within" }, each.node) });
     }
-    fresh.sort((a, b) => a.n - b.n);
-    list.append(...fresh.map((each) => each.node));
+    added.sort((a, b) => a.n - b.n);
+    list.append(...added.map((each) => each.node));
     // What the state has let go, the page lets go.
     const kept = list.querySelectorAll(":scope > .thought");
     for (let extra = 0; extra < kept.length - sequence.thoughts.length; extra += 1) kept[extra].remove();
     dropped.hidden = sequence.dropped === 0;
-    dropped.textContent = `${sequence.dropped} earlier thoughts are in the timeline only.`;
+    dropped.textContent = `${sequence.dropped} earlier ${sequence.dropped === 1 ? "thought is" : "thoughts are"} only in the timeline.`;
   };
 
   const showStatus = () => {
     const gone = sequence.status === "active" && context.state.roster.members.get(sequence.from)?.present === false;
     const now = gone ? "gone" : sequence.status;
     // Stopped once, and still thinking: it may be pressed again.
-    stopping.disabled = cannot(context, "reasoning/cancel");
+    stopping.disabled = lacksCapability(context, "reasoning/cancel");
     stopping.hidden = sequence.status !== "active";
     if (now === status) return;
     status = now;
-    const words = { active: "thinking", concluded: "concluded", cancelled: "stopped", gone: "left while thinking" }[now];
+    const text = { active: "active", concluded: "concluded", cancelled: "stopped", gone: "member left" }[now];
     state.dataset.tone = now === "active" ? "warn" : now === "concluded" ? "good" : "";
-    replace(state, el("span", { class: "dot", "aria-hidden": "true" }), words);
+    replace(state, el("span", { class: "dot", "aria-hidden": "true" }), text);
     node.dataset.status = now;
     ending.hidden = sequence.status === "active";
-    if (sequence.status === "concluded") replace(ending, el("strong", {}, "Conclusion"), block(sequence.ending || "none given", { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" }));
-    if (sequence.status === "cancelled") replace(ending, el("strong", {}, "Stopped"), el("p", {}, "by ", nameOf(sequence.endedBy), sequence.ending && `: ${visible(oneLine(sequence.ending, 200))}`));
+    if (sequence.status === "concluded") replace(ending, el("strong", {}, "Conclusion"), textBlock(sequence.ending || "none", { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" }));
+    if (sequence.status === "cancelled") replace(ending, el("strong", {}, "Stopped"), el("p", {}, "by ", nameOf(sequence.endedBy), sequence.ending && `: ${escapeHidden(oneLine(sequence.ending, 200))}`));
   };
 
   const showStreams = () => {
@@ -86,16 +86,16 @@ export function sequenceNode(context, sequence, stop) {
       if (!stream) continue;
       let tail = tails.get(id);
       if (!tail) {
-        tails.set(id, (tail = tailOf(context, stream)));
-        streams.append(el("section", { class: "sequence-stream" }, el("h3", {}, icon("streams", 14), " Long reasoning, as a stream ", el("a", { href: context.link("streams", id) }, el("bdi", { class: "mono" }, oneLine(id, 40)))), tail.node));
+        tails.set(id, (tail = streamTail(context, stream)));
+        streams.append(el("section", { class: "sequence-stream" }, el("h3", {}, icon("streams", 14), " Stream ", el("a", { href: context.link("streams", id) }, el("bdi", { class: "mono" }, oneLine(id, 40)))), tail.node));
       }
       tail.update();
     }
   };
 
   const tick = () => {
-    const words = sequence.status === "active" ? ago(sequence.at).replace(" ago", "") : duration(Math.max(0, sequence.changedAt - sequence.at));
-    if (time.textContent !== words) time.textContent = words;
+    const text = sequence.status === "active" ? ago(sequence.at).replace(" ago", "") : duration(Math.max(0, sequence.changedAt - sequence.at));
+    if (time.textContent !== text) time.textContent = text;
   };
 
   return {

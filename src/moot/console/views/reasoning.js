@@ -3,30 +3,30 @@
  * Thinking aloud as it grows (MEW 3.5): sequences with their thoughts, those within others inside them, and a
  * button that stops each (MEW 3.5.5, D-31). Long reasoning that goes into a stream is shown and stopped here too.
  */
-import { button, el } from "../core/dom.js";
+import { button, el, redraw } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { icon } from "./icons.js";
-import { attempt, redraw } from "./people-acts.js";
-import { cannot } from "./people-controls.js";
+import { runAndNotify } from "./action-dialog.js";
+import { lacksCapability } from "./member-controls.js";
 import { sequenceNode } from "./reasoning-sequence.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-reasoning.js").Sequence} Sequence */
 
 // What one scrolls back to; the timeline has the rest.
-const MOST_ENDED = 100;
+const MAX_ENDED = 100;
 const TICK_MILLISECONDS = 1_000;
 
 /** MEW 3.5.5: the context names the start, as the path that its thoughts carry. @param {Context} context @param {Sequence} sequence */
 export function stopSequence(context, sequence) {
-  return attempt(
+  return runAndNotify(
     context,
-    context.say("reasoning/cancel", { reason: "superseded" }, { context: sequence.context, to: [sequence.from], about: sequence.about.slice(0, 1) }),
-    `${oneLine(sequence.from, 40)} was told to stop`,
+    context.send("reasoning/cancel", { reason: "superseded" }, { context: sequence.context, to: [sequence.from], about: sequence.about.slice(0, 1) }),
+    `${oneLine(sequence.from, 40)} was asked to stop`,
   );
 }
 
-class Thoughts {
+class ReasoningView {
   /** @param {HTMLElement} outlet @param {Context} context */
   constructor(outlet, context) {
     this.context = context;
@@ -43,7 +43,7 @@ class Thoughts {
     this._body = el("div", { class: "thinking" });
     /** What is drawn of each sequence, kept so that thoughts are added, not drawn anew. @type {Map<string, ReturnType<typeof sequenceNode>>} */
     this._nodes = new Map();
-    this._sort();
+    this._buildTree();
     const timer = setInterval(() => this._tick(), TICK_MILLISECONDS);
     this._stops = [context.state.on(["reasoning", "roster", "streams"], () => this.show()), this._keys(), () => clearInterval(timer)];
     this.show();
@@ -61,23 +61,23 @@ class Thoughts {
   }
 
   /** Which sequence lies in which: looked up once for all, as there may be a thousand. */
-  _sort() {
+  _buildTree() {
     /** @type {Sequence[]} */
     this._roots = [];
     /** @type {Map<Sequence, Sequence[]>} */
-    this._inside = new Map();
+    this._children = new Map();
     /** Those that go on, or something in them does. @type {Set<Sequence>} */
-    this._going = new Set();
+    this._active = new Set();
     for (const each of this.state.reasoning.byId.values()) {
-      const above = this._above(each);
-      if (above) this._inside.set(above, [...(this._inside.get(above) ?? []), each]);
+      const above = this._parentOf(each);
+      if (above) this._children.set(above, [...(this._children.get(above) ?? []), each]);
       else this._roots.push(each);
-      if (each.status === "active") for (let here = /** @type {Sequence | undefined} */ (each); here && !this._going.has(here); here = this._above(here)) this._going.add(here);
+      if (each.status === "active") for (let current = /** @type {Sequence | undefined} */ (each); current && !this._active.has(current); current = this._parentOf(current)) this._active.add(current);
     }
   }
 
   /** @param {Sequence} sequence @returns {Sequence | undefined} */
-  _above(sequence) {
+  _parentOf(sequence) {
     const end = sequence.context.lastIndexOf("/");
     const above = end > 0 ? this.state.reasoning.within(sequence.context.slice(0, end)) : undefined;
     return above === sequence ? undefined : above;
@@ -86,26 +86,26 @@ class Thoughts {
   /** The root that is shown: the one that was chosen, else the newest that goes on. */
   get _shown() {
     let found = this.state.reasoning.byId.get(this._chosen);
-    for (let above = found && this._above(found); above; above = this._above(above)) found = above;
-    return found ?? (this._chosen ? undefined : (this._roots.findLast((each) => this._going.has(each)) ?? this._roots.at(-1)));
+    for (let above = found && this._parentOf(found); above; above = this._parentOf(above)) found = above;
+    return found ?? (this._chosen ? undefined : (this._roots.findLast((each) => this._active.has(each)) ?? this._roots.at(-1)));
   }
 
   show() {
-    this._sort();
-    const active = this._roots.filter((each) => this._going.has(each)).reverse();
-    const ended = this._roots.filter((each) => !this._going.has(each)).reverse();
+    this._buildTree();
+    const active = this._roots.filter((each) => this._active.has(each)).reverse();
+    const ended = this._roots.filter((each) => !this._active.has(each)).reverse();
     const going = this.state.reasoning.active();
-    this._count.textContent = going.length === 0 ? "nobody is thinking aloud" : `${going.length} going on`;
+    this._count.textContent = `${going.length || "none"} active`;
     const shown = this._shown;
-    redraw(this._all, [going.length > 1, this.state.me.capabilities], () => going.length > 1 && button(`Stop all ${going.length}`, () => this._stopAll(), { class: "danger", shortcut: "S", disabled: cannot(this.context, "reasoning/cancel") }));
-    redraw(this._list, [active.map((each) => [each.id, each.thoughts.length + each.dropped]), ended.slice(0, MOST_ENDED).map((each) => each.id), shown?.id], () => [
-      this._section("Going on", active),
-      this._section("Ended", ended.slice(0, MOST_ENDED)),
+    redraw(this._all, [going.length > 1, this.state.me.capabilities], () => going.length > 1 && button(`Stop all ${going.length}`, () => this._stopAll(), { class: "danger", shortcut: "S", disabled: lacksCapability(this.context, "reasoning/cancel") }));
+    redraw(this._list, [active.map((each) => [each.id, each.thoughts.length + each.dropped]), ended.slice(0, MAX_ENDED).map((each) => each.id), shown?.id], () => [
+      this._section("Active", active),
+      this._section("Ended", ended.slice(0, MAX_ENDED)),
     ]);
     this._panes.dataset.open = this._chosen && shown ? "detail" : "list";
     if (!shown) {
       this._nodes.clear();
-      redraw(this._detail, ["none"], () => el("div", { class: "empty" }, icon("reasoning", 32), el("strong", {}, "Nobody has thought aloud yet"), el("p", {}, "When a member shares its reasoning it grows here, and you can stop it.")));
+      redraw(this._detail, ["none"], () => el("div", { class: "empty" }, icon("reasoning", 32), el("strong", {}, "No reasoning yet"), el("p", {}, "When a member shares its reasoning, you can follow and stop it here.")));
       return;
     }
     redraw(this._detail, ["one", shown.id], () => {
@@ -115,24 +115,24 @@ class Thoughts {
     const present = this.state.roster.members.get(shown.from)?.present ?? true;
     redraw(this._head, [shown.id, shown.status, present, shown.about], () => [
       el("a", { class: "back button quiet small", href: this.context.link("reasoning") }, icon("right", 14), el("span", {}, "All reasoning")),
-      shown.about.length > 0 && el("p", { class: "soft" }, "Because of ", this._cause(shown.about[0])),
+      shown.about.length > 0 && el("p", { class: "soft" }, "Triggered by ", this._cause(shown.about[0])),
     ]);
     const tree = this._tree(shown);
     if (!this._body.contains(tree)) this._body.replaceChildren(tree);
-    if (this._follow && this._going.has(shown)) this._detail.scrollTop = this._detail.scrollHeight;
+    if (this._follow && this._active.has(shown)) this._detail.scrollTop = this._detail.scrollHeight;
   }
 
   /** @param {string} id */
   _cause(id) {
     const row = this.state.envelopes.byId(id);
-    return el("a", { href: this.context.link("timeline", id) }, row ? [nameOf(row.from), ": ", el("bdi", {}, oneLine(row.operation || row.words || row.kind, 120))] : "something that was said before you came");
+    return el("a", { href: this.context.link("timeline", id) }, row ? [nameOf(row.from), ": ", el("bdi", {}, oneLine(row.operation || row.summary || row.kind, 120))] : "a message from before you joined");
   }
 
   /** A sequence with those inside it; drawn once, then added to. @param {Sequence} sequence @returns {HTMLElement} */
   _tree(sequence) {
     let drawn = this._nodes.get(sequence.id);
     if (!drawn) this._nodes.set(sequence.id, (drawn = sequenceNode(this.context, sequence, () => void stopSequence(this.context, sequence))));
-    drawn.update((this._inside.get(sequence) ?? []).map((each) => ({ at: each.at, id: each.id, node: this._tree(each) })));
+    drawn.update((this._children.get(sequence) ?? []).map((each) => ({ at: each.at, id: each.id, node: this._tree(each) })));
     return drawn.node;
   }
 
@@ -141,8 +141,8 @@ class Thoughts {
     if (sequences.length === 0) return null;
     return el("section", { "aria-label": title },
       el("h2", { class: "list-title" }, `${title} `, el("span", { class: "faint" }, String(sequences.length))),
-      el("ul", {}, sequences.map((each) => el("li", {}, el("a", { class: "member-row sequence-row", href: this.context.link("reasoning", each.id), "aria-current": this._shown === each ? "true" : null, data: { place: `sequence-${each.id}` } },
-        el("span", { class: "grow" }, nameOf(each.from), el("bdi", { class: "sequence-message" }, oneLine(each.message || (each.unheard ? "began before you came" : "no title"), 120))),
+      el("ul", {}, sequences.map((each) => el("li", {}, el("a", { class: "member-row sequence-row", href: this.context.link("reasoning", each.id), "aria-current": this._shown === each ? "true" : null, data: { focus: `sequence-${each.id}` } },
+        el("span", { class: "grow" }, nameOf(each.from), el("bdi", { class: "sequence-message" }, oneLine(each.message || (each.startUnknown ? "started before you joined" : "untitled"), 120))),
         el("span", { class: "faint" }, `${each.thoughts.length + each.dropped}`, el("span", { class: "sr" }, " thoughts")))))));
   }
 
@@ -166,7 +166,7 @@ class Thoughts {
     const all = shown ? this.state.reasoning.active().filter((each) => each === shown || each.context.startsWith(`${shown.context}/`)) : [];
     const sequence = (focused && this.state.reasoning.byId.get(focused)) || all[0];
     if (sequence?.status === "active") void stopSequence(this.context, sequence);
-    else this.context.notify("Nothing goes on here that could be stopped", "info");
+    else this.context.notify("No active reasoning here", "info");
   }
 
   /** @param {number} by */
@@ -181,7 +181,7 @@ class Thoughts {
       j: ["Next", () => this._move(1)],
       k: ["Previous", () => this._move(-1)],
       s: ["Stop this reasoning", () => this._stopOne()],
-      S: ["Stop all that goes on", () => this._stopAll()],
+      S: ["Stop all", () => this._stopAll()],
       f: ["Follow the end", () => { this._follow = true; this.show(); }],
       Escape: ["Back to the list", () => this._chosen && this.context.go("reasoning")],
     });
@@ -194,10 +194,10 @@ registerView({
   icon: "reasoning",
   order: 50,
   key: "r",
-  css: "css/people.css",
+  css: "css/members.css",
   badge: (state) => state.reasoning.active().length,
   mount(outlet, context) {
-    const thoughts = new Thoughts(outlet, context);
-    return { unmount: () => thoughts.close(), arrive: (rest) => thoughts.arrive(rest) };
+    const thoughts = new ReasoningView(outlet, context);
+    return { unmount: () => thoughts.close(), openRoute: (rest) => thoughts.arrive(rest) };
   },
 });

@@ -2,14 +2,14 @@
 /** The frame around every view: where one is, whether the line stands, and how to get elsewhere. */
 import { el, replace } from "../core/dom.js";
 import { Keys } from "../core/keys.js";
-import { address, here, navigate, registeredViews, viewOf } from "../core/router.js";
+import { routeAddress, currentRoute, navigate, registeredViews, viewOf } from "../core/router.js";
 import { oneLine } from "../core/text.js";
-import { afterFrame } from "../core/turn.js";
+import { afterFrame } from "../core/input-priority.js";
 import { Notices } from "./notices.js";
-import { ConnectionLine } from "./connection-line.js";
-import { helpDialog } from "./help.js";
+import { ConnectionStatus } from "./connection-status.js";
+import { helpDialog } from "./help-dialog.js";
 import { icon } from "./icons.js";
-import { mark } from "./sign-in.js";
+import { logo } from "./sign-in.js";
 import { SpaceMenu } from "./space-menu.js";
 import { nextTheme, theme } from "./theme.js";
 
@@ -24,8 +24,8 @@ export class Shell {
     this.notices = new Notices();
     /** @type {{view: string, space: string, mounted: import("../core/router.js").Mounted} | null} */
     this._shown = null;
-    this._line = new ConnectionLine(session);
-    this._spaces = new SpaceMenu(session, (space) => navigate(address(space, here().view || this._home())));
+    this._connection = new ConnectionStatus(session);
+    this._spaces = new SpaceMenu(session, (space) => navigate(routeAddress(space, currentRoute().view || this._home())));
     this._nav = el("nav", { class: "nav", "aria-label": "Views" });
     this._outlet = el("main", { class: "outlet", id: "view", tabindex: "-1" });
     this._themeButton = el("button", { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } }, icon("theme"), el("span", { class: "sr" }));
@@ -34,13 +34,13 @@ export class Shell {
     /** @type {Map<string, {link: HTMLElement, badge: HTMLElement, shown: string}>} */
     this._links = new Map();
     this._buildNav();
-    this._stops = [session.on(["places", "current", "doors"], () => this._refreshSoon()), () => clearTimeout(this._later)];
+    this._stops = [session.on(["spaces", "current", "logins"], () => this._refreshSoon()), () => clearTimeout(this._later)];
     this._shortcuts();
   }
 
   /** @param {HTMLElement} root */
   _build(root) {
-    const skip = el("a", { class: "skip", href: "#view", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); this._outlet.focus(); } } }, "Skip to the view");
+    const skip = el("a", { class: "skip", href: "#view", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); this._outlet.focus(); } } }, "Skip to content");
     replace(
       root,
       el(
@@ -50,15 +50,15 @@ export class Shell {
         el(
           "header",
           { class: "top" },
-          el("div", { class: "brand small" }, mark(), el("span", { class: "brand-word" }, "Moot")),
+          el("div", { class: "brand small" }, logo(), el("span", { class: "brand-name" }, "Moot")),
           this._spaces.node,
           el("span", { class: "grow" }),
-          this._line.pill,
+          this._connection.pill,
           this._themeButton,
-          el("button", { type: "button", class: "button quiet icon-only", title: "Keyboard help (?)", "aria-keyshortcuts": "?", on: { click: () => helpDialog(this.keys) } }, icon("help"), el("span", { class: "sr" }, "Keyboard help")),
+          el("button", { type: "button", class: "button quiet icon-only", title: "Keyboard shortcuts (?)", "aria-keyshortcuts": "?", on: { click: () => helpDialog(this.keys) } }, icon("help"), el("span", { class: "sr" }, "Keyboard shortcuts")),
           el("button", { type: "button", class: "button quiet icon-only", title: "Sign out", on: { click: () => this._signOut() } }, icon("leave"), el("span", { class: "sr" }, "Sign out")),
         ),
-        this._line.banner,
+        this._connection.banner,
         this._nav,
         this._outlet,
         this.notices.node,
@@ -70,7 +70,7 @@ export class Shell {
     const list = el("ul", {});
     for (const view of registeredViews()) {
       const badge = el("span", { class: "badge", hidden: true });
-      const link = el("a", { class: "nav-link", href: "#", title: `${view.title} (g ${view.key})` }, icon(view.icon, 20), el("span", { class: "nav-word" }, view.title), badge);
+      const link = el("a", { class: "nav-link", href: "#", title: `${view.title} (g ${view.key})` }, icon(view.icon, 20), el("span", { class: "nav-label" }, view.title), badge);
       this._links.set(view.id, { link, badge, shown: "" });
       list.append(el("li", {}, link));
     }
@@ -83,50 +83,50 @@ export class Shell {
 
   /** Show what the address says. */
   show() {
-    const place = this.session.current;
-    if (!place) return;
-    const asked = here();
-    const view = viewOf(asked.view) ?? viewOf(this._home());
+    const openSpace = this.session.current;
+    if (!openSpace) return;
+    const route = currentRoute();
+    const view = viewOf(route.view) ?? viewOf(this._home());
     if (!view) return;
-    if (asked.space !== place.name || asked.view !== view.id) {
-      history.replaceState(null, "", address(place.name, view.id));
-      asked.rest = [];
+    if (route.space !== openSpace.name || route.view !== view.id) {
+      history.replaceState(null, "", routeAddress(openSpace.name, view.id));
+      route.rest = [];
     }
-    if (this._shown?.view !== view.id || this._shown.space !== place.name) this._mount(view, place);
-    this._shown?.mounted.arrive?.(asked.rest);
+    if (this._shown?.view !== view.id || this._shown.space !== openSpace.name) this._mount(view, openSpace);
+    this._shown?.mounted.openRoute?.(route.rest);
     this._refresh();
   }
 
-  /** @param {import("../core/router.js").View} view @param {import("../core/session.js").Place} place */
-  _mount(view, place) {
+  /** @param {import("../core/router.js").View} view @param {import("../core/session.js").OpenSpace} openSpace */
+  _mount(view, openSpace) {
     const moved = this._shown !== null;
     this._unmount();
     for (const path of view.css ? [view.css].flat() : []) stylesheet(path);
     const outlet = el("div", { class: ["view", `view-${view.id}`] });
     replace(this._outlet, outlet);
     this._outlet.setAttribute("aria-label", view.title);
-    const mounted = view.mount(outlet, this._context(place)) ?? {};
-    this._shown = { view: view.id, space: place.name, mounted };
+    const mounted = view.mount(outlet, this._context(openSpace)) ?? {};
+    this._shown = { view: view.id, space: openSpace.name, mounted };
     // On a phone not all fit: where one is stays in sight. The view comes first, as this lays out the page.
     afterFrame(() => this._links.get(view.id)?.link.scrollIntoView({ block: "nearest", inline: "nearest" }));
     // A view that was chosen is where the keyboard and a screen reader go on.
     if (moved && !outlet.contains(document.activeElement)) this._outlet.focus({ preventScroll: true });
   }
 
-  /** @param {import("../core/session.js").Place} place @returns {import("../app.js").Context} */
-  _context(place) {
+  /** @param {import("../core/session.js").OpenSpace} openSpace @returns {import("../app.js").Context} */
+  _context(openSpace) {
     return {
       session: this.session,
-      place,
-      state: place.state,
-      voice: place.voice,
-      say: place.voice.say.bind(place.voice),
-      call: place.voice.call.bind(place.voice),
+      openSpace: openSpace,
+      state: openSpace.state,
+      sender: openSpace.sender,
+      send: openSpace.sender.send.bind(openSpace.sender),
+      call: openSpace.sender.call.bind(openSpace.sender),
       keys: this.keys,
-      go: (view, ...rest) => navigate(address(place.name, view, ...rest)),
-      link: (view, ...rest) => address(place.name, view, ...rest),
-      notify: (words, tone) => this.notices.show(words, tone),
-      announce: (words) => this.notices.speak(words),
+      go: (view, ...rest) => navigate(routeAddress(openSpace.name, view, ...rest)),
+      link: (view, ...rest) => routeAddress(openSpace.name, view, ...rest),
+      notify: (text, tone) => this.notices.show(text, tone),
+      announce: (text) => this.notices.speak(text),
     };
   }
 
@@ -145,42 +145,42 @@ export class Shell {
     clearTimeout(this._later);
     this._later = undefined;
     this._refreshedAt = performance.now();
-    const place = this.session.current;
-    if (!place) return;
+    const openSpace = this.session.current;
+    if (!openSpace) return;
     let waiting = 0;
     for (const view of registeredViews()) {
       const parts = this._links.get(view.id);
       if (!parts) continue;
-      const count = view.badge?.(place.state) ?? 0;
-      if (view.id === "desk") waiting = count;
+      const count = view.badge?.(openSpace.state) ?? 0;
+      if (view.id === "approvals") waiting = count;
       // Called in every frame while much is said: what is the same is not set again, or the page is laid out anew.
-      const shown = [place.name, this._shown?.view === view.id, Math.min(count, 100)].join("\n");
+      const shown = [openSpace.name, this._shown?.view === view.id, Math.min(count, 100)].join("\n");
       if (parts.shown === shown) continue;
       parts.shown = shown;
-      parts.link.setAttribute("href", address(place.name, view.id));
+      parts.link.setAttribute("href", routeAddress(openSpace.name, view.id));
       if (this._shown?.view === view.id) parts.link.setAttribute("aria-current", "page");
       else parts.link.removeAttribute("aria-current");
       parts.badge.hidden = count === 0;
       parts.badge.textContent = count > 99 ? "99+" : String(count);
-      parts.badge.setAttribute("aria-label", `${count > 99 ? "more than 99" : count} waiting`);
+      parts.badge.setAttribute("aria-label", `${count > 99 ? "more than 99" : count} pending`);
       parts.badge.setAttribute("role", "img");
     }
     this._spaces.refresh();
-    this._line.refresh();
+    this._connection.refresh();
     const view = viewOf(this._shown?.view ?? "")?.title ?? "";
-    const title = `${waiting > 0 ? `(${waiting}) ` : ""}${view} · ${oneLine(place.name, 40)} · Moot`;
+    const title = `${waiting > 0 ? `(${waiting}) ` : ""}${view} · ${oneLine(openSpace.name, 40)} · Moot`;
     if (document.title !== title) document.title = title;
   }
 
   _shortcuts() {
     /** @type {Record<string, [string, () => void]>} */
     const views = {};
-    for (const view of registeredViews()) views[`g ${view.key}`] = [`Go to ${view.title}`, () => this.session.current && navigate(address(this.session.current.name, view.id))];
-    this.keys.add("Everywhere", {
-      "?": ["Show these keys", () => helpDialog(this.keys)],
+    for (const view of registeredViews()) views[`g ${view.key}`] = [`Go to ${view.title}`, () => this.session.current && navigate(routeAddress(this.session.current.name, view.id))];
+    this.keys.add("Global", {
+      "?": ["Show keyboard shortcuts", () => helpDialog(this.keys)],
       ...views,
-      "g o": ["Choose a space", () => this._spaces.open()],
-      "\\": ["Light, dark or as the system says", () => this._theme()],
+      "g o": ["Switch space", () => this._spaces.open()],
+      "\\": ["Switch theme: system, light, dark", () => this._theme()],
     });
   }
 
@@ -190,9 +190,9 @@ export class Shell {
   }
 
   _themeWords() {
-    const words = `Theme: ${theme()} (\\)`;
-    this._themeButton.title = words;
-    this._themeButton.querySelector(".sr").textContent = words;
+    const text = `Theme: ${theme()} (\\)`;
+    this._themeButton.title = text;
+    this._themeButton.querySelector(".sr").textContent = text;
   }
 
   _signOut() {
@@ -209,7 +209,7 @@ export class Shell {
   close() {
     this._unmount();
     this.keys.close();
-    this._line.close();
+    this._connection.close();
     this._stops.forEach((stop) => stop());
   }
 }

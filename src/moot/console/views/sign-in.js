@@ -1,7 +1,7 @@
 // @ts-check
 /** Signing in with a token. It is typed or pasted here and goes into a header, nowhere else. */
-import { el, freshId } from "../core/dom.js";
-import { SignInFault } from "../core/session.js";
+import { el, newId } from "../core/dom.js";
+import { SignInError } from "../core/session.js";
 import { icon } from "./icons.js";
 
 /**
@@ -13,22 +13,22 @@ export function signInPage(session, done) {
   return el(
     "main",
     { class: "sign-in" },
-    el("div", { class: "sign-in-card" }, el("div", { class: "brand" }, mark(), el("h1", {}, "Moot")), el("p", { class: "lead" }, "People, agents and tools in one space. Everything is seen, and nothing runs that nobody allowed."), signInForm(session, done)),
-    el("p", { class: "sign-in-foot" }, "New here? Ask somebody in the space to invite you, or look into ", el("code", {}, ".moot/tokens"), " beside the configuration."),
+    el("div", { class: "sign-in-card" }, el("div", { class: "brand" }, logo(), el("h1", {}, "Moot")), el("p", { class: "lead" }, "People, agents and tools in one space. Nothing runs without approval."), signInForm(session, done)),
+    el("p", { class: "sign-in-foot" }, "No token? Ask a member of the space to invite you, or look in ", el("code", {}, ".moot/tokens"), " next to the configuration file."),
   );
 }
 
 /**
  * The form alone, for adding another space too.
  * @param {import("../core/session.js").Session} session
- * @param {(doors: import("../core/session.js").Door[]) => void} done
+ * @param {(doors: import("../core/session.js").Login[]) => void} done
  */
 export function signInForm(session, done) {
-  const ids = { token: freshId("token"), fault: freshId("fault"), keep: freshId("keep") };
+  const ids = { token: newId("token"), fault: newId("fault"), keep: newId("keep") };
   const token = el("input", { id: ids.token, class: "field", type: "password", autocomplete: "off", spellcheck: "false", autocapitalize: "none", required: true, "aria-describedby": ids.fault });
   const keep = el("input", { id: ids.keep, type: "checkbox", checked: session.remembers });
   const fault = el("p", { id: ids.fault, class: "fault", role: "alert" });
-  const enter = el("button", { type: "submit", class: "button primary wide" }, "Enter");
+  const enter = el("button", { type: "submit", class: "button primary wide" }, "Sign in");
   const reveal = el("button", { type: "button", class: "button quiet small", "aria-pressed": "false", on: { click: () => show(token.type === "password") } }, "Show");
   /** @param {boolean} shown */
   const show = (shown) => {
@@ -41,19 +41,19 @@ export function signInForm(session, done) {
     event.preventDefault();
     fault.textContent = "";
     enter.disabled = true;
-    enter.textContent = "Looking…";
+    enter.textContent = "Signing in…";
     try {
       const doors = await session.signIn(token.value, keep.checked);
       token.value = "";
       done(doors);
-    } catch (why) {
-      fault.textContent = why instanceof SignInFault ? why.message : "Something went wrong; the browser's console says what.";
-      if (!(why instanceof SignInFault)) console.error(why);
+    } catch (error) {
+      fault.textContent = error instanceof SignInError ? error.message : "Sign-in failed; see the browser’s console for details.";
+      if (!(error instanceof SignInError)) console.error(error);
       token.select();
       token.focus();
     } finally {
       enter.disabled = false;
-      enter.textContent = "Enter";
+      enter.textContent = "Sign in";
     }
   };
   return el(
@@ -62,11 +62,11 @@ export function signInForm(session, done) {
     el("label", { for: ids.token }, "Token"),
     el("div", { class: "field-row" }, token, reveal),
     fault,
-    el("label", { class: "choice", for: ids.keep }, keep, el("span", {}, "Stay signed in until this tab is closed", el("small", {}, "Otherwise the token is forgotten when the page is left or reloaded."))),
+    el("label", { class: "choice", for: ids.keep }, keep, el("span", {}, "Stay signed in until this tab is closed", el("small", {}, "Otherwise the token is forgotten when you leave or reload the page."))),
     enter,
   );
 }
 
-export function mark() {
-  return el("span", { class: "mark", "aria-hidden": "true" }, icon("picture", 22));
+export function logo() {
+  return el("span", { class: "mark", "aria-hidden": "true" }, icon("flow", 22));
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /** Which space one is in, the others with what waits there, and how to add one. */
-import { el, freshId, replace } from "../core/dom.js";
+import { el, newId, replace } from "../core/dom.js";
 import { oneLine } from "../core/text.js";
 import { openDialog } from "./dialog.js";
 import { icon } from "./icons.js";
@@ -12,7 +12,7 @@ export class SpaceMenu {
     this._session = session;
     this._choose = choose;
     this._shown = "";
-    const id = freshId("spaces");
+    const id = newId("spaces");
     this._list = el("div", { class: "menu", id, hidden: true, role: "menu", "aria-label": "Spaces", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } });
     this._name = el("span", { class: "space-name" });
     this._button = el("button", { type: "button", class: "button quiet space-button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-controls": id, on: { click: () => (this._list.hidden ? this.open() : this._close()) } }, el("span", { class: "sr" }, "Space: "), this._name, icon("down", 14));
@@ -23,11 +23,11 @@ export class SpaceMenu {
   }
 
   refresh() {
-    const place = this._session.current;
-    const words = place ? oneLine(place.name, 40) : "";
-    const me = place?.state.me.id || place?.door.participant || "";
-    if (this._shown !== `${words}\n${me}`) replace(this._name, el("bdi", { class: "space-title" }, words), el("span", { class: "space-me" }, el("span", { class: "sr" }, "you are "), el("bdi", {}, oneLine(me, 40))));
-    this._shown = `${words}\n${me}`;
+    const openSpace = this._session.current;
+    const text = openSpace ? oneLine(openSpace.name, 40) : "";
+    const me = openSpace?.state.me.id || openSpace?.login.participant || "";
+    if (this._shown !== `${text}\n${me}`) replace(this._name, el("bdi", { class: "space-title" }, text), el("span", { class: "space-me" }, el("span", { class: "sr" }, "you are "), el("bdi", {}, oneLine(me, 40))));
+    this._shown = `${text}\n${me}`;
     if (!this._list.hidden) this._fill();
   }
 
@@ -44,24 +44,24 @@ export class SpaceMenu {
   }
 
   _fill() {
-    const items = this._session.doors.map((door) => {
-      const place = this._session.places.get(door.space);
-      const waiting = place?.state.proposals.pending.size ?? 0;
-      const current = this._session.current === place && place !== undefined;
+    const items = this._session.logins.map((login) => {
+      const openSpace = this._session.openSpaces.get(login.space);
+      const waiting = openSpace?.state.proposals.pending.size ?? 0;
+      const current = this._session.current === openSpace && openSpace !== undefined;
       return el(
         "button",
-        { type: "button", role: "menuitemradio", "aria-checked": String(current), class: "menu-item", on: { click: () => { this._close(); this._button.focus(); this._choose(door.space); } } },
-        el("bdi", { class: "grow" }, oneLine(door.space, 40)),
-        el("small", {}, "as ", el("bdi", {}, oneLine(door.participant, 40))),
+        { type: "button", role: "menuitemradio", "aria-checked": String(current), class: "menu-item", on: { click: () => { this._close(); this._button.focus(); this._choose(login.space); } } },
+        el("bdi", { class: "grow" }, oneLine(login.space, 40)),
+        el("small", {}, "as ", el("bdi", {}, oneLine(login.participant, 40))),
         waiting > 0 && el("span", { class: "badge" }, String(waiting)),
         current && icon("check", 16),
       );
     });
-    replace(this._list, items, el("button", { type: "button", role: "menuitem", class: "menu-item", on: { click: () => { this._close(); this._add(); } } }, icon("plus", 16), el("span", {}, "Add a space with another token")));
+    replace(this._list, items, el("button", { type: "button", role: "menuitem", class: "menu-item", on: { click: () => { this._close(); this._add(); } } }, icon("plus", 16), el("span", {}, "Add a space…")));
   }
 
   _add() {
-    const dialog = openDialog("Another space", [
+    const dialog = openDialog("Add a space", [
       signInForm(this._session, (doors) => {
         dialog.close();
         this._choose(doors[0].space);

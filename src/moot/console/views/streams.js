@@ -1,19 +1,18 @@
 // @ts-check
 /** Streams (MEW 3.10): which are open, whose they are, who writes and reads, and what is being written. */
-import { button, el } from "../core/dom.js";
+import { button, el, redraw } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { nameOf, oneLine } from "../core/text.js";
-import { ago, longTime } from "../core/time.js";
+import { ago, isoTime } from "../core/time.js";
 import { icon } from "./icons.js";
-import { redraw } from "./people-acts.js";
-import { cannot } from "./people-controls.js";
+import { lacksCapability } from "./member-controls.js";
 import { stopSequence } from "./reasoning.js";
-import { closeDialog, transferDialog, writerDialog } from "./streams-manage.js";
-import { size, tailOf } from "./streams-tail.js";
+import { closeDialog, transferDialog, writerDialog } from "./stream-dialogs.js";
+import { formatBytes, streamTail } from "./stream-tail.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-streams.js").Stream} Stream */
 
-const MOST_CLOSED = 100;
+const MAX_CLOSED = 100;
 
 /** The reasoning that a stream carries, if it does. @param {Context} context @param {Stream} stream */
 function reasoningOf(context, stream) {
@@ -34,7 +33,7 @@ class StreamsView {
     this._head = el("div", { class: "detail-head" });
     this._manage = el("div", {});
     this._tailPlace = el("div", { class: "tail-place" });
-    /** @type {ReturnType<typeof tailOf> | null} */
+    /** @type {ReturnType<typeof streamTail> | null} */
     this._tail = null;
     this._tailId = "";
     this._stops = [context.state.on(["streams", "roster", "reasoning"], () => this.show()), this._keys()];
@@ -59,29 +58,29 @@ class StreamsView {
 
   show() {
     const open = this.state.streams.open().reverse();
-    const closed = [...this.state.streams.byId.values()].filter((each) => !each.open).reverse().slice(0, MOST_CLOSED);
-    this._count.textContent = open.length === 0 ? "none is open" : `${open.length} open`;
+    const closed = [...this.state.streams.byId.values()].filter((each) => !each.open).reverse().slice(0, MAX_CLOSED);
+    this._count.textContent = `${open.length || "none"} open`;
     const shown = this._shown;
     redraw(this._list, [open.map((each) => [each.id, each.owner, each.description]), closed.map((each) => each.id), shown?.id], () => [this._section("Open", open), this._section("Closed", closed)]);
     for (const node of this._list.querySelectorAll("[data-size]")) {
       const stream = this.state.streams.byId.get(/** @type {HTMLElement} */ (node).dataset.size ?? "");
-      const words = stream ? size(stream.bytes) : "";
-      if (node.textContent !== words) node.textContent = words;
+      const text = stream ? formatBytes(stream.bytes) : "";
+      if (node.textContent !== text) node.textContent = text;
     }
     this._panes.dataset.open = this._chosen && shown ? "detail" : "list";
     if (!shown) {
       this._tail = null;
       this._tailId = "";
-      redraw(this._detail, ["none"], () => el("div", { class: "empty" }, icon("streams", 32), el("strong", {}, "No stream yet"), el("p", {}, "Logs, long reasoning and files that members write show up here while they are written.")));
+      redraw(this._detail, ["none"], () => el("div", { class: "empty" }, icon("streams", 32), el("strong", {}, "No streams yet"), el("p", {}, "Logs, long reasoning and files appear here while members write them.")));
       return;
     }
     redraw(this._detail, ["one", shown.id], () => [this._head, this._manage, this._tailPlace]);
     if (this._tailId !== shown.id) {
       this._tailId = shown.id;
-      this._tail = tailOf(this.context, shown);
+      this._tail = streamTail(this.context, shown);
       this._tailPlace.replaceChildren(this._tail.node);
     }
-    redraw(this._head, [shown.id, shown.owner, shown.writers, shown.target, shown.open, shown.ending, shown.description], () => this._heading(shown));
+    redraw(this._head, [shown.id, shown.owner, shown.writers, shown.target, shown.open, shown.closeReason, shown.description], () => this._heading(shown));
     const sequence = reasoningOf(this.context, shown);
     redraw(this._manage, [shown.id, shown.owner, shown.writers, shown.open, this.state.me, sequence?.status, this.state.roster.members.get(shown.owner)?.present], () => this._managing(shown));
     this._tail?.update();
@@ -92,9 +91,9 @@ class StreamsView {
     if (streams.length === 0) return null;
     return el("section", { "aria-label": title },
       el("h2", { class: "list-title" }, `${title} `, el("span", { class: "faint" }, String(streams.length))),
-      el("ul", {}, streams.map((each) => el("li", {}, el("a", { class: "member-row sequence-row", href: this.context.link("streams", each.id), "aria-current": this._shown === each ? "true" : null, data: { place: `stream-${each.id}` } },
-        el("span", { class: "grow" }, el("bdi", { class: "stream-title" }, oneLine(each.description || each.id, 100)), el("span", { class: "sequence-message" }, "of ", nameOf(each.owner))),
-        el("span", { class: "faint", data: { size: each.id } }, size(each.bytes)))))));
+      el("ul", {}, streams.map((each) => el("li", {}, el("a", { class: "member-row sequence-row", href: this.context.link("streams", each.id), "aria-current": this._shown === each ? "true" : null, data: { focus: `stream-${each.id}` } },
+        el("span", { class: "grow" }, el("bdi", { class: "stream-title" }, oneLine(each.description || each.id, 100)), el("span", { class: "sequence-message" }, "by ", nameOf(each.owner))),
+        el("span", { class: "faint", data: { size: each.id } }, formatBytes(each.bytes)))))));
   }
 
   /** @param {string[]} names @param {string} none */
@@ -112,12 +111,12 @@ class StreamsView {
       el("dl", { class: "stream-facts" },
         fact("Owner", nameOf(stream.owner)),
         fact("Writers", this._names(stream.writers, "nobody")),
-        fact("Readers", this._names(stream.target, "everybody")),
-        fact("Holds", el("bdi", {}, oneLine(kind, 80))),
-        fact("Opened", el("time", { datetime: longTime(stream.openedAt) }, ago(stream.openedAt))),
+        fact("Readers", this._names(stream.target, "everyone")),
+        fact("Content", el("bdi", {}, oneLine(kind, 80))),
+        fact("Opened", el("time", { datetime: isoTime(stream.openedAt) }, ago(stream.openedAt))),
         fact("Id", el("bdi", { class: "mono" }, oneLine(stream.id, 80))),
-        !stream.open && fact("Closed", el("bdi", {}, oneLine(stream.ending, 160)))),
-      stream.target.length > 0 && !stream.target.some((each) => each === this.state.me.id || each === this.state.me.name) && el("p", { class: "soft" }, "You are not among its readers: what is written does not reach you."),
+        !stream.open && fact("Closed", el("bdi", {}, oneLine(stream.closeReason, 160)))),
+      stream.target.length > 0 && !stream.target.some((each) => each === this.state.me.id || each === this.state.me.name) && el("p", { class: "soft" }, "You are not a reader of this stream, so its data is not shown."),
     ];
   }
 
@@ -128,21 +127,21 @@ class StreamsView {
     const mine = stream.owner === this.state.me.id;
     const sequence = reasoningOf(context, stream);
     return el("div", { class: "controls" }, el("div", { class: "control-row", role: "group", "aria-label": "Manage this stream" },
-      sequence?.status === "active" && button("Stop the reasoning", () => void stopSequence(context, sequence), { class: "danger small", shortcut: "s", icon: icon("close", 14), disabled: cannot(context, "reasoning/cancel"), data: { place: "stop" } }),
-      mine && button("Let somebody write…", () => writerDialog(context, stream, true), { class: "small", disabled: cannot(context, "stream/grant-write"), data: { place: "grant" } }),
-      mine && stream.writers.some((each) => each !== stream.owner) && button("Stop somebody writing…", () => writerDialog(context, stream, false), { class: "small", disabled: cannot(context, "stream/revoke-write"), data: { place: "revoke" } }),
-      mine && button("Hand it over…", () => transferDialog(context, stream), { class: "small", disabled: cannot(context, "stream/transfer-ownership"), data: { place: "transfer" } }),
-      mine && button("Close…", () => closeDialog(context, stream), { class: "small danger", disabled: cannot(context, "stream/close"), data: { place: "close" } }),
-      !mine && this.state.roster.members.get(stream.owner)?.present && el("a", { class: "button small", href: context.link("people", stream.owner) }, icon("pause", 14), "Pause or remove its owner")),
-      !mine && el("p", { class: "faint small-words" }, "Only its owner closes it, hands it over, or says who writes."),
+      sequence?.status === "active" && button("Stop reasoning", () => void stopSequence(context, sequence), { class: "danger small", shortcut: "s", icon: icon("close", 14), disabled: lacksCapability(context, "reasoning/cancel"), data: { focus: "stop" } }),
+      mine && button("Add writer…", () => writerDialog(context, stream, true), { class: "small", disabled: lacksCapability(context, "stream/grant-write"), data: { focus: "grant" } }),
+      mine && stream.writers.some((each) => each !== stream.owner) && button("Remove writer…", () => writerDialog(context, stream, false), { class: "small", disabled: lacksCapability(context, "stream/revoke-write"), data: { focus: "revoke" } }),
+      mine && button("Transfer…", () => transferDialog(context, stream), { class: "small", disabled: lacksCapability(context, "stream/transfer-ownership"), data: { focus: "transfer" } }),
+      mine && button("Close…", () => closeDialog(context, stream), { class: "small danger", disabled: lacksCapability(context, "stream/close"), data: { focus: "close" } }),
+      !mine && this.state.roster.members.get(stream.owner)?.present && el("a", { class: "button small", href: context.link("members", stream.owner) }, icon("right", 14), "Show owner")),
+      !mine && el("p", { class: "faint small-text" }, "Only the owner can close or transfer it, or change its writers."),
       stream.writers.includes(this.state.me.id) && this._writing(stream));
   }
 
   /** A line to write, for those who may. @param {Stream} stream */
   _writing(stream) {
-    const field = el("input", { class: "field", type: "text", "aria-label": "Write a line to this stream", placeholder: "Write a line", autocomplete: "off", data: { place: "write" } });
+    const field = el("input", { class: "field", type: "text", "aria-label": "Write a line to this stream", placeholder: "Write a line", autocomplete: "off", data: { focus: "write" } });
     const write = () => {
-      if (field.value && this.context.voice.write(stream.id, `${field.value}\n`)) field.value = "";
+      if (field.value && this.context.sender.write(stream.id, `${field.value}\n`)) field.value = "";
     };
     field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !event.isComposing && write());
     return stream.encoding === "text" && el("div", { class: "field-row" }, field, button("Write", write, { class: "small" }));
@@ -160,9 +159,9 @@ class StreamsView {
     return context.keys.add("Streams", {
       j: ["Next stream", () => this._move(1)],
       k: ["Previous stream", () => this._move(-1)],
-      h: ["Hold the end still, or go on", () => this._tail?.hold()],
-      f: ["Follow the end", () => this._tail?.follow()],
-      s: ["Stop the reasoning that is written here", () => {
+      h: ["Pause or resume", () => this._tail?.hold()],
+      f: ["Jump to end", () => this._tail?.follow()],
+      s: ["Stop the reasoning written here", () => {
         const sequence = this._shown && reasoningOf(context, this._shown);
         if (sequence?.status === "active") void stopSequence(context, sequence);
       }],
@@ -177,9 +176,9 @@ registerView({
   icon: "streams",
   order: 60,
   key: "s",
-  css: "css/people.css",
+  css: "css/members.css",
   mount(outlet, context) {
     const streams = new StreamsView(outlet, context);
-    return { unmount: () => streams.close(), arrive: (rest) => streams.arrive(rest) };
+    return { unmount: () => streams.close(), openRoute: (rest) => streams.arrive(rest) };
   },
 });

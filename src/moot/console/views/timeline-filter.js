@@ -8,7 +8,7 @@
  */
 
 /** @typedef {import("../core/envelopes.js").Row} Row */
-/** @typedef {{from: string[], to: string[], with: string[], kind: RegExp[], operation: RegExp[], context: string[], text: RegExp[], bad: boolean}} Parsed */
+/** @typedef {{from: string[], to: string[], with: string[], kind: RegExp[], operation: RegExp[], context: string[], text: RegExp[], failed: boolean}} Parsed */
 
 // Of a frame of 16 ms; the rest is for everything else.
 const SLICE_MILLISECONDS = 5;
@@ -19,13 +19,13 @@ const OPERATION = /^(tools|resources|prompts|completion|sampling|elicitation|roo
 /** @param {string} source @returns {Parsed} */
 export function parseFilter(source) {
   /** @type {Parsed} */
-  const parsed = { from: [], to: [], with: [], kind: [], operation: [], context: [], text: [], bad: false };
+  const parsed = { from: [], to: [], with: [], kind: [], operation: [], context: [], text: [], failed: false };
   for (const [, , field, quoted, plain] of source.matchAll(WORD)) {
     const value = quoted ?? plain;
     if (!value) continue;
     if (field === "from" || field === "to" || field === "with" || field === "context") parsed[field].push(value);
     else if (field === "kind") parsed.kind.push(glob(value, true));
-    else if (field === "is") parsed.bad ||= value === "refused" || value === "bad";
+    else if (field === "is") parsed.failed ||= value === "refused" || value === "bad";
     else if (quoted === undefined && OPERATION.test(value)) parsed.operation.push(glob(value, false));
     else parsed.text.push(new RegExp(escaped(value), "iu"));
   }
@@ -44,14 +44,14 @@ function escaped(text) {
 
 /** @param {Parsed} filter */
 export function isEmpty(filter) {
-  return !filter.bad && Object.values(filter).every((each) => !Array.isArray(each) || each.length === 0);
+  return !filter.failed && Object.values(filter).every((each) => !Array.isArray(each) || each.length === 0);
 }
 
 /** @param {Row} row @param {Parsed} filter */
 export function matches(row, filter) {
   // A gap concerns everybody.
   if (row.type === "gap") return true;
-  if (filter.bad && !row.bad) return false;
+  if (filter.failed && !row.failed) return false;
   if (filter.from.length > 0 && !filter.from.includes(row.from)) return false;
   if (filter.to.length > 0 && !filter.to.some((each) => row.to.includes(each))) return false;
   if (filter.with.length > 0 && !filter.with.some((each) => row.from === each || row.to.includes(each))) return false;
@@ -59,7 +59,7 @@ export function matches(row, filter) {
   if (filter.operation.length > 0 && !filter.operation.some((each) => row.operation !== "" && each.test(row.operation))) return false;
   // MEW 3.5.6: a prefix of a context selects what lies below it.
   if (filter.context.length > 0 && !filter.context.some((each) => row.context === each || row.context.startsWith(`${each.replace(/\/$/, "")}/`) || row.id === each)) return false;
-  return filter.text.every((each) => each.test(row.raw) || each.test(row.operation) || each.test(row.words));
+  return filter.text.every((each) => each.test(row.raw) || each.test(row.operation) || each.test(row.summary));
 }
 
 /** Looks through rows in slices. `found` is in order, oldest first, and grows at both ends. */

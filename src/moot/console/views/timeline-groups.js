@@ -12,7 +12,7 @@
 // A conversation that slept longer than so many lines is found by ordering all anew.
 const LOOK_BACK = 5_000;
 // Beyond this it is quicker, too.
-const MOST_MOVED = 1_000;
+const MAX_MOVED = 1_000;
 // Lines that are put in order at once: many screens, and mostly the one that was chosen last.
 const NEWEST = 1_000;
 // Of a frame of 16 ms; a look at the clock for each so many rows.
@@ -95,7 +95,7 @@ export class Grouping {
   /** Take in what came since; only for all rows. */
   update() {
     const store = this._envelopes;
-    if (this._first !== store.first || store.next - this._next > MOST_MOVED * 4 || !this._move(store)) this.begin();
+    if (this._first !== store.first || store.next - this._next > MAX_MOVED * 4 || !this._move(store)) this.begin();
     this._next = store.next;
   }
 
@@ -108,7 +108,7 @@ export class Grouping {
       touched.delete(root);
       touched.add(root);
     }
-    if (touched.size > MOST_MOVED) return false;
+    if (touched.size > MAX_MOVED) return false;
     for (const root of touched) {
       const group = /** @type {Group} */ (store.conversations.get(root));
       let before = group.rows.length;

@@ -2,7 +2,7 @@
 /** How one line of the timeline looks. */
 import { el, replace } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
-import { longTime, shortTime } from "../core/time.js";
+import { isoTime, formatTime } from "../core/time.js";
 import { icon } from "./icons.js";
 
 /** @type {[RegExp, string, string][]} kind → family (colour) and a short word; the first that fits */
@@ -26,7 +26,7 @@ const FAMILIES = [
 /** How a kind looks; asked for each line that is drawn, so it is looked up once. @type {Map<string, {family: string, word: string, title: string}>} */
 const families = new Map();
 // Kinds are what peers write: there may be any number.
-const MOST_KINDS = 500;
+const MAX_KINDS = 500;
 
 /** @param {string} kind @returns {{family: string, word: string, title: string}} */
 export function familyOf(kind) {
@@ -34,7 +34,7 @@ export function familyOf(kind) {
   if (!found) {
     const [, family, word] = FAMILIES.find(([pattern]) => pattern.test(kind)) ?? [null, "other", ""];
     found = { family, word: word || oneLine(kind, 40), title: oneLine(kind, 80) };
-    if (families.size >= MOST_KINDS) families.clear();
+    if (families.size >= MAX_KINDS) families.clear();
     families.set(kind, found);
   }
   return found;
@@ -43,7 +43,7 @@ export function familyOf(kind) {
 /** @param {import("../core/envelopes.js").Row} row */
 export function kindTag(row) {
   const { family, word, title } = familyOf(row.kind);
-  const bad = row.bad && family === "response";
+  const bad = row.failed && family === "response";
   return el("span", { class: "kind", data: { family: bad ? "bad" : family }, title }, bad ? "failed" : word);
 }
 
@@ -62,7 +62,7 @@ function partsOf(element) {
   const time = document.createTextNode("");
   const parts = {
     time, names: "\n", when: el("time", { class: "when" }, time), who: el("span", { class: "who" }), tag: el("span", { class: "kind" }),
-    what: el("span", { class: "what" }), operation: el("bdi", { class: "operation" }), words: el("bdi", { class: "words" }),
+    what: el("span", { class: "what" }), operation: el("bdi", { class: "operation" }), words: el("bdi", { class: "summary" }),
     fold: null,
   };
   parts.what.append(parts.tag, parts.operation);
@@ -78,13 +78,13 @@ function set(element, name, value) {
   else element.setAttribute(name, value);
 }
 
-/** @param {HTMLElement | Text} node @param {string} words */
-function say(node, words) {
+/** @param {HTMLElement | Text} node @param {string} message */
+function setText(node, message) {
   const text = node instanceof Text ? node : node.firstChild;
   // The text that is there is changed: another one would be another box to lay out.
   if (text instanceof Text) {
-    if (text.data !== words) text.data = words;
-  } else node.textContent = words;
+    if (text.data !== message) text.data = message;
+  } else node.textContent = message;
 }
 
 /**
@@ -95,7 +95,7 @@ export function drawRow(element, row, inGroup, me, more = "") {
   if (row.type === "gap") {
     drawn.delete(element);
     set(element, "class", "vl-row gap-row");
-    replace(element, icon("gap", 16), el("strong", {}, "A gap"), el("span", { class: "words" }, oneLine(row.words, 200)), el("time", { datetime: longTime(row.at) }, `since ${shortTime(row.at)}`));
+    replace(element, icon("gap", 16), el("strong", {}, "Gap"), el("span", { class: "summary" }, oneLine(row.summary, 200)), el("time", { datetime: isoTime(row.at) }, `since ${formatTime(row.at)}`));
     return null;
   }
   const parts = partsOf(element);
@@ -105,23 +105,23 @@ export function drawRow(element, row, inGroup, me, more = "") {
     parts.fold = null;
   }
   const fromGateway = row.from === "system:gateway" || row.from === "gateway";
-  set(element, "class", ["vl-row", "tl-row", inGroup && "in-group", row.bad && "bad", fromGateway && "from-gateway", more].filter(Boolean).join(" "));
+  set(element, "class", ["vl-row", "tl-row", inGroup && "in-group", row.failed && "bad", fromGateway && "from-gateway", more].filter(Boolean).join(" "));
   set(element, "data-deep", row.context ? String(Math.min(4, row.context.split("/").length)) : null);
-  set(parts.when, "datetime", longTime(row.at));
-  say(parts.time, shortTime(row.at));
+  set(parts.when, "datetime", isoTime(row.at));
+  setText(parts.time, formatTime(row.at));
   const names = `${row.from}\n${row.to.length > 1 ? row.to.length : (row.to[0] ?? "")}\n${row.to.length} ${me}`;
   if (parts.names !== names) {
     parts.names = names;
     replace(parts.who, nameOf(fromGateway ? "gateway" : row.from), row.to.length > 0 && [el("span", { class: "arrow", "aria-label": "to", role: "img" }, "→"), row.to.length === 1 ? nameOf(row.to[0], { class: row.to[0] === me ? "me" : "" }) : el("span", { class: "many" }, `${row.to.length} members`)]);
   }
   const { family, word, title } = familyOf(row.kind);
-  const failed = row.bad && family === "response";
+  const failed = row.failed && family === "response";
   set(parts.tag, "data-family", failed ? "bad" : family);
   set(parts.tag, "title", title);
-  say(parts.tag, failed ? "failed" : word);
+  setText(parts.tag, failed ? "failed" : word);
   if (parts.operation.hidden !== (row.operation === "")) parts.operation.hidden = row.operation === "";
-  say(parts.operation, oneLine(row.operation, 80));
-  say(parts.words, oneLine(row.words, 200));
+  setText(parts.operation, oneLine(row.operation, 80));
+  setText(parts.words, oneLine(row.summary, 200));
   return parts;
 }
 
@@ -137,7 +137,7 @@ export function drawHead(element, row, count, folded, me) {
     parts.when.prepend(parts.fold.mark);
     parts.what.append(parts.fold.count);
   }
-  set(parts.fold.mark, "title", folded ? "Unfold (→)" : "Fold (←)");
-  set(parts.fold.count, "aria-label", `${count} messages${folded ? ", folded" : ""}`);
-  say(parts.fold.count, String(count));
+  set(parts.fold.mark, "title", folded ? "Expand (→)" : "Collapse (←)");
+  set(parts.fold.count, "aria-label", `${count} messages${folded ? ", collapsed" : ""}`);
+  setText(parts.fold.count, String(count));
 }

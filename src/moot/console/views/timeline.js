@@ -1,8 +1,8 @@
 // @ts-check
 /** Everything that is said in the space, as it is said. */
-import { el, freshId, replace } from "../core/dom.js";
+import { el, newId, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
-import { wait } from "../core/turn.js";
+import { inputDelay } from "../core/input-priority.js";
 import { envelopeDetails } from "./envelope-details.js";
 import { icon } from "./icons.js";
 import { isEmpty, parseFilter, Search } from "./timeline-filter.js";
@@ -32,12 +32,12 @@ class Timeline {
     this.store = context.state.envelopes;
     this.grouped = true;
     /** @type {Set<string>} conversations whose folding was turned */
-    this._turned = new Set();
-    this._foldAll = false;
+    this._toggled = new Set();
+    this._allCollapsed = false;
     /** @type {Search | null} */
     this._search = null;
     this._root = "";
-    this._grouping = new Grouping(this.store, (root) => this._isFolded(root));
+    this._grouping = new Grouping(this.store, (root) => this._isCollapsed(root));
     /** @type {Item[] | null} null: every row, one after the other */
     this._items = null;
     this._first = 0;
@@ -53,32 +53,32 @@ class Timeline {
       shape: (item) => this._shape(item),
       draw: (element, item) => this._draw(element, item),
       chosen: (index, event) => this._choose(index, event),
-      folded: (index, open) => this._foldOne(index, open),
+      folded: (index, open) => this._collapseOne(index, open),
       complete: () => void this._complete(),
     });
-    this.list.onFollow = () => this._news();
+    this.list.onFollow = () => this._drawCounts();
     this._details = el("aside", { class: "tl-details", hidden: true, "aria-label": "Details" });
     this._build(outlet);
     this._stops = [
-      context.state.on("envelopes", () => this._arrived()),
-      context.state.on("roster", () => this._people()),
+      context.state.on("envelopes", () => this._onEnvelopes()),
+      context.state.on("roster", () => this._drawMembers()),
       this._keys(),
     ];
-    this._people();
+    this._drawMembers();
     this.rebuild();
   }
 
   /** @param {HTMLElement} outlet */
   _build(outlet) {
-    const id = freshId("filter");
-    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: words, from:agent, kind:chat, tools/call:read_file", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
-    this._who = el("select", { class: "field", "aria-label": "Who", on: { change: () => this._picked("with", this._who) } });
-    this._kind = el("select", { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } }, KINDS.map(([value, words]) => el("option", { value }, words)));
+    const id = newId("filter");
+    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: text, from:agent, kind:chat, tools/call:read_file", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
+    this._who = el("select", { class: "field", "aria-label": "Member", on: { change: () => this._picked("with", this._who) } });
+    this._kind = el("select", { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } }, KINDS.map(([value, text]) => el("option", { value }, text)));
     this._groupButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "true", "aria-keyshortcuts": "c", on: { click: () => this.toggleGroups() } }, "Conversations");
-    this._foldButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "false", on: { click: () => this._fold() } }, "Fold");
+    this._collapseButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "false", on: { click: () => this._collapseAll() } }, "Collapse");
     this._count = el("span", { class: "faint tl-count", role: "status" });
     this._newer = el("button", { type: "button", class: "button primary small tl-newer", hidden: true, on: { click: () => this._toEnd() } });
-    this._empty = el("div", { class: "empty", hidden: true }, icon("timeline", 28), el("strong", {}, "Nothing here yet"), el("span", {}, "What is said in the space appears here at once."));
+    this._empty = el("div", { class: "empty", hidden: true }, icon("timeline", 28), el("strong", {}, "No messages yet"), el("span", {}, "All messages of the space appear here."));
     outlet.append(
       el(
         "div",
@@ -86,7 +86,7 @@ class Timeline {
         el("h1", { class: "sr" }, "Timeline"),
         el("div", { class: "tl-search" }, icon("search", 16), el("label", { class: "sr", for: id }, "Filter the timeline"), this._field),
         el("div", { class: "tl-picks" }, this._who, this._kind),
-        el("div", { class: "tl-modes" }, this._groupButton, this._foldButton, this._count),
+        el("div", { class: "tl-modes" }, this._groupButton, this._collapseButton, this._count),
       ),
       el("div", { class: "tl-split" }, el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer), this._details),
     );
@@ -97,12 +97,12 @@ class Timeline {
       "/": ["Filter", () => this._field.focus()],
       j: ["Next", () => this._move(1)],
       k: ["Previous", () => this._move(-1)],
-      o: ["Open or fold", () => this.list.selected >= 0 && this._choose(this.list.selected)],
-      c: ["By conversation or one after the other", () => this.toggleGroups()],
-      f: ["Fold or unfold all conversations", () => this._fold()],
-      "[": ["Jump to what caused it", () => this._jumpBy("cause")],
-      "]": ["Jump to what it led to", () => this._jumpBy("effect")],
-      G: ["Newest", () => this._toEnd()],
+      o: ["Open or collapse", () => this.list.selected >= 0 && this._choose(this.list.selected)],
+      c: ["Group by conversation on or off", () => this.toggleGroups()],
+      f: ["Collapse or expand all conversations", () => this._collapseAll()],
+      "[": ["Jump to the cause", () => this._jumpBy("cause")],
+      "]": ["Jump to the result", () => this._jumpBy("effect")],
+      G: ["Jump to end", () => this._toEnd()],
       x: ["Clear the filter", () => this.filter("")],
       Escape: ["Close details", () => this._closeDetails()],
     });
@@ -119,9 +119,9 @@ class Timeline {
 
   // What is shown
 
-  /** @param {string} words */
-  filter(words) {
-    this._field.value = words;
+  /** @param {string} text */
+  filter(text) {
+    this._field.value = text;
     this._apply();
   }
 
@@ -159,31 +159,31 @@ class Timeline {
     const chosen = this.store.byId(this._chosen);
     this.grouped = !this.grouped;
     this._groupButton.setAttribute("aria-pressed", String(this.grouped));
-    this._foldButton.disabled = !this.grouped;
+    this._collapseButton.disabled = !this.grouped;
     this.rebuild();
     this.list.redraw();
     if (chosen) this._selectRow(chosen.n);
-    this.context.announce(this.grouped ? "by conversation" : "one after the other");
+    this.context.announce(this.grouped ? "grouped by conversation" : "not grouped");
   }
 
-  _fold() {
-    this._foldAll = !this._foldAll;
-    this._turned.clear();
-    this._foldButton.setAttribute("aria-pressed", String(this._foldAll));
+  _collapseAll() {
+    this._allCollapsed = !this._allCollapsed;
+    this._toggled.clear();
+    this._collapseButton.setAttribute("aria-pressed", String(this._allCollapsed));
     this.rebuild();
     this.list.redraw();
   }
 
   /** @param {string} root */
-  _isFolded(root) {
-    return this._foldAll !== this._turned.has(root);
+  _isCollapsed(root) {
+    return this._allCollapsed !== this._toggled.has(root);
   }
 
-  _arrived() {
+  _onEnvelopes() {
     this._search?.update();
     // By conversation, a new message moves its conversation down: not under the eyes of somebody who reads.
     if (this.grouped && !this.list.following) {
-      this._news();
+      this._drawCounts();
       return;
     }
     const pause = this._builtAt + this._pause - performance.now();
@@ -198,7 +198,7 @@ class Timeline {
   _buildIn(milliseconds) {
     this._building = setTimeout(() => {
       this._building = undefined;
-      const more = wait();
+      const more = inputDelay();
       if (more > 0) this._buildIn(more);
       else if (!this.grouped || this.list.following) this.rebuild(true);
     }, milliseconds);
@@ -207,7 +207,7 @@ class Timeline {
   /** @param {boolean} [onlyNew] nothing else has changed since the last time */
   rebuild(onlyNew = false) {
     const begun = performance.now();
-    const fresh = this.store.next - this._next;
+    const added = this.store.next - this._next;
     const dropped = this.store.first - this._first;
     this._first = this.store.first;
     this._next = this.store.next;
@@ -226,9 +226,9 @@ class Timeline {
     }
     this._builtAt = performance.now();
     // Never more than a tenth of the time, however slow the machine is; but once a second, though it stood still meanwhile.
-    this._pause = Math.max(found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0, fresh > SCREENFUL ? SCREENFUL_MILLISECONDS : fresh > RUSH ? RUSH_MILLISECONDS : 0, Math.min(LONGEST_MILLISECONDS, (this._builtAt - begun) * 10));
+    this._pause = Math.max(found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0, added > SCREENFUL ? SCREENFUL_MILLISECONDS : added > RUSH ? RUSH_MILLISECONDS : 0, Math.min(LONGEST_MILLISECONDS, (this._builtAt - begun) * 10));
     this._empty.hidden = this._next > this._first;
-    this._news();
+    this._drawCounts();
     this.list.refresh(onlyNew);
   }
 
@@ -240,7 +240,7 @@ class Timeline {
   /** The older lines of a new order, a slice at a time; those in sight stay where they are. */
   _takeOlder() {
     this._older = undefined;
-    const more = wait();
+    const more = inputDelay();
     const added = more > 0 ? 0 : this._grouping.older();
     if (!this._grouping.whole) this._older = setTimeout(() => this._takeOlder(), more);
     else if (added > 0 && this._isInOrder()) {
@@ -274,27 +274,27 @@ class Timeline {
     return this._search ? this._search.found() : null;
   }
 
-  _news() {
-    const fresh = this.list.following ? 0 : this.store.next - (this.grouped ? this._next : this._seen);
+  _drawCounts() {
+    const added = this.list.following ? 0 : this.store.next - (this.grouped ? this._next : this._seen);
     if (this.list.following) this._seen = this.store.next;
     if (this._newer.hidden !== this.list.following) this._newer.hidden = this.list.following;
-    const newer = fresh > 0 ? `${number.format(fresh)} new ↓` : "Newest ↓";
+    const newer = added > 0 ? `${number.format(added)} new ↓` : "Newest ↓";
     if (this._newer.textContent !== newer) this._newer.textContent = newer;
     const total = number.format(this.store.size);
     const found = this._search ? this._search.count : this._root ? (this.store.conversations.get(this._root)?.rows.length ?? 0) : undefined;
-    const words = found === undefined ? `${total} messages` : `${number.format(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
-    if (this._count.textContent !== words) this._count.textContent = words;
+    const text = found === undefined ? `${total} ${this.store.size === 1 ? "message" : "messages"}` : `${number.format(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
+    if (this._count.textContent !== text) this._count.textContent = text;
   }
 
   _seen = 0;
 
-  _people() {
+  _drawMembers() {
     const names = [...this.context.state.roster.members.keys()].sort((a, b) => a.localeCompare(b));
     const key = names.join("\n");
     if (key === this._names) return;
     this._names = key;
     const value = this._who.value;
-    replace(this._who, el("option", { value: "" }, "Everybody"), names.map((name) => el("option", { value: name }, name.slice(0, 64))));
+    replace(this._who, el("option", { value: "" }, "All members"), names.map((name) => el("option", { value: name }, name.slice(0, 64))));
     this._who.value = value;
   }
 
@@ -305,7 +305,7 @@ class Timeline {
   /** @param {Item} item */
   _shape(item) {
     const row = this.store.at(typeof item === "number" ? item : item.rows[0]);
-    return row ? `${typeof item} ${row.kind} ${row.bad} ${row.from} ${row.to.join()}` : "";
+    return row ? `${typeof item} ${row.kind} ${row.failed} ${row.from} ${row.to.join()}` : "";
   }
 
   /** @param {HTMLElement} element @param {Item} item */
@@ -317,7 +317,7 @@ class Timeline {
       drawRow(element, row, (group?.rows.length ?? 0) > 1, this.context.state.me.id);
     } else {
       const row = this.store.at(item.rows[0]);
-      if (row) drawHead(element, row, item.rows.length, this._isFolded(item.root), this.context.state.me.id);
+      if (row) drawHead(element, row, item.rows.length, this._isCollapsed(item.root), this.context.state.me.id);
     }
   }
 
@@ -334,7 +334,7 @@ class Timeline {
     const item = this._items === null ? this._first + index : this._items[index];
     if (item === undefined) return;
     if (typeof item !== "number" && event?.target instanceof Element && event.target.closest(".fold-mark")) {
-      this._turn(item.root);
+      this._toggleCollapsed(item.root);
       return;
     }
     const row = this.store.at(typeof item === "number" ? item : item.rows[0]);
@@ -342,20 +342,20 @@ class Timeline {
   }
 
   /** @param {number} index @param {boolean} open */
-  _foldOne(index, open) {
+  _collapseOne(index, open) {
     const item = this._items?.[index];
     const row = typeof item === "number" ? this.store.at(item) : undefined;
     const root = typeof item === "object" ? item.root : row?.root;
-    if (root === undefined || !this.grouped || this._isFolded(root) === !open) return;
-    this._turn(root);
+    if (root === undefined || !this.grouped || this._isCollapsed(root) === !open) return;
+    this._toggleCollapsed(root);
     const head = this._items?.findIndex((each) => typeof each === "object" && each.root === root) ?? -1;
     if (head >= 0) this.list.select(head);
   }
 
   /** @param {string} root */
-  _turn(root) {
-    if (this._turned.has(root)) this._turned.delete(root);
-    else this._turned.add(root);
+  _toggleCollapsed(root) {
+    if (this._toggled.has(root)) this._toggled.delete(root);
+    else this._toggled.add(root);
     this.list.following = false;
     this.rebuild();
     this.list.redraw();
@@ -394,9 +394,9 @@ class Timeline {
     if (index < 0 && this._complete()) index = find();
     if (index >= 0) return index;
     const row = this.store.at(n);
-    if (row && this.grouped && this._isFolded(row.root)) {
-      if (this._turned.has(row.root)) this._turned.delete(row.root);
-      else this._turned.add(row.root);
+    if (row && this.grouped && this._isCollapsed(row.root)) {
+      if (this._toggled.has(row.root)) this._toggled.delete(row.root);
+      else this._toggled.add(row.root);
     }
     this.rebuild();
     this.list.redraw();
@@ -415,7 +415,7 @@ class Timeline {
       envelopeDetails(row, this.context, {
         jump: (id) => this.context.go("timeline", id),
         close: () => this._closeDetails(),
-        filter: (words) => this.filter(words),
+        filter: (text) => this.filter(text),
       }),
     );
     this._details.hidden = false;
@@ -440,7 +440,7 @@ class Timeline {
     if (!row) return;
     const id = way === "cause" ? this.store.causesOf(row).find((each) => each.row)?.id : this.store.effectsOf(row.id)[0]?.id;
     if (id) this.context.go("timeline", id);
-    else this.context.announce(way === "cause" ? "nothing is known to have caused it" : "it has led to nothing yet");
+    else this.context.announce(way === "cause" ? "no known cause" : "no result yet");
   }
 
   _selectedRow() {
@@ -457,7 +457,7 @@ class Timeline {
 
 /** @type {[string, string][]} */
 const KINDS = [
-  ["", "Every kind"],
+  ["", "All kinds"],
   ["mcp/proposal", "Proposals"],
   ["mcp/request", "Requests"],
   ["mcp/response", "Responses"],
@@ -466,9 +466,9 @@ const KINDS = [
   ["reasoning", "Reasoning"],
   ["capability", "Capabilities"],
   ["space", "Invitations and removals"],
-  ["participant", "Control of members"],
+  ["participant", "Member control"],
   ["stream", "Streams"],
-  ["system/presence", "Coming and going"],
+  ["system/presence", "Joins and leaves"],
   ["system/error", "Refusals"],
 ];
 
@@ -480,6 +480,6 @@ registerView({
   key: "t",
   mount(outlet, context) {
     const timeline = new Timeline(outlet, context);
-    return { unmount: () => timeline.close(), arrive: (rest) => timeline.arrive(rest) };
+    return { unmount: () => timeline.close(), openRoute: (rest) => timeline.arrive(rest) };
   },
 });

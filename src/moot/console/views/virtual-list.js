@@ -3,17 +3,17 @@
  * A list of any length, of which only what is in sight exists. All rows have one height, so the place of each
  * is its number times that. Elements are used again; a listbox, so that arrows and screen readers go through it.
  */
-import { el, freshId } from "../core/dom.js";
-import { wait } from "../core/turn.js";
+import { el, newId } from "../core/dom.js";
+import { inputDelay } from "../core/input-priority.js";
 
 // Rows above and below the window, so that scrolling does not show bare ground.
-const SPARE = 8;
+const OVERSCAN = 8;
 // At the end nobody scrolls, and all rows change with every message.
 const SPARE_AT_END = 2;
 // Of a list that has just come, the newest rows are in the first frame and the others in the next: a row takes half a millisecond or more.
 const AT_FIRST = 14;
 // Browsers give an element 33 million pixels at most; Firefox 17.
-const MOST_PIXELS = 16_000_000;
+const MAX_PIXELS = 16_000_000;
 
 /**
  * @typedef {object} Source
@@ -31,7 +31,7 @@ export class VirtualList {
   /** @param {string} label @param {Source} source */
   constructor(label, source) {
     this._source = source;
-    this._prefix = freshId("row");
+    this._prefix = newId("row");
     this._inner = el("div", { class: "vl-inner", role: "presentation" });
     this.node = el("div", { class: "vl", role: "listbox", tabindex: "0", "aria-label": label }, this._inner);
     /** @type {Map<number, {element: HTMLElement, item: any, stamp: number}>} */
@@ -47,7 +47,7 @@ export class VirtualList {
     this.following = true;
     this.onFollow = () => {};
     this._waiting = false;
-    this._askedFor = false;
+    this._isRequested = false;
     this._isNew = true;
     this.node.addEventListener("scroll", () => this._scrolled(), { passive: true });
     this.node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this._key(event));
@@ -81,15 +81,15 @@ export class VirtualList {
 
   /** The items changed; called as often as you like, drawn once a frame. @param {boolean} [byItself] nobody asked for it: it is not in the frame that answers a click */
   refresh(byItself = false) {
-    if (!byItself) this._askedFor = true;
+    if (!byItself) this._isRequested = true;
     if (this._waiting) return;
     this._waiting = true;
     const frame = () => {
-      if (!this._askedFor && wait() > 0) {
+      if (!this._isRequested && inputDelay() > 0) {
         requestAnimationFrame(frame);
         return;
       }
-      this._waiting = this._askedFor = false;
+      this._waiting = this._isRequested = false;
       this._draw();
     };
     requestAnimationFrame(frame);
@@ -128,15 +128,15 @@ export class VirtualList {
     this.refresh();
   }
 
-  /** @param {number} index @param {{into?: "view" | "middle"}} [how] */
-  select(index, how = {}) {
+  /** @param {number} index @param {{into?: "view" | "middle"}} [options] */
+  select(index, options = {}) {
     const length = this._source.length();
     if (length === 0) return;
     if (this._height === 0) this._measure();
     this.selected = Math.max(0, Math.min(length - 1, index));
     const top = this.selected * this.rowHeight;
     const view = this.node.scrollTop;
-    if (how.into === "middle") this._scrollTo(top - this._height / 2);
+    if (options.into === "middle") this._scrollTo(top - this._height / 2);
     else if (top < view) this._scrollTo(top);
     else if (top + this.rowHeight > view + this._height) this._scrollTo(top + this.rowHeight - this._height);
     this._mark();
@@ -152,7 +152,7 @@ export class VirtualList {
   }
 
   _size() {
-    const pixels = Math.min(MOST_PIXELS, this._source.length() * this.rowHeight);
+    const pixels = Math.min(MAX_PIXELS, this._source.length() * this.rowHeight);
     const height = `${pixels}px`;
     if (this._inner.style.height !== height) this._inner.style.height = height;
     return pixels;
@@ -164,7 +164,7 @@ export class VirtualList {
     const length = this._source.length();
     const pixels = this._size();
     const top = this.following ? Math.max(0, pixels - this._height) : this.node.scrollTop;
-    const spare = this.following ? SPARE_AT_END : SPARE;
+    const spare = this.following ? SPARE_AT_END : OVERSCAN;
     const last = Math.min(length, Math.ceil((top + this._height) / this.rowHeight) + spare);
     let first = Math.max(0, Math.floor(top / this.rowHeight) - spare);
     if (this._isNew && length > 0) {
@@ -180,7 +180,7 @@ export class VirtualList {
       this._spare.push(shown.element);
     }
     for (let index = first; index < last; index += 1) this._place(index);
-    for (const element of this._spare.splice(SPARE * 2)) element.remove();
+    for (const element of this._spare.splice(OVERSCAN * 2)) element.remove();
     for (const element of this._spare) if (!element.hidden) element.hidden = true;
     this._mark();
     // Last, as it makes the browser lay out what is on the page by now.
@@ -194,11 +194,11 @@ export class VirtualList {
     const shown = this._shown.get(index);
     if (shown && shown.item === item && shown.stamp === stamp) return;
     const shape = this._source.shape(item);
-    let element = shown?.element ?? this._alike(shape);
-    if (!element) {
-      element = el("div", { class: "vl-row", role: "option", "aria-setsize": "-1", "aria-selected": "false" });
-      this._inner.append(element);
-    }
+    /** @type {HTMLElement | undefined} */
+    const reused = shown?.element ?? this._reuse(shape);
+    /** @type {HTMLElement} */
+    const element = reused ?? el("div", { class: "vl-row", role: "option", "aria-setsize": "-1", "aria-selected": "false" });
+    if (!reused) this._inner.append(element);
     if (element.hidden) element.hidden = false;
     if (element.dataset.index !== String(index)) this._move(element, index);
     this._source.draw(element, item, index);
@@ -207,7 +207,7 @@ export class VirtualList {
   }
 
   /** An element that is not needed, if there is one of this shape that. @param {string} shape @returns {HTMLElement | undefined} */
-  _alike(shape) {
+  _reuse(shape) {
     const at = this._spare.findLastIndex((each) => this._shapes.get(each) === shape);
     return at < 0 ? this._spare.pop() : this._spare.splice(at, 1)[0];
   }

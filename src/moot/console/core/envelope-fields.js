@@ -1,0 +1,120 @@
+// @ts-check
+/**
+ * What an envelope is about, in a few words: its kind, the MCP method and the operation's name (D002).
+ * A response says it by its kind alone where a dialect writes it there (`mcp/response:tools/call:read_file`,
+ * `mcp.response.tools/call:read_file`, or `x_origin.kind` of a translated copy); otherwise it is looked up.
+ */
+
+/** @typedef {{base: string, method: string, name: string}} Operation */
+
+const SLASHED = /^(mcp\/(?:request|response|proposal)):([^:]+)(?::([\s\S]+))?$/;
+const DOTTED = /^mcp\.(request|response|proposal)\.([^:]+)(?::([\s\S]+))?$/;
+
+/** The operation that a kind names by itself, in any dialect. @param {unknown} kind @returns {Operation | null} */
+function operationOfKind(kind) {
+  if (typeof kind !== "string") return null;
+  let found = SLASHED.exec(kind);
+  if (found) return exceptUnknown({ base: found[1], method: found[2], name: found[3] ?? "" });
+  found = DOTTED.exec(kind);
+  return found ? exceptUnknown({ base: `mcp/${found[1]}`, method: found[2], name: found[3] ?? "" }) : null;
+}
+
+/** dialects.md section 2: a method that nobody knows is spelled `unknown`. @param {Operation} operation */
+function exceptUnknown(operation) {
+  return operation.method === "unknown" ? null : operation;
+}
+
+/** D-49: which field of the parameters names the operation. @param {string} method @param {any} params */
+export function contextOf(method, params) {
+  if (params === null || typeof params !== "object") return "";
+  const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
+  if (method === "tools/call" || method === "prompts/get") return text(params.name);
+  if (method.startsWith("resources/")) return text(params.uri);
+  if (method === "completion/complete") return text(params.ref?.name) || text(params.ref?.uri);
+  return "";
+}
+
+/**
+ * The operation of an envelope; `asked` finds the operation of an earlier request by its id.
+ * @param {any} envelope @param {(id: string) => Operation | undefined} requestOperation @returns {Operation}
+ */
+export function operationOf(envelope, requestOperation) {
+  const named = operationOfKind(envelope.kind) ?? operationOfKind(envelope.x_origin?.kind);
+  if (named) return named;
+  const payload = envelope.payload ?? {};
+  const method = typeof payload.method === "string" ? payload.method : "";
+  if (method && envelope.kind.startsWith("mcp/")) return { base: envelope.kind, method, name: contextOf(method, payload.params) };
+  if (envelope.kind === "mcp/response" || envelope.kind === "mcp/withdraw" || envelope.kind === "mcp/reject" || envelope.kind === "moot/approve") {
+    for (const id of correlations(envelope)) {
+      const found = requestOperation(id);
+      if (found) return { base: envelope.kind, method: found.method, name: found.name };
+    }
+  }
+  return { base: envelope.kind, method: "", name: "" };
+}
+
+/** `tools/call:read_file`. @param {Operation} operation */
+export function formatOperation(operation) {
+  return operation.name ? `${operation.method}:${operation.name}` : operation.method;
+}
+
+/** @param {any} envelope @returns {string[]} */
+export function correlations(envelope) {
+  const about = envelope.correlation_id;
+  if (typeof about === "string") return [about];
+  return Array.isArray(about) ? about.filter((each) => typeof each === "string") : [];
+}
+
+/** @param {any} envelope @returns {string[]} */
+export function addressees(envelope) {
+  return Array.isArray(envelope.to) ? envelope.to.filter((/** @type {any} */ each) => typeof each === "string") : [];
+}
+
+/** What a member said, in a line. @param {any} envelope @param {Operation} operation */
+export function summary(envelope, operation) {
+  const payload = envelope.payload ?? {};
+  const kind = envelope.kind;
+  const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
+  if (kind === "chat") return text(payload.text);
+  if (kind.startsWith("reasoning/")) return text(payload.message) || text(payload.reason);
+  if (kind === "mcp/response") return payload.error ? `error: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result);
+  if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined) return argumentsSummary(payload.params);
+  if (kind === "system/presence") return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;
+  if (kind === "system/error") return `${text(payload.error)}: ${text(payload.message)}`;
+  if (kind === "system/welcome") return `you are ${payload.you?.id}; ${payload.participants?.length ?? 0} others online`;
+  if (kind === "capability/grant" || kind === "capability/revoke") return `${payload.recipient ?? ""} ${JSON.stringify(payload.capabilities ?? payload.grant_id ?? "")}`;
+  if (kind.startsWith("stream/")) return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
+  if (kind.startsWith("trust/")) return trustSummary(payload);
+  if (kind.startsWith("participant/") || kind.startsWith("space/")) return [payload.participant_id, payload.status, payload.reason].filter((each) => typeof each === "string").join(" · ");
+  const first = payload.reason ?? payload.text ?? payload.message;
+  return typeof first === "string" ? first : envelope.payload === undefined ? "" : JSON.stringify(payload).slice(0, 400);
+}
+
+/** D-92: of a rule its name and how it stands, of a suggestion its words. @param {any} payload */
+function trustSummary(payload) {
+  const rule = typeof payload.rule === "string" ? payload.rule : payload.rule?.name;
+  const named = [payload.state ? rule : payload.suggestion, payload.lift && `resume ${payload.lift}`, payload.resume && "resume all rules", !payload.state && payload.granted && "granted instead", payload.state];
+  const more = payload.why ?? payload.words ?? payload.reason ?? "";
+  return `${named.filter((each) => typeof each === "string").join(" ")}${typeof more === "string" && more ? `: ${more}` : ""}` || "all rules";
+}
+
+/** @param {any} result */
+function resultSummary(result) {
+  if (result === null || typeof result !== "object") return result === undefined ? "" : JSON.stringify(result);
+  if (Array.isArray(result.content)) {
+    const text = result.content.map((/** @type {any} */ each) => (typeof each?.text === "string" ? each.text.slice(0, 400) : `[${each?.type ?? "?"}]`)).join(" ");
+    return result.isError ? `failed: ${text}` : text;
+  }
+  for (const list of ["tools", "resources", "prompts"]) if (Array.isArray(result[list])) return `${result[list].length} ${list}`;
+  return JSON.stringify(result).slice(0, 400);
+}
+
+/** @param {any} params */
+function argumentsSummary(params) {
+  const given = params?.arguments ?? params;
+  if (given === null || typeof given !== "object") return JSON.stringify(given) ?? "";
+  return Object.entries(given)
+    .filter(([key]) => key !== "name" || params?.arguments !== undefined)
+    .map(([key, value]) => `${key}=${typeof value === "string" ? value.slice(0, 200) : (JSON.stringify(value) ?? "").slice(0, 200)}`)
+    .join(" ");
+}

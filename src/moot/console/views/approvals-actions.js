@@ -1,0 +1,255 @@
+// @ts-check
+/**
+ * What can be decided about the proposal that is shown. Its states:
+ *
+ *     ready ──approve, vote, withdraw──▶ armed ──the same again──▶ sending ──▶ ready with a word on what came of it
+ *       └────reject, grant──(a dialog)──────────────────────────▶ sending
+ *
+ * Armed ends by itself, by Escape, by another proposal being shown, and when somebody else decides first.
+ */
+import { button, el, replace } from "../core/dom.js";
+import { nameOf, oneLine, escapeHidden } from "../core/text.js";
+import { isAllowed, callPermissions } from "./capability-match.js";
+import { approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
+import { SETTLE_MILLISECONDS, grantDialog, rejectDialog, summaryOf } from "./approvals-dialogs.js";
+import { icon } from "./icons.js";
+
+/** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("./proposal-decisions.js").Outcome} Outcome */
+
+// Long enough to read once more; then it takes two presses again.
+const ARMED_MILLISECONDS = 8_000;
+
+export class ApprovalActions {
+  /** @param {import("../app.js").Context} context @param {() => void} next */
+  constructor(context, next) {
+    this._context = context;
+    this._next = next;
+    /** @type {Proposal | null} */
+    this._proposal = null;
+    /** @type {import("./proposal-decisions.js").ReviewedProposal | null} */
+    this._shown = null;
+    this._isPartlyHidden = () => false;
+    this._guardedUntil = 0;
+    /** @type {{for: "approve" | "vote" | "withdraw", at: number} | null} */
+    this._armed = null;
+    /** @type {any} */
+    this._timer = undefined;
+    /** @type {Map<string, string>} what is being sent about which */
+    this._sending = new Map();
+    /** @type {Map<string, Outcome>} */
+    this._outcomes = new Map();
+    /** @type {Map<string, number>} */
+    this._votesNeeded = new Map();
+    this._host = "";
+    this._drawnFor = "";
+    this.node = el("div", {
+      class: "approvals-actions", role: "group", "aria-label": "Decide",
+      // A key that is held down presses a button again and again: that is no decision.
+      on: { keydown: (/** @type {KeyboardEvent} */ event) => event.repeat && (event.key === "Enter" || event.key === " ") && event.preventDefault() },
+    });
+  }
+
+  /** @param {Proposal | null} proposal @param {() => boolean} unread whether part of it is not shown @param {boolean} chosen */
+  show(proposal, unread, chosen) {
+    this.disarm();
+    this._proposal = proposal;
+    this._shown = proposal ? reviewedProposal(proposal) : null;
+    this._isPartlyHidden = unread;
+    this._host = "";
+    this._guardedUntil = chosen ? 0 : performance.now() + SETTLE_MILLISECONDS;
+    this._drawnFor = "";
+    this.draw();
+  }
+
+  /** How many votes the space asks for, as far as it said. @param {string} id */
+  votesNeeded(id) {
+    return this._votesNeeded.get(id) ?? 0;
+  }
+
+  get isArmed() {
+    return this._armed !== null;
+  }
+
+  draw() {
+    const proposal = this._proposal;
+    this.node.hidden = !proposal;
+    if (!proposal) return;
+    if (this.isArmed && proposal.status !== "open") this.disarm();
+    const { state } = this._context;
+    const isOwn = proposal.from === state.me.id;
+    const rights = this._hosts().length === 0 ? "no" : callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request;
+    const able = { approve: rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), vote: isAllowed(state, "moot/approve"), withdraw: isAllowed(state, "mcp/withdraw") };
+    const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
+    const outcome = this._outcomes.get(proposal.id);
+    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.pending.size > 0, this.isArmed && this._isPartlyHidden()]);
+    if (now === this._drawnFor) return;
+    this._drawnFor = now;
+    const hadFocus = this.node.contains(document.activeElement);
+    // What is settled says so itself; that a right was granted with it does not show.
+    const word = outcome && (outcome.status !== "done" || outcome.granted || proposal.status === "open") && el("p", { class: ["outcome", outcome.status === "done" ? "good" : "bad"], role: outcome.status === "done" ? null : "alert" }, icon(outcome.status === "done" ? "check" : "warning", 16), el("span", {}, outcome.message));
+    replace(this.node, word, this._buttons(proposal, isOwn, able));
+    if (hadFocus) (this.node.querySelector("[data-first]:not(:disabled)") ?? this.node.querySelector("button:not(:disabled)"))?.focus();
+  }
+
+  /** @param {Proposal} proposal @param {boolean} isOwn @param {Record<string, boolean>} able */
+  _buttons(proposal, isOwn, able) {
+    const { state } = this._context;
+    const sending = this._sending.get(proposal.id);
+    if (sending) return el("p", { class: "soft", role: "status" }, `${sending}…`);
+    if (proposal.status !== "open") {
+      return el("div", { class: "action-row" }, el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))), state.proposals.pending.size > 0 && button("Next pending", this._next, { class: "small", data: { first: "true" } }));
+    }
+    if (this._armed) return this._confirmation(proposal, this._armed.for);
+    if (isOwn) return el("div", { class: "action-row" }, el("p", { class: "soft grow" }, "This is your own proposal; others decide."), button("Withdraw", () => this.withdraw(), { class: "danger", shortcut: "w", disabled: !able.withdraw, data: { first: "true" } }));
+    return [
+      !able.approve && el("p", { class: "soft" }, this._hosts().length === 0 ? "No host is named: choose who runs it." : "Your permissions do not allow this call, so you cannot approve it."),
+      el(
+        "div",
+        { class: "action-row" },
+        proposal.to.length === 0 && this._hostChoice(),
+        button("Approve once", () => this.approve(false), { class: "good", shortcut: "a", disabled: !able.approve, data: { first: "true" } }),
+        button("Approve and grant…", () => this.grant(), { shortcut: "A", disabled: !able.grant, title: able.grant ? undefined : "Your permissions do not allow this grant" }),
+        button("Reject…", () => this.reject(), { class: "danger", shortcut: "r", disabled: !able.reject }),
+        able.vote && button("Vote for it", () => this.vote(), { class: "quiet", shortcut: "v", title: "Counts where the space requires several votes before a proposal can be approved" }),
+      ),
+    ];
+  }
+
+  /** @param {Proposal} proposal @param {"approve" | "vote" | "withdraw"} what */
+  _confirmation(proposal, what) {
+    const call = el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60));
+    const question = {
+      approve: ["Run ", call, " on ", this._hosts().map((id, index) => [index > 0 && ", ", nameOf(id)]), " once, exactly as shown?"],
+      vote: ["Vote for ", call, " exactly as shown?"],
+      withdraw: ["Withdraw ", call, "?"],
+    }[what];
+    const [text, shortcut, tone, act] = /** @type {[string, string, string, () => void]} */ ({
+      approve: ["Yes, approve", "a", "good", () => this.approve(false)],
+      vote: ["Yes, vote", "v", "good", () => this.vote()],
+      withdraw: ["Yes, withdraw", "w", "danger", () => this.withdraw()],
+    }[what]);
+    return el(
+      "div",
+      { class: "action-row armed" },
+      el("p", { class: "grow", role: "status" }, icon("warning", 16), el("span", {}, question, what !== "withdraw" && this._isPartlyHidden() && el("strong", { class: "unread" }, " Part of it is still hidden."))),
+      button("Cancel", () => this.disarm(), { class: "quiet", shortcut: "Esc" }),
+      button(text, act, { class: tone, shortcut, data: { first: "true" } }),
+    );
+  }
+
+  /** For a proposal that names nobody to carry it out. */
+  _hostChoice() {
+    const { state } = this._context;
+    const others = state.roster.present().filter((each) => each.id !== state.me.id);
+    const choice = el("select", { class: "field host-choice", "aria-label": "Host", value: this._host, on: { change: () => {
+      this._host = choice.value;
+      this.disarm();
+      this.draw();
+    } } }, el("option", { value: "" }, "Choose a host…"), others.map((each) => el("option", { value: each.id }, oneLine(each.id, 60))));
+    return choice;
+  }
+
+  /** @returns {string[]} */
+  _hosts() {
+    if (!this._proposal) return [];
+    return this._proposal.to.length > 0 ? this._proposal.to : this._host ? [this._host] : [];
+  }
+
+  /** Whether a press counts; says why if not. */
+  _acceptsPress() {
+    if (!this._proposal || !this._shown || this._sending.has(this._proposal.id)) return false;
+    const late = obstacleText(this._context, this._shown);
+    if (late) {
+      this._context.notify(escapeHidden(late), "bad");
+      return false;
+    }
+    return performance.now() >= this._guardedUntil;
+  }
+
+  /** Arm, or confirm when armed. @param {boolean} repeated by a key that is held down */
+  approve(repeated) {
+    if (repeated || !this._acceptsPress() || this._proposal?.from === this._context.state.me.id) return;
+    const { state } = this._context;
+    if (this._hosts().length === 0 || callPermissions(state.me.capabilities, state, this._hosts(), /** @type {Proposal} */ (this._proposal).call).request === "no") return;
+    const host = this._host;
+    this._confirmThenRun("approve", "Approving", (shown) => approve(this._context, shown, host));
+  }
+
+  /**
+   * The first press asks, the second does it.
+   * @param {"approve" | "vote" | "withdraw"} what @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act
+   */
+  _confirmThenRun(what, text, act) {
+    if (this._armed?.for !== what) {
+      this.disarm();
+      this._armed = { for: what, at: performance.now() };
+      this._timer = setTimeout(() => this.disarm(), ARMED_MILLISECONDS);
+      this._outcomes.delete(/** @type {Proposal} */ (this._proposal).id);
+      this.draw();
+    } else if (performance.now() - this._armed.at >= SETTLE_MILLISECONDS) {
+      this.disarm();
+      void this._decide(text, act);
+    }
+  }
+
+  /** @returns {boolean} whether it was armed */
+  disarm() {
+    const was = this.isArmed;
+    this._armed = null;
+    clearTimeout(this._timer);
+    if (was) this.draw();
+    return was;
+  }
+
+  reject() {
+    if (!this._acceptsPress() || !this._proposal || !this._shown || this._proposal.from === this._context.state.me.id) return;
+    this.disarm();
+    rejectDialog(this._context, [this._shown], [summaryOf(this._proposal)], (reason, explanation) => void this._decide("Rejecting", (shown) => reject(this._context, shown, reason, explanation)));
+  }
+
+  grant() {
+    if (!this._acceptsPress() || !this._proposal || !this._shown || this._proposal.from === this._context.state.me.id || this._hosts().length === 0) return;
+    this.disarm();
+    const host = this._host;
+    const unread = this._isPartlyHidden() && el("p", { class: "caution" }, icon("warning", 16), "Part of the call is still hidden.");
+    grantDialog(this._context, this._proposal, this._shown, summaryOf(this._proposal, unread), (capability) => void this._decide("Approving and granting", (shown) => approveAndGrant(this._context, shown, capability, host)));
+  }
+
+  vote() {
+    if (!this._acceptsPress() || this._proposal?.from === this._context.state.me.id || !isAllowed(this._context.state, "moot/approve")) return;
+    this._confirmThenRun("vote", "Voting", (shown) => vote(this._context, shown));
+  }
+
+  withdraw() {
+    if (!this._acceptsPress() || this._proposal?.from !== this._context.state.me.id) return;
+    this._confirmThenRun("withdraw", "Withdrawing", (shown) => withdraw(this._context, shown));
+  }
+
+  /** @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
+  async _decide(text, act) {
+    const shown = this._shown;
+    if (!shown) return;
+    this._sending.set(shown.id, text);
+    this._outcomes.delete(shown.id);
+    this.draw();
+    const outcome = await act(shown);
+    this._sending.delete(shown.id);
+    if (outcome.votesNeeded) this._votesNeeded.set(shown.id, outcome.votesNeeded);
+    this._outcomes.set(shown.id, outcome);
+    // Told where the eyes are: a notice would lie over the buttons.
+    if (this._proposal?.id === shown.id && this.node.isConnected) this._context.announce(outcome.message);
+    else this._context.notify(outcome.message, outcome.status === "done" ? "good" : "bad");
+    this._context.state.changes.publish("proposals");
+    this.draw();
+  }
+
+  close() {
+    clearTimeout(this._timer);
+  }
+}
+
+/** A name stays as it is. @param {string} text */
+function capitalize(text) {
+  return !/^(you|it) /.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,76 @@
+// @ts-check
+/** Several decisions with one question. The question lists them all, each with its call; that is what is decided. */
+import { button, el, replace } from "../core/dom.js";
+import { textAt } from "../core/json-text.js";
+import { textBlock, escapeHidden } from "../core/text.js";
+import { callPermissions } from "./capability-match.js";
+import { approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
+import { afterDelay, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
+import { openDialog } from "./dialog.js";
+
+/** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("../app.js").Context} Context */
+
+// A list longer than this is not read; decide on part of it first.
+export const MAX_AT_ONCE = 50;
+
+/** @param {Proposal} proposal */
+function entry(proposal) {
+  const given = textAt(proposal.call.bodyText, ["params", "arguments"]) ?? textAt(proposal.call.bodyText, ["params"]) ?? "";
+  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, given && textBlock(given, { most: 300, class: "bulk-call", label: "arguments" })), el("p", { class: "fault" }));
+}
+
+/** Why one of them cannot be approved from here. @param {Context} context @param {Proposal} proposal */
+function obstacle(context, proposal) {
+  const { state } = context;
+  if (proposal.from === state.me.id) return "It is your own proposal.";
+  if (proposal.to.length === 0) return "It names no host: decide on it separately.";
+  return callPermissions(state.me.capabilities, state, proposal.to, proposal.call).request === "no" ? "Your permissions do not allow this call." : "";
+}
+
+/** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished */
+export function approveSelected(context, proposals, finished) {
+  const able = proposals.filter((each) => obstacle(context, each) === "");
+  const shown = able.map(reviewedProposal);
+  const list = el("ul", { class: "decision-list" }, proposals.map(entry));
+  const mark = () => {
+    for (const item of list.children) {
+      const proposal = proposals.find((each) => each.id === item.dataset.id);
+      const text = proposal ? obstacle(context, proposal) || obstacleText(context, reviewedProposal(proposal)) : "";
+      item.classList.toggle("left-out", text !== "");
+      replace(item.querySelector(":scope > .fault"), text ? `Skipped: ${escapeHidden(text)}` : "");
+    }
+    const left = shown.filter((each) => obstacleText(context, each) === "").length;
+    replace(yes, el("span", {}, left === 1 ? "Approve 1 call" : `Approve ${left} calls`));
+    yes.disabled = left === 0;
+  };
+  const act = afterDelay(async () => {
+    if (yes.disabled) return;
+    dialog.close();
+    report(context, "approved", await Promise.all(shown.map((each) => approve(context, each))), proposals.length);
+    finished(shown.map((each) => each.id));
+  });
+  const yes = button("Approve", act, { class: "good" });
+  const dialog = openDialog(`Approve ${proposals.length} proposals`, [el("p", {}, "Each of these calls runs once, exactly as shown."), list], {
+    class: "decide wide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes], closed: () => stop(),
+  });
+  const stop = watchProposals(context, shown, mark);
+  mark();
+  return dialog;
+}
+
+/** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished */
+export function rejectSelected(context, proposals, finished) {
+  const shown = proposals.map(reviewedProposal);
+  return rejectDialog(context, shown, [el("ul", { class: "decision-list" }, proposals.map(entry))], async (reason, explanation) => {
+    report(context, "rejected", await Promise.all(shown.map((each) => reject(context, each, reason, explanation))), proposals.length);
+    finished(shown.map((each) => each.id));
+  });
+}
+
+/** @param {Context} context @param {string} word @param {import("./proposal-decisions.js").Outcome[]} outcomes @param {number} request */
+function report(context, word, outcomes, request) {
+  const done = outcomes.filter((each) => each.status === "done").length;
+  const rest = outcomes.filter((each) => each.status !== "done");
+  context.notify(`${done} of ${request} ${word}${rest.length > 0 ? `. ${[...new Set(rest.map((each) => each.message))].slice(0, 3).join(" ")}` : ""}`, rest.length > 0 || done < request ? "bad" : "good");
+}

@@ -1,0 +1,171 @@
+// @ts-check
+/** Questions before a decision: why not, and how wide. What is sent is what stands in the dialog. */
+import { button, el, newId, replace } from "../core/dom.js";
+import { formatJson } from "../core/json-text.js";
+import { nameOf, oneLine, escapeHidden } from "../core/text.js";
+import { describeCapability } from "./capability-text.js";
+import { titleOf, obstacleText } from "./proposal-decisions.js";
+import { capabilityError, grantScopes } from "./grant-scopes.js";
+import { openDialog } from "./dialog.js";
+import { describeRejection } from "./error-text.js";
+import { coveredBy } from "./capability-covers.js";
+import { icon } from "./icons.js";
+
+/** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("./proposal-decisions.js").ReviewedProposal} Shown */
+
+// Longer than a key that was meant for something else takes to arrive; as in the terminal.
+export const SETTLE_MILLISECONDS = 400;
+
+// Of the capability at once; more scrolls.
+const MAX_LINES = 18;
+
+// MEW 3.3.3, in the order in which people need them.
+const REASONS = ["disagree", "inappropriate", "unsafe", "busy", "incapable", "policy", "duplicate", "invalid", "timeout", "resource_limit", "no_longer_needed", "other"];
+
+/** A press counts only when the question has stood for a moment. @param {() => void} act */
+export function afterDelay(act) {
+  const opened = performance.now();
+  return () => {
+    if (performance.now() - opened >= SETTLE_MILLISECONDS) act();
+  };
+}
+
+/** Follow a proposal while a dialog about it is open; says so when it is settled. @param {import("../app.js").Context} context @param {Shown[]} shown @param {() => void} changed */
+export function watchProposals(context, shown, changed) {
+  const before = new Set(shown.filter((each) => obstacleText(context, each) === "").map((each) => each.id));
+  return context.state.on("proposals", () => {
+    if (shown.some((each) => before.has(each.id) && obstacleText(context, each) !== "")) changed();
+  });
+}
+
+/** Ctrl+Enter anywhere in a dialog means its main button. @param {HTMLElement} node @param {() => void} act */
+function onCtrlEnter(node, act) {
+  node.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    act();
+  });
+}
+
+/**
+ * Why not? One reason for all that are shown.
+ * @param {import("../app.js").Context} context @param {Shown[]} shown @param {Node[]} list what it is about
+ * @param {(reason: string, explanation: string) => void} decide
+ */
+export function rejectDialog(context, shown, list, decide) {
+  const group = newId("reason");
+  const text = el("textarea", { class: "field", id: newId("words"), rows: "2", placeholder: "Sent to the proposer as a chat message", maxlength: "4000" });
+  const status = el("p", { class: "fault", role: "status" });
+  const radios = REASONS.map((reason, index) => {
+    const radio = el("input", { type: "radio", name: group, value: reason, checked: index === 0 });
+    return { radio, node: el("label", { class: "choice" }, radio, el("span", {}, el("span", { class: "mono" }, reason), el("small", {}, describeRejection(reason)))) };
+  });
+  const act = afterDelay(() => {
+    const reason = radios.find((each) => each.radio.checked)?.radio.value ?? "disagree";
+    dialog.close();
+    decide(reason, text.value.trim());
+  });
+  const yes = button(shown.length > 1 ? `Reject ${shown.length}` : "Reject", act, { class: "danger", shortcut: "Ctrl+Enter" });
+  const dialog = openDialog(shown.length > 1 ? `Reject ${shown.length} proposals` : "Reject", [
+    el("div", { class: "decision-list" }, list),
+    el("fieldset", { class: "reasons" }, el("legend", {}, "Reason"), radios.map((each) => each.node)),
+    el("div", {}, el("label", { for: text.id }, "Comment (optional)"), text),
+    el("p", { class: "soft" }, "Everyone sees this. Others can still approve it."),
+    status,
+  ], { class: "decide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes], closed: () => stop() });
+  onCtrlEnter(dialog.node, act);
+  const stop = watchProposals(context, shown, () => {
+    replace(status, escapeHidden(shown.map((each) => obstacleText(context, each)).find(Boolean) ?? ""));
+    yes.disabled = shown.every((each) => obstacleText(context, each) !== "");
+  });
+  radios[0].radio.focus();
+  return dialog;
+}
+
+/**
+ * How wide? The capability is shown as JSON and in words; exactly that text is granted.
+ * @param {import("../app.js").Context} context @param {Proposal} proposal @param {Shown} shown @param {Node} summary
+ * @param {(capability: string) => void} decide
+ */
+export function grantDialog(context, proposal, shown, summary, decide) {
+  const { state } = context;
+  const scopes = grantScopes(state, proposal);
+  const group = newId("width");
+  const editor = el("textarea", { class: "field mono capability-text", id: newId("capability"), rows: "8", spellcheck: "false", autocapitalize: "off", "aria-describedby": `${group}-words` });
+  const text = el("p", { class: "capability-description", id: `${group}-words` });
+  const fault = el("p", { class: "fault", role: "status" });
+  let chosen = Math.max(0, scopes.findIndex((each) => each.text));
+  let edited = scopes[2].text || scopes[1].text;
+  const radios = scopes.map((width, index) => {
+    const radio = el("input", { type: "radio", name: group, value: width.name, checked: index === chosen, disabled: !width.text && width.name !== "pattern", on: { change: () => choose(index) } });
+    return { radio, node: el("label", { class: "choice width-choice" }, radio, el("span", {}, el("strong", {}, width.title), el("small", {}, width.text || width.name === "pattern" ? escapeHidden(width.description) : `not available: ${escapeHidden(width.obstacle)}`))) };
+  });
+  const choose = (/** @type {number} */ index) => {
+    chosen = index;
+    const isPattern = scopes[index].name === "pattern";
+    editor.readOnly = !isPattern;
+    editor.value = editableText(isPattern ? edited : scopes[index].text);
+    editor.rows = Math.min(MAX_LINES, Math.max(4, editor.value.split("\n").length));
+    look();
+  };
+  const look = () => {
+    const wrong = hasHidden(editor.value) ? "Write invisible characters as \\u escapes." : capabilityError(state, proposal, editor.value);
+    const late = obstacleText(context, shown);
+    replace(fault, escapeHidden(late || wrong));
+    editor.setAttribute("aria-invalid", String(wrong !== ""));
+    replace(text);
+    if (!wrong) {
+      const capability = JSON.parse(editor.value);
+      replace(text, icon("check", 16), el("span", {}, nameOf(proposal.from), " will be able to ", el("bdi", {}, escapeHidden(describeCapability(capability)))));
+      if (capability.kind !== "mcp/request") text.append(el("span", { class: "caution" }, icon("warning", 16), "This allows more than calls."));
+      if (!coveredBy(capability, state.me.capabilities)) text.append(el("span", { class: "caution" }, icon("warning", 16), "You may not have all of these permissions; you can grant only what you have."));
+    }
+    yes.disabled = wrong !== "" || late !== "";
+  };
+  editor.addEventListener("input", () => {
+    edited = editor.value;
+    look();
+  });
+  const act = afterDelay(() => {
+    look();
+    if (yes.disabled) return;
+    dialog.close();
+    decide(editor.value);
+  });
+  const yes = button("Approve and grant", act, { class: "good", shortcut: "Ctrl+Enter" });
+  const dialog = openDialog("Approve and grant", [
+    summary,
+    el("fieldset", { class: "widths" }, el("legend", {}, `What can ${oneLine(proposal.from, 60)} do without approval from now on?`), radios.map((each) => each.node)),
+    el("div", {}, el("label", { for: editor.id }, "Capability"), editor),
+    text,
+    fault,
+    el("p", { class: "soft" }, "The call is approved first; the permission is granted only if that succeeds. It lasts until someone revokes it."),
+  ], { class: "decide wide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes], closed: () => stop() });
+  onCtrlEnter(dialog.node, act);
+  const stop = watchProposals(context, [shown], look);
+  choose(chosen);
+  radios[chosen].radio.focus();
+  return dialog;
+}
+
+/** JSON with indents, hidden characters as escapes: it is edited, so it cannot be shown another way. @param {string} text */
+function editableText(text) {
+  if (!text) return "";
+  return formatJson(text).replace(/[^\n\x20-\x7e]/gu, (each) => (hasHidden(each) ? [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join("") : each));
+}
+
+/** @param {string} text */
+function hasHidden(text) {
+  return escapeHidden(text) !== text;
+}
+
+/** A line about a proposal, for a dialog. @param {Proposal} proposal @param {any} [more] */
+export function summaryOf(proposal, more) {
+  return el(
+    "div",
+    { class: "decision-summary" },
+    el("p", {}, nameOf(proposal.from), " proposes ", el("strong", { class: "mono" }, oneLine(titleOf(proposal), 80)), " on ", proposal.to.length > 0 ? proposal.to.map((id) => nameOf(id)) : "any host"),
+    more,
+  );
+}

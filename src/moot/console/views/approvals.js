@@ -1,0 +1,278 @@
+// @ts-check
+/**
+ * The approval desk: what waits, one proposal in full, and what can be decided about it.
+ *
+ * Nothing is approved by accident. An approval takes two presses, the second no sooner than SETTLE_MILLISECONDS after
+ * the first and never by a key that is held down. When a proposal comes under somebody's eyes that they did not choose
+ * themselves, keys and buttons do nothing for as long. New ones are put at the end, so that nothing moves below a hand.
+ */
+import { button, el, replace } from "../core/dom.js";
+import { registerView } from "../core/router.js";
+import { oneLine } from "../core/text.js";
+import { ago } from "../core/time.js";
+import { ApprovalActions } from "./approvals-actions.js";
+import { alertSwitches, alertInAllSpaces, alertNewProposals } from "./approvals-alerts.js";
+import { MAX_AT_ONCE, approveSelected, rejectSelected } from "./approvals-bulk.js";
+import { settledText, titleOf } from "./proposal-decisions.js";
+import { ProposalList } from "./approvals-list.js";
+import { proposalView } from "./proposal-view.js";
+import { proposalHistory } from "./proposal-history.js";
+import { icon } from "./icons.js";
+
+/** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("../app.js").Context} Context */
+
+// Decided ones that are still shown, so that their results can be followed.
+const MAX_DECIDED = 20;
+
+class ApprovalsView {
+  /** @param {HTMLElement} outlet @param {Context} context */
+  constructor(outlet, context) {
+    this._context = context;
+    this._proposals = context.state.proposals;
+    this.selected = "";
+    /** Asked for by the address, not heard yet. */
+    this._wanted = "";
+    /** Where the selected one stood among those that wait, and whether it was decided while it was shown. */
+    this._position = 0;
+    this._justDecided = false;
+    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement} | null} */
+    this._shown = null;
+    /** @type {Set<string>} */
+    this._announced = new Set(this._pending().map((each) => each.id));
+    this._list = new ProposalList(context, { choose: (id) => context.go("approvals", id), mark: () => this._drawBulk() });
+    this._actions = new ApprovalActions(context, () => this.move(1, "wait"));
+    this._count = el("span", { class: "soft" });
+    this._bulk = el("div", { class: "approvals-bulk", role: "group", "aria-label": "Selected proposals", hidden: true });
+    this._body = el("div", { class: "approvals-body" });
+    this._detail = el("section", { class: "approvals-detail", "aria-label": "Proposal" }, el("div", { class: "approvals-back" }, button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) })), this._body, this._actions.node);
+    this._root = el("div", { class: "approvals" }, el("div", { class: "approvals-side" }, this._list.node), this._detail);
+    outlet.append(
+      el("div", { class: "view-head" }, el("h1", {}, "Approvals"), this._count, el("span", { class: "grow" }), alertSwitches(context)),
+      this._bulk,
+      this._root,
+    );
+    this._clock = setInterval(() => this._tick(), 1000);
+    this._stops = [
+      context.state.on("proposals", () => this.draw()),
+      // A thousand requests a second may be about anything; only what is shown can tell its progress by them.
+      context.state.on("requests", () => this._drawHistory()),
+      context.state.on(["tools", "roster"], () => {
+        this._shown?.view.refresh();
+        this._actions.draw();
+      }),
+      context.keys.add("Approvals", {
+        j: ["Next", () => this.move(1)],
+        k: ["Previous", () => this.move(-1)],
+        ArrowDown: ["Next", () => this.move(1)],
+        ArrowUp: ["Previous", () => this.move(-1)],
+        a: ["Approve (press twice), or approve the selected ones", (event) => this._approve(event)],
+        r: ["Reject with a reason, or reject the selected ones", () => this._reject()],
+        A: ["Approve and grant", () => this._actions.grant()],
+        "g g": ["Approve and grant", () => this._actions.grant()],
+        v: ["Vote for it (press twice)", (event) => event.repeat || this._actions.vote()],
+        w: ["Withdraw your own (press twice)", (event) => event.repeat || this._actions.withdraw()],
+        x: ["Select or deselect", () => this._list.toggle(this.selected)],
+        Escape: ["Cancel; clear the selection", () => this._escape()],
+      }),
+    ];
+    this.draw();
+  }
+
+  /** @returns {Proposal[]} */
+  _pending() {
+    return this._proposals.open();
+  }
+
+  /** Newest first. @returns {Proposal[]} */
+  _decided() {
+    const found = [...this._proposals.byId.values()].filter((each) => each.status !== "open").sort((a, b) => b.settledAt - a.settledAt);
+    return found.slice(0, MAX_DECIDED);
+  }
+
+  draw() {
+    const waiting = this._pending();
+    const decided = this._decided();
+    replace(this._count, `${waiting.length || "none"} pending`);
+    this._announce(waiting);
+    this._list.draw(waiting, decided, this.selected);
+    this._drawBulk();
+    const at = waiting.findIndex((each) => each.id === this.selected);
+    if (at >= 0) this._position = at;
+    if (this._wanted && this._proposals.byId.has(this._wanted)) this.select(this._wanted, false);
+    else if (!this.selected && waiting.length > 0) this.select(waiting[0].id, false);
+    else if (!this.selected) this._drawEmpty();
+    this._drawHistory();
+  }
+
+  /**
+   * Show one. `chosen` is whether the person asked for it just now; otherwise it came by itself and is guarded.
+   * @param {string} id @param {boolean} chosen
+   */
+  select(id, chosen) {
+    const proposal = this._proposals.byId.get(id);
+    if (!proposal) {
+      this._wanted = id;
+      return;
+    }
+    this._wanted = "";
+    if (this.selected === id) return;
+    this.selected = id;
+    this._justDecided = false;
+    const view = proposalView(this._context, proposal);
+    const historyNode = el("div", {});
+    this._shown = { proposal, view, drawnFor: "", history: historyNode };
+    replace(this._body, view.node, historyNode);
+    this._body.scrollTop = 0;
+    this._actions.show(proposal, view.unread, chosen);
+    const waiting = this._pending();
+    const at = waiting.findIndex((each) => each.id === id);
+    if (at >= 0) this._position = at;
+    this._list.draw(waiting, this._decided(), id);
+    this._drawHistory();
+  }
+
+  /** @param {number} step @param {"any" | "wait"} [among] */
+  move(step, among = "any") {
+    const waiting = this._pending();
+    const rows = among === "wait" ? waiting : [...waiting, ...this._decided()];
+    if (rows.length === 0) return;
+    const current = rows.findIndex((each) => each.id === this.selected);
+    // From one that was just decided, on to what took its place: deciding one after the other needs no way back.
+    const from = (this._justDecided || current < 0) && waiting.length > 0 ? Math.min(this._position, waiting.length) - (step > 0 ? 1 : 0) : current;
+    const next = (this._justDecided || current < 0) && waiting.length > 0 ? Math.min(from + step, waiting.length - 1) : current + step;
+    const proposal = rows[Math.max(0, Math.min(rows.length - 1, next))];
+    history.replaceState(null, "", this._context.link("approvals", proposal.id));
+    this.select(proposal.id, true);
+    this._list.focus(proposal.id);
+  }
+
+  /** @param {KeyboardEvent} event */
+  _approve(event) {
+    const marked = this._selectedForBulk();
+    if (marked.length === 0) this._actions.approve(event.repeat);
+    else if (!event.repeat) this._decideSelected(approveSelected);
+  }
+
+  _reject() {
+    if (this._selectedForBulk().length === 0) this._actions.reject();
+    else this._decideSelected(rejectSelected);
+  }
+
+  /** @param {typeof approveSelected} decide */
+  _decideSelected(decide) {
+    const marked = this._selectedForBulk();
+    if (marked.length > MAX_AT_ONCE) {
+      this._context.notify(`${marked.length} selected. Decide on at most ${MAX_AT_ONCE} at once.`, "bad");
+      return;
+    }
+    decide(this._context, marked, () => this._list.clear());
+  }
+
+  /** @returns {Proposal[]} */
+  _selectedForBulk() {
+    return this._pending().filter((each) => this._list.marked.has(each.id));
+  }
+
+  _escape() {
+    if (!this._actions.disarm()) this._list.clear();
+  }
+
+  _drawBulk() {
+    const count = this._selectedForBulk().length;
+    this._bulk.hidden = count === 0;
+    if (this._bulk.dataset.count === String(count)) return;
+    this._bulk.dataset.count = String(count);
+    if (count === 0) return;
+    const waiting = this._pending();
+    replace(
+      this._bulk,
+      el("strong", {}, `${count} selected`),
+      button(`Approve ${count}…`, () => this._decideSelected(approveSelected), { class: "small", shortcut: "a" }),
+      button(`Reject ${count}…`, () => this._decideSelected(rejectSelected), { class: "small danger", shortcut: "r" }),
+      count < waiting.length && button("Select all", () => this._list.markAll(waiting.slice(0, MAX_AT_ONCE)), { class: "small quiet" }),
+      button("Clear", () => this._list.clear(), { class: "small quiet", shortcut: "Esc" }),
+    );
+  }
+
+  _drawEmpty() {
+    this._shown = null;
+    this._actions.show(null, () => false, true);
+    replace(this._body, el("div", { class: "empty" }, icon("approvals", 32), el("strong", {}, "No pending proposals"), el("p", {}, "New proposals appear here with everything needed to decide.")));
+  }
+
+  /** What happened to the selected one; drawn again only when something did. */
+  _drawHistory() {
+    if (!this._shown) return;
+    const { proposal, history: historyNode } = this._shown;
+    const request = this._proposals.requests.get(proposal.requestId);
+    const progress = request && !request.answer ? this._context.state.envelopes.effectsOf(request.id).length : 0;
+    const text = proposal.rejections.reduce((sum, each) => sum + each.comments.length, 0);
+    const now = [proposal.status, proposal.rejections.length, text, proposal.approvals.length, Boolean(request?.answer), progress, this._actions.votesNeeded(proposal.id)].join(" ");
+    this._actions.draw();
+    if (now === this._shown.drawnFor) return;
+    const wasOpen = this._shown.drawnFor.startsWith("open");
+    this._shown.drawnFor = now;
+    replace(historyNode, proposalHistory(this._context, proposal, this._actions.votesNeeded(proposal.id)));
+    if (wasOpen && proposal.status !== "open") {
+      this._justDecided = true;
+      const outcome = settledText(proposal, this._context.state.me.id);
+      if (proposal.fulfilledBy !== this._context.state.me.id) this._context.announce(`${oneLine(titleOf(proposal), 60)}: ${oneLine(outcome, 120)}`);
+    }
+  }
+
+  /** @param {Proposal[]} waiting */
+  _announce(waiting) {
+    const added = waiting.filter((each) => !this._announced.has(each.id));
+    for (const each of added) this._announced.add(each.id);
+    const others = added.filter((each) => each.from !== this._context.state.me.id);
+    if (others.length === 1) this._context.announce(`${oneLine(others[0].from, 40)} proposes ${oneLine(titleOf(others[0]), 60)}`);
+    else if (others.length > 1) this._context.announce(`${others.length} new proposals`);
+  }
+
+  _tick() {
+    for (const node of this._root.querySelectorAll("time.since")) {
+      const text = ago(Number(node.dataset.at));
+      if (node.textContent !== text) node.textContent = text;
+    }
+    this._actions.draw();
+  }
+
+  /** @param {string[]} rest */
+  arrive(rest) {
+    const id = rest[0] ?? "";
+    const wasOpened = this._root.classList.contains("opened");
+    this._root.classList.toggle("opened", id !== "");
+    if (!id && wasOpened) this._list.focus(this.selected);
+    if (!id) return;
+    this.select(id, true);
+    if (this._wanted === id && !this._shown) replace(this._body, el("div", { class: "empty" }, el("strong", {}, "Unknown proposal"), el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60)))));
+    // On a phone the list is gone now; elsewhere the focus stays in the list.
+    if (getComputedStyle(this._list.node).display === "none" || !this._list.node.checkVisibility()) this._body.querySelector("h2")?.focus();
+  }
+
+  close() {
+    clearInterval(this._clock);
+    this._actions.close();
+    this._stops.forEach((stop) => stop());
+  }
+}
+
+registerView({
+  id: "approvals",
+  title: "Approvals",
+  icon: "approvals",
+  order: 10,
+  key: "a",
+  css: "css/approvals.css",
+  badge: (state) => {
+    // Drawn whichever view is shown, so that proposals are noticed before the desk was ever opened.
+    alertNewProposals(state);
+    return state.proposals.pending.size;
+  },
+  mount(outlet, context) {
+    alertInAllSpaces(context.session);
+    const view = new ApprovalsView(outlet, context);
+    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
+  },
+});

@@ -1,0 +1,73 @@
+// @ts-check
+/** The share of decisions that rules took, day by day: a picture, a sentence, and the numbers as a table. */
+import { el, svg } from "../core/dom.js";
+
+/** @typedef {import("./approver-state.js").Day} Day */
+
+// Two months; more days than that are points without room.
+const MAX_DAYS = 60;
+const WIDTH = 600;
+const HEIGHT = 160;
+
+/** @param {Day} day */
+const all = (day) => day.people + day.rules;
+/** @param {Day} day */
+const share = (day) => (all(day) === 0 ? 0 : day.rules / all(day));
+/** @param {number} part */
+const percentText = (part) => `${Math.round(part * 100)} %`;
+
+/** Days without a decision are days, too. @param {Day[]} known @returns {Day[]} */
+function everyDay(known) {
+  if (known.length === 0) return [];
+  const by = new Map(known.map((each) => [each.day, each]));
+  const days = [];
+  const last = Date.parse(`${known[known.length - 1].day}T00:00:00Z`);
+  let at = Math.max(Date.parse(`${known[0].day}T00:00:00Z`), last - (MAX_DAYS - 1) * 86_400_000);
+  for (; at <= last; at += 86_400_000) {
+    const day = new Date(at).toISOString().slice(0, 10);
+    days.push(by.get(day) ?? { day, people: 0, rules: 0 });
+  }
+  return days;
+}
+
+/** @param {Day[]} known */
+export function automationChart(known) {
+  const days = everyDay(known);
+  if (days.length === 0) return el("p", { class: "soft" }, "No decisions yet.");
+  const decided = days.reduce((sum, each) => sum + all(each), 0);
+  const rules = days.reduce((sum, each) => sum + each.rules, 0);
+  const latest = days[days.length - 1];
+  const text = `${percentText(rules / decided)} of ${decided.toLocaleString("en")} ${decided === 1 ? "decision was" : "decisions were"} automatic; on ${latest.day}, ${percentText(share(latest))} of ${all(latest)}.`;
+  const max = Math.max(...days.map(all));
+  const step = WIDTH / days.length;
+  const middle = (/** @type {number} */ index) => (index + 0.5) * step;
+  const bars = days.flatMap((each, index) => {
+    const height = (all(each) / max) * HEIGHT;
+    const width = Math.min(step * 0.72, 48);
+    const x = middle(index) - width / 2;
+    const automatic = height * share(each);
+    const title = svg("title", {}, `${each.day}: ${each.rules} by rules, ${each.people} by people`);
+    return [
+      svg("rect", { class: "plot-people", x: String(x), y: String(HEIGHT - height), width: String(width), height: String(height - automatic) }, title),
+      svg("rect", { class: "plot-rules", x: String(x), y: String(HEIGHT - automatic), width: String(width), height: String(automatic) }, title.cloneNode(true)),
+    ];
+  });
+  // Days without a decision have no share: the line leaves them out.
+  const points = days.map((each, index) => ({ each, x: middle(index) })).filter(({ each }) => all(each) > 0).map(({ each, x }) => [x, HEIGHT - share(each) * HEIGHT]);
+  const line = points.map(([x, y], index) => `${index === 0 ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`).join(" ");
+  return el("figure", { class: "plot" },
+    el("div", { class: "plot-area" },
+      el("div", { class: "plot-scale", "aria-hidden": "true" }, el("span", {}, "100 %"), el("span", {}, "50 %"), el("span", {}, "0 %")),
+      svg("svg", { class: "plot-image", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": text },
+        [0, 0.5, 1].map((part) => svg("path", { class: "plot-grid", d: `M0 ${HEIGHT * part}H${WIDTH}` })),
+        bars,
+        svg("path", { class: "plot-line", d: line }),
+        points.map(([x, y]) => svg("path", { class: "plot-point", d: `M${x.toFixed(1)} ${y.toFixed(1)}h0` }))),
+      el("div", { class: "plot-days", "aria-hidden": "true" }, el("span", {}, days[0].day), days.length > 1 && el("span", {}, latest.day))),
+    el("figcaption", {}, el("p", {}, text),
+      el("p", { class: "plot-key soft" }, el("span", { class: "key-line" }), "automatic share", el("span", { class: "key-rules" }), "by rules", el("span", { class: "key-people" }), "by people")),
+    el("details", { data: { fold: "days" } }, el("summary", {}, "Table"),
+      el("table", { class: "plot-table" },
+        el("thead", {}, el("tr", {}, ["Day", "People", "Rules", "Automatic"].map((each) => el("th", { scope: "col" }, each)))),
+        el("tbody", {}, days.filter((each) => all(each) > 0).reverse().map((each) => el("tr", {}, el("th", { scope: "row" }, each.day), el("td", {}, String(each.people)), el("td", {}, String(each.rules)), el("td", {}, percentText(share(each)))))))));
+}

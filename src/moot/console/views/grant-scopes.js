@@ -1,0 +1,140 @@
+// @ts-check
+/**
+ * How wide a grant is that follows an approval, always shown as the capability that it creates.
+ *
+ *     exact    this very call: the tool, the host and all arguments as they were proposed
+ *     tool     this tool at this host, with any arguments
+ *     pattern  something between, to be edited: folders for paths, anything for long texts
+ *
+ * A capability cannot forbid arguments that it does not name, so even the exact one says so. It is written as
+ * JSON text from the proposal's own text: no number is rounded on the way. What cannot be written as a pattern
+ * that matches the proposal itself is not offered, with the reason.
+ */
+import { membersOf, textAt } from "../core/json-text.js";
+import { isRegex, isWild, matches } from "./capability-match.js";
+import { PATHS, TEXTS } from "./text-diff.js";
+
+/** @typedef {{name: "exact" | "tool" | "pattern", title: string, description: string, text: string, obstacle: string}} GrantScope */
+
+// A text longer than this is what a tool is given to work on, not what tells one call from another.
+const LONG = 60;
+// What a pattern's string may have.
+const STRING_BYTES = 1024;
+
+class NotExpressible extends Error {}
+
+/**
+ * The three choices for a proposal, narrowest first.
+ * @param {import("../core/state.js").State} state
+ * @param {import("../core/state-proposals.js").Proposal} proposal
+ * @returns {GrantScope[]}
+ */
+export function grantScopes(state, proposal) {
+  const what = proposal.call.method === "tools/call" && proposal.call.name ? `the tool ${proposal.call.name}` : `the method ${proposal.call.method}`;
+  return [
+    grantScope(state, proposal, "exact", "This exact call", "exactly these arguments"),
+    grantScope(state, proposal, "tool", proposal.call.method === "tools/call" ? "This tool" : "This method", `${what}, with any arguments`),
+    grantScope(state, proposal, "pattern", "Custom pattern", "edit the capability below"),
+  ];
+}
+
+/** @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @param {GrantScope["name"]} name @param {string} title @param {string} message @returns {GrantScope} */
+function grantScope(state, proposal, name, title, message) {
+  try {
+    const method = literalText(proposal.call.method);
+    const params = paramsText(textAt(proposal.call.bodyText, ["params"]), name);
+    const payload = `{"method":${method}${params === "{}" ? "" : `,"params":${params}`}}`;
+    const hosts = proposal.to.map((id) => state.roster.get(id)?.name ?? id).map((each) => JSON.stringify(literalName(each)));
+    const text = `{"kind":"mcp/request","payload":${payload}${hosts.length > 0 ? `,"to":[${hosts.join(",")}]` : ""}}`;
+    const wrong = capabilityError(state, proposal, text);
+    return wrong ? { name, title, description: message, text: "", obstacle: wrong } : { name, title, description: message, text, obstacle: "" };
+  } catch (fault) {
+    if (fault instanceof NotExpressible) return { name, title, description: message, text: "", obstacle: fault.message };
+    throw fault;
+  }
+}
+
+/**
+ * What is wrong with a capability that somebody wrote for this proposal; empty if nothing is.
+ * @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @param {string} text
+ */
+export function capabilityError(state, proposal, text) {
+  let capability;
+  try {
+    capability = JSON.parse(text);
+  } catch (fault) {
+    return `Invalid JSON: ${fault instanceof Error ? fault.message : ""}`;
+  }
+  if (capability === null || typeof capability !== "object" || Array.isArray(capability)) return 'A capability is an object, such as {"kind": "mcp/request"}.';
+  if (capability.kind === undefined) return 'The kind is missing: write {"kind": "mcp/request", …}.';
+  const unknown = Object.keys(capability).find((key) => !["kind", "payload", "to", "id", "description"].includes(key) && !key.startsWith("x-"));
+  if (unknown !== undefined) return `A capability has no field ${unknown}.`;
+  const { method, params } = proposal.call;
+  const body = params === undefined ? { method } : { method, params };
+  const names = proposal.to.map((id) => state.roster.get(id)?.name ?? id);
+  // "perhaps" is let through: the gateway reads it, and says so if it cannot.
+  return matches(capability, "mcp/request", { jsonrpc: "2.0", id: 0, ...body }, names) === "no" ? "This does not allow the proposed call." : "";
+}
+
+/** @param {string | null} text @param {GrantScope["name"]} name */
+function paramsText(text, name) {
+  if (text === null) return "{}";
+  if (!text.startsWith("{")) throw new NotExpressible("its parameters are not an object");
+  const found = [];
+  for (const part of membersOf(text)) {
+    if (part.key === "_meta") continue; // progress tokens and the like: another one each time
+    if (part.key === "arguments" && part.text.startsWith("{")) {
+      if (name === "tool") continue;
+      const stated = argumentsText(part.text, name);
+      if (stated !== "{}") found.push(`"arguments":${stated}`);
+    } else if (name !== "tool" || part.key === "name" || part.key === "uri") found.push(`${keyText(part.key)}:${exactPattern(part.text)}`);
+  }
+  return `{${found.join(",")}}`;
+}
+
+/** @param {string} text @param {GrantScope["name"]} name */
+function argumentsText(text, name) {
+  const found = [];
+  for (const part of membersOf(text)) {
+    if (name === "exact") found.push(`${keyText(part.key)}:${exactPattern(part.text)}`);
+    else if (part.text.startsWith('"')) {
+      const value = JSON.parse(part.text);
+      if (PATHS.includes(part.key) && value.replace(/^\/+|\/+$/g, "").includes("/")) found.push(`${keyText(part.key)}:${JSON.stringify(`${literalName(value.slice(0, value.lastIndexOf("/")))}/**`)}`);
+      else if (!TEXTS.includes(part.key) && value.length <= LONG && !value.includes("\n")) found.push(`${keyText(part.key)}:${literalText(value)}`);
+    } else if (!part.text.startsWith("{") && !part.text.startsWith("[")) found.push(`${keyText(part.key)}:${part.text}`);
+  }
+  return `{${found.join(",")}}`;
+}
+
+/** A value as a pattern that only it matches. Depth is bounded by the gateway's 16. @param {string} text @param {number} [depth] @returns {string} */
+function exactPattern(text, depth = 0) {
+  if (depth > 16) throw new NotExpressible("its arguments are nested too deeply");
+  if (text.startsWith('"')) return literalText(JSON.parse(text));
+  if (text.startsWith("[")) throw new NotExpressible("its arguments contain a list, which a capability cannot match exactly");
+  if (!text.startsWith("{")) return text;
+  return `{${membersOf(text).map((part) => `${keyText(part.key)}:${exactPattern(part.text, depth + 1)}`).join(",")}}`;
+}
+
+/** A text that matches itself and nothing else, though it may hold signs of the pattern language. @param {string} text */
+function literalText(text) {
+  const written = hasPatternSyntax(text) ? `/^${text.replace(/[^A-Za-z0-9_\u0080-\uffff]/g, (each) => (each === "\0" ? "\\x00" : `\\${each}`))}$/` : text;
+  if (new TextEncoder().encode(written).length > STRING_BYTES) throw new NotExpressible(`an argument is longer than ${STRING_BYTES} bytes`);
+  return JSON.stringify(written);
+}
+
+/** @param {string} text */
+function literalName(text) {
+  if (hasPatternSyntax(text)) throw new NotExpressible(`${JSON.stringify(text)} contains pattern characters`);
+  return text;
+}
+
+/** @param {string} text */
+function hasPatternSyntax(text) {
+  return isWild(text) || text.startsWith("!") || isRegex(text);
+}
+
+/** @param {string} name */
+function keyText(name) {
+  if (name.startsWith("$") || isWild(name)) throw new NotExpressible(`the argument name ${JSON.stringify(name)} contains pattern characters`);
+  return JSON.stringify(name);
+}

@@ -1,0 +1,120 @@
+// @ts-check
+/**
+ * How one operation went: proposal, decisions, request, result, from left to right. What correlates to what
+ * makes a graph, not a line: one answer may close two requests (MEW 3), and all causes are drawn.
+ */
+import { el, svg } from "../core/dom.js";
+import { hue, nameOf, oneLine } from "../core/text.js";
+import { duration } from "../core/time.js";
+import { familyOf, kindTag } from "./timeline-rows.js";
+
+/** @typedef {import("../core/envelopes.js").Row} Row */
+
+// What fits on a screen.
+const MAX_NODES = 40;
+const BOX = { wide: 168, high: 58, gapX: 46, gapY: 16 };
+
+/** @param {string} id @param {import("../app.js").Context} context @returns {Node | null} */
+export function operationGraph(id, context) {
+  const start = context.state.envelopes.byId(id);
+  if (!start || start.type === "gap") return null;
+  const rows = linkedRows(start, context.state.envelopes);
+  const layers = columnsOf(rows);
+  const places = new Map();
+  layers.forEach((layer, column) => layer.forEach((row, line) => places.set(row.id, { x: column * (BOX.wide + BOX.gapX) + 4, y: line * (BOX.high + BOX.gapY) + 4 })));
+  const wide = layers.length * (BOX.wide + BOX.gapX) - BOX.gapX + 8;
+  const high = Math.max(...layers.map((layer) => layer.length)) * (BOX.high + BOX.gapY) - BOX.gapY + 8;
+  const first = rows.reduce((least, row) => Math.min(least, row.at), Infinity);
+  const open = (/** @type {string} */ target) => context.go("timeline", target);
+  return el(
+    "div",
+    {},
+    el("p", { class: "path-summary" }, statusLine(start, rows, context)),
+    el(
+      "div",
+      { class: "path-scroll", tabindex: "0", role: "group", "aria-label": "Graph of the operation" },
+      svg(
+        "svg",
+        { viewBox: `0 0 ${wide} ${high}`, width: String(wide), height: String(high), role: "group", "aria-label": `${rows.length} ${rows.length === 1 ? "step" : "steps"}` },
+        svg("defs", {}, svg("marker", { id: "path-arrow", viewBox: "0 0 8 8", refX: "7", refY: "4", markerUnits: "userSpaceOnUse", markerWidth: "9", markerHeight: "9", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }))),
+        rows.flatMap((row) => row.about.filter((cause) => places.has(cause)).map((cause) => edge(places.get(cause), places.get(row.id)))),
+        rows.map((row) => box(row, places.get(row.id), row.at - first, row.id === id, open)),
+      ),
+    ),
+  );
+}
+
+/** Everything that is linked with it, causes and effects, nearest first. @param {Row} start @param {import("../core/envelopes.js").Envelopes} store @returns {Row[]} */
+function linkedRows(start, store) {
+  const seen = new Map([[start.id, start]]);
+  const waiting = [start];
+  for (let row = waiting.shift(); row && seen.size < MAX_NODES; row = waiting.shift()) {
+    const causes = store.causesOf(row).map((each) => each.row);
+    for (const each of [...causes, ...store.effectsOf(row.id)]) {
+      if (!each || seen.has(each.id) || seen.size >= MAX_NODES) continue;
+      seen.set(each.id, each);
+      waiting.push(each);
+    }
+  }
+  return [...seen.values()].sort((a, b) => a.n - b.n);
+}
+
+/** Each row right of all that it correlates to. @param {Row[]} rows @returns {Row[][]} */
+function columnsOf(rows) {
+  /** @type {Map<string, number>} */
+  const columns = new Map();
+  /** @type {Row[][]} */
+  const layers = [];
+  // They were heard in this order, so causes come first.
+  for (const row of rows) {
+    const column = row.about.reduce((max, cause) => Math.max(max, (columns.get(cause) ?? -1) + 1), 0);
+    columns.set(row.id, column);
+    (layers[column] ??= []).push(row);
+  }
+  return layers;
+}
+
+/** @param {{x: number, y: number}} from @param {{x: number, y: number}} to */
+function edge(from, to) {
+  const a = { x: from.x + BOX.wide, y: from.y + BOX.high / 2 };
+  const b = { x: to.x - 2, y: to.y + BOX.high / 2 };
+  const middle = (a.x + b.x) / 2;
+  return svg("path", { class: "path-line", d: `M${a.x} ${a.y}C${middle} ${a.y} ${middle} ${b.y} ${b.x} ${b.y}`, "marker-end": "url(#path-arrow)" });
+}
+
+/** @param {Row} row @param {{x: number, y: number}} position @param {number} after @param {boolean} isCurrent @param {(id: string) => void} open */
+function box(row, position, after, isCurrent, open) {
+  const { family, word } = familyOf(row.kind);
+  const node = svg(
+    "g",
+    { class: isCurrent ? "path-box here" : "path-box", transform: `translate(${position.x} ${position.y})`, tabindex: "0", role: "link", data: { family: row.failed ? "bad" : family, id: row.id } },
+    svg("rect", { width: String(BOX.wide), height: String(BOX.high), rx: "8" }),
+    svg("text", { x: "10", y: "19", class: "path-kind" }, oneLine(row.failed && family === "response" ? "failed" : word, 18)),
+    svg("text", { x: String(BOX.wide - 10), y: "19", "text-anchor": "end", class: "path-after" }, after > 0 ? `+${duration(after)}` : ""),
+    svg("text", { x: "10", y: "35", class: `path-name hue-text-${hue(row.from)}` }, oneLine(row.from, 22)),
+    svg("text", { x: "10", y: "50", class: "path-text" }, oneLine(row.kind === "mcp/response" || !row.operation ? row.summary : row.operation, 21)),
+  );
+  node.addEventListener("click", () => open(row.id));
+  node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    open(row.id);
+  });
+  return node;
+}
+
+/** In a sentence. @param {Row} start @param {Row[]} rows @param {import("../app.js").Context} context */
+function statusLine(start, rows, context) {
+  const proposed = rows.map((row) => context.state.proposals.get(row.id)).find((each) => each !== undefined);
+  if (!proposed) return [kindTag(start), " ", el("bdi", { class: "mono" }, oneLine(start.operation || start.kind, 60)), " by ", nameOf(start.from)];
+  const text = {
+    open: proposed.rejections.length > 0 ? "rejected, still pending" : "pending",
+    fulfilled: "approved, no result yet",
+    done: "approved, done",
+    failed: "approved, failed",
+    withdrawn: "withdrawn",
+    expired: "expired",
+  }[proposed.status];
+  const tone = { open: "warn", fulfilled: "accent", done: "good", failed: "bad", withdrawn: "", expired: "" }[proposed.status];
+  return [nameOf(proposed.from), " proposed ", el("bdi", { class: "mono" }, oneLine(proposed.call.name || proposed.call.method, 60)), " ", el("span", { class: "tag", data: { tone } }, text), proposed.fulfilledBy && [" by ", nameOf(proposed.fulfilledBy)]];
+}

@@ -1,0 +1,157 @@
+// @ts-check
+/**
+ * Carrying out what somebody decided, bound to what they saw.
+ *
+ * `shownOf` is taken when a proposal is drawn; every decision is made of that and of nothing else. If the space
+ * holds something else by then, or it is settled, nothing is sent. The gateway has the last word: one proposal, at
+ * most one execution, of exactly what was reviewed (D-28).
+ */
+import { escapeHidden } from "../core/text.js";
+import { ago } from "../core/time.js";
+import { Refused } from "../core/envelope-sender.js";
+import { describeError } from "./error-text.js";
+
+/** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
+
+/**
+ * @typedef {object} ReviewedProposal a proposal as it was before somebody's eyes
+ * @property {string} id
+ * @property {string} from
+ * @property {string[]} to
+ * @property {string} raw
+ * @property {string} bodyText
+ *
+ * @typedef {object} Outcome what became of a decision
+ * @property {"done" | "settled" | "mismatch" | "approvals" | "refused" | "lost"} status
+ * @property {string} message
+ * @property {number} [votesNeeded] approvals that the space asks for
+ * @property {boolean} [granted] a right was given with it
+ */
+
+const GRANT_REASON = "approved, and allowed from now on";
+
+/** @param {Proposal} proposal @returns {ReviewedProposal} */
+export function reviewedProposal(proposal) {
+  return { id: proposal.id, from: proposal.from, to: [...proposal.to], raw: proposal.raw, bodyText: proposal.call.bodyText };
+}
+
+/** `write_file at files`. @param {Proposal} proposal */
+export function titleOf(proposal) {
+  const { method, name } = proposal.call;
+  return method === "tools/call" && name ? name : name ? `${method} ${name}` : method || "(no method)";
+}
+
+/** What became of a proposal, in words. @param {Proposal} proposal @param {string} me */
+export function settledText(proposal, me) {
+  const when = proposal.settledAt ? ` ${ago(proposal.settledAt)}` : "";
+  const by = proposal.fulfilledBy === me ? "you" : proposal.fulfilledBy || "someone";
+  switch (proposal.status) {
+    case "open":
+      return "pending";
+    case "withdrawn":
+      return `${proposal.from === me ? "you" : proposal.from} withdrew it${when}${proposal.reason ? ` (${proposal.reason})` : ""}`;
+    case "expired":
+      return `it expired${when}`;
+    default:
+      return `${by} approved it${when}`;
+  }
+}
+
+/** Why nothing can be decided on what was shown; empty if it can. @param {import("../app.js").Context} context @param {ReviewedProposal} shown */
+export function obstacleText(context, shown) {
+  const proposal = context.state.proposals.byId.get(shown.id);
+  if (!proposal) return "This proposal is no longer in memory.";
+  if (proposal.raw !== shown.raw) return "The proposal differs from what was shown: review it again.";
+  if (proposal.status !== "open") return `Too late: ${settledText(proposal, context.state.me.id)}.`;
+  return "";
+}
+
+/**
+ * Make the request that was proposed, exactly so. `host` is only for a proposal that names none.
+ * @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} [host] @returns {Promise<Outcome>}
+ */
+export function approve(context, shown, host = "") {
+  return runDecision(context, shown, () =>
+    // The proposer's own text of method and params: no digit of a number may change on the way.
+    context.send("mcp/request", null, { to: shown.to.length > 0 ? shown.to : [host], about: shown.id, payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}` }),
+  "Approved");
+}
+
+/** MEW 3.3.2: say no; words follow as a chat about the rejection. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} reason @param {string} explanation @returns {Promise<Outcome>} */
+export function reject(context, shown, reason, explanation) {
+  return runDecision(context, shown, async () => {
+    const echo = await context.send("mcp/reject", { reason }, { to: [shown.from], about: shown.id });
+    if (explanation) await context.send("chat", { text: explanation, format: "plain" }, { to: [shown.from], about: echo.id });
+  }, `Rejected: ${reason}`);
+}
+
+/** One voice for it, where the space asks for several. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
+export function vote(context, shown) {
+  return runDecision(context, shown, () => context.send("moot/approve", {}, { about: shown.id }), "Vote recorded");
+}
+
+/** @param {import("../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
+export function withdraw(context, shown) {
+  return runDecision(context, shown, () => context.send("mcp/withdraw", { reason: "no_longer_needed" }, { about: shown.id }), "Withdrawn");
+}
+
+/**
+ * The approval first: a right is only given with a decision that stands.
+ * @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} capability JSON text, sent as it was shown @param {string} [host] @returns {Promise<Outcome>}
+ */
+export async function approveAndGrant(context, shown, capability, host) {
+  const outcome = await approve(context, shown, host);
+  if (outcome.status !== "done") return outcome;
+  const payloadText = `{"recipient":${JSON.stringify(shown.from)},"capabilities":[${capability}],"reason":${JSON.stringify(GRANT_REASON)}}`;
+  try {
+    await context.send("capability/grant", null, { to: [shown.from], payloadText });
+  } catch (fault) {
+    return { status: "refused", message: `Approved, but the grant to ${escapeHidden(shown.from)} failed: ${errorText(fault)}` };
+  }
+  return { status: "done", granted: true, message: `Approved; ${escapeHidden(shown.from)} can do this without approval from now on` };
+}
+
+/** @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {() => Promise<any>} act @param {string} done @returns {Promise<Outcome>} */
+async function runDecision(context, shown, act, done) {
+  const late = obstacleText(context, shown);
+  if (late) return { status: "settled", message: escapeHidden(late) };
+  try {
+    await act();
+    return { status: "done", message: done };
+  } catch (fault) {
+    return outcomeOf(context, shown, fault);
+  }
+}
+
+/** @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {unknown} fault @returns {Outcome} */
+function outcomeOf(context, shown, fault) {
+  if (!(fault instanceof Refused)) return { status: "refused", message: errorText(fault) };
+  const proposal = context.state.proposals.byId.get(shown.id);
+  switch (fault.code) {
+    case "proposal_settled":
+      return { status: "settled", message: `Too late: ${escapeHidden(proposal && proposal.status !== "open" ? settledText(proposal, context.state.me.id) : fault.message)}. Your decision had no effect.` };
+    case "proposal_mismatch":
+      return { status: "mismatch", message: `Not run: the gateway’s proposal differs from what was shown (${escapeHidden(fault.message)}).` };
+    case "approval_required": {
+      const needed = Number(fault.payload?.approvals_needed) || 0;
+      return { status: "approvals", votesNeeded: needed, message: `Not yet: this space requires ${needed || "more"} ${needed === 1 ? "vote" : "votes"} first (${escapeHidden(fault.message)}).` };
+    }
+    case "lost":
+      return { status: "lost", message: `${escapeHidden(fault.message)}. Check the timeline before you decide again.` };
+    default:
+      return { status: "refused", message: errorText(fault) };
+  }
+}
+
+/** @param {unknown} fault */
+export function errorText(fault) {
+  if (!(fault instanceof Refused)) return escapeHidden(fault instanceof Error ? fault.message : fault);
+  return `${describeError(fault.code).means} ${escapeHidden(fault.message)}`;
+}
+
+let numbers = 0;
+/** An id of JSON-RPC; only its asker has to tell it from its others. */
+function nextRequestId() {
+  numbers += 1;
+  return numbers + Math.floor(performance.timeOrigin % 1_000_000) * 1000;
+}

@@ -1,0 +1,76 @@
+// @ts-check
+/** What happened to a proposal so far: said no, voted, decided, under way, result. Each step leads to the timeline. */
+import { el } from "../core/dom.js";
+import { nameOf, escapeHidden } from "../core/text.js";
+import { duration, formatTime } from "../core/time.js";
+import { answerView, progressOf, progressView } from "./call-result.js";
+import { describeRejection } from "./error-text.js";
+import { icon } from "./icons.js";
+
+/** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
+
+/** @param {import("../app.js").Context} context @param {Proposal} proposal @param {number} needed approvals that the space asks for, if known */
+export function proposalHistory(context, proposal, needed) {
+  const { state } = context;
+  const steps = [step(context, "made", proposal.at, proposal.id, ["Proposed by ", nameNode(context, proposal.from)], proposal)];
+  const middle = [
+    ...proposal.rejections.map((each) => ({ at: each.at, node: () => step(context, "no", each.at, each.id, [nameNode(context, each.by), ` rejected it: ${escapeHidden(describeRejection(each.reason) ? each.reason : each.reason || "no reason")}`, each.comments.map((text) => el("q", {}, escapeHidden(text.slice(0, 2000))))], proposal) })),
+    ...proposal.approvals.map((each) => ({ at: each.at, node: () => step(context, "yes", each.at, each.id, [nameNode(context, each.by), " voted for it"], proposal) })),
+  ].sort((a, b) => a.at - b.at);
+  steps.push(...middle.map((each) => each.node()));
+  if (proposal.status === "open" && needed > 0) steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, `${voteCount(proposal)} of ${needed} ${needed === 1 ? "vote" : "votes"}`)));
+  if (proposal.status === "withdrawn") steps.push(step(context, "over", proposal.settledAt, proposal.id, [nameNode(context, proposal.from), ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`], proposal));
+  else if (proposal.status === "expired") steps.push(step(context, "over", proposal.settledAt, proposal.id, ["Expired"], proposal));
+  else if (proposal.status !== "open") steps.push(...decisionSteps(context, proposal));
+  return el("section", { class: "proposal-history", "aria-label": "History" }, el("h3", {}, "History"), el("ol", { class: "history-steps" }, steps), resultView(state, proposal));
+}
+
+/** One member counts once. @param {Proposal} proposal */
+export function voteCount(proposal) {
+  return new Set(proposal.approvals.map((each) => each.by)).size;
+}
+
+/** @param {import("../app.js").Context} context @param {string} id */
+function nameNode(context, id) {
+  return nameOf(id, { you: id === context.state.me.id });
+}
+
+/** @param {import("../app.js").Context} context @param {Proposal} proposal */
+function decisionSteps(context, proposal) {
+  const request = context.state.proposals.requests.get(proposal.requestId);
+  const steps = [step(context, "yes", proposal.settledAt, proposal.requestId || proposal.id, [proposal.fulfilledBy ? nameNode(context, proposal.fulfilledBy) : "Someone", " approved it", byRule(context, proposal)], proposal)];
+  if (!request) return steps;
+  if (request.answer) {
+    const failed = proposal.status === "failed";
+    steps.push(step(context, failed ? "no" : "yes", request.answer.at, request.answer.id, [nameNode(context, request.answer.from), failed ? " reported an error" : " replied"], proposal));
+  } else {
+    const progress = progressOf(context.state, request.id);
+    steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, "Running", progress && progressView(progress))));
+  }
+  return steps;
+}
+
+/** A fulfilment by a rule names it in its context (D-92). @param {import("../app.js").Context} context @param {Proposal} proposal */
+function byRule(context, proposal) {
+  const sent = context.state.envelopes.byId(proposal.requestId)?.context ?? "";
+  if (!sent.startsWith("trust/rule/")) return null;
+  return [" by rule ", el("a", { href: context.link("rules", "explain", proposal.id) }, escapeHidden(sent.slice("trust/rule/".length, 200)))];
+}
+
+/** @param {import("../core/state.js").State} state @param {Proposal} proposal */
+function resultView(state, proposal) {
+  const answer = state.proposals.requests.get(proposal.requestId)?.answer;
+  return answer ? el("div", { class: "history-result" }, el("h4", {}, "Result"), answerView(answer)) : null;
+}
+
+/** @param {import("../app.js").Context} context @param {string} tone @param {number} at @param {string} id @param {any[]} text @param {Proposal} proposal */
+function step(context, tone, at, id, text, proposal) {
+  const when = tone === "made" ? formatTime(at) : `+${duration(Math.max(0, at - proposal.at))}`;
+  return el(
+    "li",
+    { class: "history-step", data: { tone } },
+    el("span", { class: "history-dot", "aria-hidden": "true" }),
+    el("span", { class: "grow" }, text),
+    el("a", { class: "history-link faint", href: context.link("timeline", id), title: "Show in timeline" }, when, icon("right", 12), el("span", { class: "sr" }, " show in timeline")),
+  );
+}

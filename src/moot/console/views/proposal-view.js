@@ -1,0 +1,301 @@
+// @ts-check
+/**
+ * One proposal for whoever decides on it: who, what, on which tool, every argument in full, and what a grant would
+ * change. It is drawn once from the text that was received, so that it stands still while somebody reads; what
+ * happens to it is told in its story, which grows.
+ */
+import { button, el, newId, replace } from "../core/dom.js";
+import { formatJson, membersOf, textAt } from "../core/json-text.js";
+import { textBlock, nameOf, oneLine, escapeHidden } from "../core/text.js";
+import { ago, formatMinute, formatTime } from "../core/time.js";
+import { callPermissions } from "./capability-match.js";
+import { declaredHints, toolCatalogueOf } from "./tool-catalogue.js";
+import { validate } from "./call-validation.js";
+import { describeCapability } from "./capability-text.js";
+import { titleOf, errorText } from "./proposal-decisions.js";
+import { PATHS, addedView, diffView, editsIn, lastKnownText, onlyText, replacementIn, wholeTextIn } from "./text-diff.js";
+import { grantScopes } from "./grant-scopes.js";
+import { copyButton } from "./envelope-details.js";
+import { icon } from "./icons.js";
+import { jsonTree } from "./json-tree.js";
+
+/** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("../app.js").Context} Context */
+
+// A longer text is cut, with a button for the rest; then it counts as not read.
+const TEXT_CHARACTERS = 6_000;
+// A tree of more text than this is not built at once.
+const TREE_CHARACTERS = 40_000;
+const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_contents", "cat"];
+
+/**
+ * The head, the call and what a grant would change. `refresh` looks again at what may become known: the tool, the roster.
+ * @param {Context} context @param {Proposal} proposal
+ * @returns {{node: HTMLElement, refresh: () => void, unread: () => boolean}}
+ */
+export function proposalView(context, proposal) {
+  const tool = el("div", { class: "proposal-tool" });
+  const cautions = el("div", { class: "proposal-cautions" });
+  /** @type {(() => void)[]} */
+  const later = [];
+  const readable = el("div", { class: "proposal-readable" }, readableCall(context, proposal, later));
+  const node = el(
+    "article",
+    { class: "proposal" },
+    head(context, proposal),
+    cautions,
+    tool,
+    callTabs(context, proposal, readable),
+    grantEffectView(context, proposal),
+  );
+  const refresh = () => {
+    if (proposal.to.length === 1) toolCatalogueOf(context).retry(proposal.to[0]);
+    replace(tool, toolView(context, proposal));
+    replace(cautions, warningsOf(context, proposal).map((text) => el("p", { class: "caution" }, icon("warning", 16), el("span", {}, text))));
+    cautions.hidden = cautions.childElementCount === 0;
+    later.forEach((look) => look());
+  };
+  refresh();
+  return { node, refresh, unread: () => readable.querySelector(".show-all, [data-cut], .json details:not([open]), .json button") !== null };
+}
+
+/** @param {Context} context @param {Proposal} proposal */
+function head(context, proposal) {
+  const host = proposal.to.length > 0 ? proposal.to.map((id, index) => [index > 0 && ", ", nameOf(id)]) : el("span", { class: "soft" }, "any host");
+  return el(
+    "header",
+    { class: "proposal-head" },
+    el("h2", { tabindex: "-1" }, nameOf(proposal.from, { you: proposal.from === context.state.me.id }), " proposes ", el("bdi", { class: "mono proposal-what" }, oneLine(titleOf(proposal), 120))),
+    el(
+      "p",
+      { class: "soft proposal-facts" },
+      el("span", {}, "on ", host),
+      proposal.call.method !== "tools/call" && el("span", {}, "method ", el("bdi", { class: "mono" }, oneLine(proposal.call.method, 80))),
+      el("span", {}, `proposed ${formatMinute(proposal.at)}, `, el("time", { class: "since", data: { at: String(proposal.at) } }, ago(proposal.at))),
+      proposal.context && el("span", {}, "in ", el("bdi", { class: "mono" }, oneLine(proposal.context, 60))),
+      el("a", { href: context.link("timeline", proposal.id) }, "Show in timeline"),
+      el("a", { href: context.link("flow", proposal.id) }, "View flow"),
+      proposal.call.method === "tools/call" && proposal.to.length === 1 && el("a", { href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
+    ),
+  );
+}
+
+/** What the host says of the tool. @param {Context} context @param {Proposal} proposal */
+function toolView(context, proposal) {
+  if (proposal.call.method !== "tools/call") return null;
+  const box = toolCatalogueOf(context);
+  const found = proposal.to.map((host) => box.tool(host, proposal.call.name)).find((each) => each !== undefined);
+  if (!found) {
+    const status = box.of(proposal.to[0] ?? "")?.status;
+    if (status === "asking") return el("p", { class: "soft" }, "Loading the tool’s description…");
+    if (status === "known") return el("p", { class: "caution" }, icon("warning", 16), el("span", {}, nameOf(proposal.to[0]), " has no tool of this name."));
+    return null;
+  }
+  return [
+    el("p", { class: "proposal-description" }, found.title && el("strong", {}, oneLine(found.title, 120), ": "), found.description ? escapeHidden(found.description.slice(0, 2000)) : el("span", { class: "soft" }, "No description.")),
+    declaredHints(found).length > 0 && el("p", { class: "claims" }, el("span", { class: "soft" }, "Declared:"), declaredHints(found).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text))),
+  ];
+}
+
+/** What somebody should know before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */
+function warningsOf(context, proposal) {
+  const { state } = context;
+  const found = [];
+  if (proposal.uncertain) found.push("The connection was lost, so this may already be decided. The gateway runs it at most once.");
+  for (const id of proposal.to) {
+    const host = state.roster.get(id);
+    if (!host || !host.present) found.push([nameOf(id), " is offline, so the call cannot run now."]);
+    else if (state.roster.isPaused(host)) found.push([nameOf(id), " is paused."]);
+  }
+  const member = state.roster.get(proposal.from);
+  if (proposal.from !== state.me.id && !member?.present) found.push([nameOf(proposal.from), " has left the space."]);
+  if (hasHiddenCharacters(proposal)) found.push("Contains invisible characters, shown as ⟨U+…⟩.");
+  const host = proposal.to.length === 1 ? proposal.to[0] : "";
+  const tool = proposal.call.method === "tools/call" ? toolCatalogueOf(context).tool(host, proposal.call.name) : undefined;
+  if (tool) {
+    const faults = validate(tool.inputSchema, proposal.call.params?.arguments ?? {});
+    if (faults.length > 0) found.push(`The arguments do not match the tool’s schema: ${faults.slice(0, 3).map((each) => `${each.path.length > 0 ? `${oneLine(each.path.join("."), 60)} ` : ""}${each.message}`).join("; ")}.`);
+  }
+  return found;
+}
+
+/** @type {WeakMap<Proposal, boolean>} a megabyte is looked through once */
+const hidden = new WeakMap();
+
+/** @param {Proposal} proposal */
+function hasHiddenCharacters(proposal) {
+  let found = hidden.get(proposal);
+  if (found === undefined) {
+    // Escapes count as what they stand for; carriage returns are in many files.
+    const text = proposal.call.bodyText.replace(/(?<!\\)((?:\\\\)*)\\u([0-9a-fA-F]{4})/g, (_, before, code) => before + String.fromCharCode(parseInt(code, 16))).replace(/[\r\n\t]/g, "");
+    found = escapeHidden(text) !== text;
+    hidden.set(proposal, found);
+  }
+  return found;
+}
+
+/** Readable first; the very bytes beside it. @param {Context} context @param {Proposal} proposal @param {HTMLElement} readable */
+function callTabs(context, proposal, readable) {
+  const exact = el("div", { hidden: true });
+  const panels = { Readable: readable, "Exact text": exact };
+  const tabs = Object.entries(panels).map(([text, panel]) => {
+    panel.id = newId("call");
+    panel.setAttribute("role", "tabpanel");
+    panel.setAttribute("aria-label", text);
+    return el("button", { type: "button", role: "tab", class: "tab", "aria-controls": panel.id, "aria-selected": String(panel === readable), tabindex: panel === readable ? "0" : "-1", on: { click: () => choose(text) } }, text);
+  });
+  const choose = (/** @type {string} */ chosen) => {
+    Object.entries(panels).forEach(([text, panel], index) => {
+      panel.hidden = text !== chosen;
+      tabs[index].setAttribute("aria-selected", String(text === chosen));
+      tabs[index].setAttribute("tabindex", text === chosen ? "0" : "-1");
+    });
+    if (!exact.hidden && exact.childElementCount === 0)
+      replace(exact, el("p", { class: "soft" }, "Approving sends exactly this."), textBlock(formatJson(proposal.call.bodyText), { most: TREE_CHARACTERS, class: "exact-text", label: "exact text" }));
+  };
+  const list = el("div", { class: "tabs", role: "tablist", "aria-label": "Format of the call", on: { keydown: (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
+    event.preventDefault();
+    const other = tabs.find((each) => each.getAttribute("aria-selected") !== "true");
+    other?.click();
+    other?.focus();
+  } } }, tabs);
+  return el("section", { class: "proposal-call" }, el("div", { class: "section-bar" }, el("h3", {}, "Call"), list, el("span", { class: "grow" }), copyButton(proposal.call.bodyText, "Copy call as JSON", context)), readable, exact);
+}
+
+/** Every parameter, those of a tool first; nothing is left out. @param {Context} context @param {Proposal} proposal @param {(() => void)[]} later looks again when more is known */
+function readableCall(context, proposal, later) {
+  const params = textAt(proposal.call.bodyText, ["params"]);
+  if (params === null) return el("p", { class: "soft" }, "No parameters.");
+  if (!params.startsWith("{")) return valueView(params);
+  const all = membersOf(params);
+  const given = all.find((each) => each.key === "arguments");
+  const isPlain = given !== undefined && given.text.startsWith("{");
+  const others = all.filter((each) => (each.key !== "arguments" || !isPlain) && !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')));
+  return [
+    isPlain && argumentsView(context, proposal, given.text, later),
+    !given && proposal.call.method === "tools/call" && el("p", { class: "soft" }, "No arguments."),
+    others.length > 0 && [proposal.call.method === "tools/call" && el("h4", {}, "Other parameters"), el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text))))],
+  ];
+}
+
+/** @param {Context} context @param {Proposal} proposal @param {string} text @param {(() => void)[]} later */
+function argumentsView(context, proposal, text, later) {
+  const given = proposal.call.params?.arguments ?? {};
+  const all = membersOf(text);
+  if (all.length === 0) return el("p", { class: "soft" }, "No arguments.");
+  const pair = replacementIn(given);
+  const whole = wholeTextIn(given);
+  const edits = editsIn(given);
+  const rows = [];
+  for (const part of all) {
+    if (pair && part.key === pair[1]) continue;
+    if (pair && part.key === pair[0]) rows.push(row(`${pair[0]} → ${pair[1]}`, diffView(given[pair[0]], given[pair[1]])));
+    else if (edits.length > 0 && part.key === "edits") rows.push(row("edits", editsView(edits)));
+    else if (!pair && whole && part.key === whole.name) rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
+    else rows.push(row(part.key, valueView(part.text)));
+  }
+  return el("dl", { class: "arguments" }, rows);
+}
+
+/** @param {any[]} edits */
+function editsView(edits) {
+  return el("ol", { class: "edits" }, edits.map((edit) => {
+    const [old, added] = /** @type {[string, string]} */ (replacementIn(edit));
+    const others = Object.entries(edit).filter(([key]) => key !== old && key !== added);
+    return el("li", {}, others.length > 0 && el("dl", { class: "arguments" }, others.map(([key, value]) => row(key, valueView(JSON.stringify(value))))), diffView(edit[old], edit[added]));
+  }));
+}
+
+/** A whole text for a path: compared with what is known to stand there. @param {Context} context @param {Proposal} proposal @param {string} path @param {string} text @param {(() => void)[]} later */
+function contentView(context, proposal, path, text, later) {
+  const host = proposal.to.length === 1 ? proposal.to[0] : "";
+  const body = el("div", { class: "content-change" });
+  const size = sizeOf(text);
+  const whole = button("Full text", () => show(null, ""), { class: "quiet small" });
+  const compare = button("Compare with current file", async () => {
+    const ask = readCallFor(context, host, path);
+    if (!ask) return;
+    compare.disabled = true;
+    try {
+      const now = onlyText(await context.call(host, "tools/call", ask));
+      if (now === null) context.notify("The reply is not text, so there is nothing to compare.", "bad");
+      else show(now, "now");
+    } catch (fault) {
+      context.notify(`The file could not be read: ${errorText(fault)}`, "bad");
+    }
+    compare.disabled = false;
+  }, { class: "small", title: `Reads the file from ${oneLine(host, 60)}; everyone sees the request` });
+  const show = (/** @type {string | null} */ old, /** @type {string} */ when) =>
+    replace(
+      body,
+      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? size : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), old !== null && whole, compare),
+      old === null ? addedView(text) : diffView(old, text),
+    );
+  later.push(() => (compare.hidden = !host || readCallFor(context, host, path) === null));
+  // What it changed, when it is over: not what stands there since.
+  const known = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
+  if (known) show(known.text, `at ${formatTime(known.at)}`);
+  else show(null, "");
+  return body;
+}
+
+/** "12 lines, 340 bytes". @param {string} text */
+function sizeOf(text) {
+  const bytes = new TextEncoder().encode(text).length;
+  if (bytes === 0) return "empty (0 bytes)";
+  const lines = text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+  return `${lines.toLocaleString("en")} ${lines === 1 ? "line" : "lines"}, ${bytes.toLocaleString("en")} ${bytes === 1 ? "byte" : "bytes"}`;
+}
+
+/** How to read a path there, if we may and it has a tool for that. @param {Context} context @param {string} host @param {string} path */
+function readCallFor(context, host, path) {
+  const tools = toolCatalogueOf(context).of(host)?.tools ?? [];
+  const tool = READERS.map((name) => tools.find((each) => each.name === name)).find((each) => each !== undefined);
+  if (!tool) return null;
+  const wanted = Object.keys(tool.inputSchema?.properties ?? {}).find((each) => PATHS.includes(each));
+  if (!wanted) return null;
+  const params = { name: tool.name, arguments: { [wanted]: path } };
+  return callPermissions(context.state.me.capabilities, context.state, [host], { method: "tools/call", params }).request === "yes" ? params : null;
+}
+
+/** @param {string} name @param {any} value */
+function row(name, value) {
+  return el("div", {}, el("dt", {}, el("bdi", { class: "mono" }, oneLine(name, 120))), el("dd", {}, value));
+}
+
+/** A value to the byte: texts keep their lines, numbers their digits. @param {string} text */
+function valueView(text) {
+  if (text.startsWith('"')) {
+    const value = String(JSON.parse(text));
+    if (value === "") return el("span", { class: "soft" }, "(empty)");
+    if (value.length <= 200 && !/[\n\r]/.test(value)) return el("bdi", { class: "argument-text" }, showEdgeSpaces(escapeHidden(value)));
+    return textBlock(value, { most: TEXT_CHARACTERS, label: "text" });
+  }
+  if (text.startsWith("{") || text.startsWith("[")) {
+    return text.length > TREE_CHARACTERS ? textBlock(text, { most: TEXT_CHARACTERS, label: "JSON" }) : jsonTree(text, { label: "value" });
+  }
+  return el("span", { class: "mono json-number" }, oneLine(text, 400));
+}
+
+/** Spaces at an edge are part of the text. @param {string} text */
+function showEdgeSpaces(text) {
+  return text.replace(/^ +| +$/g, (each) => "␣".repeat(each.length)).replaceAll("\t", "⇥");
+}
+
+/** What the proposer may do now, and what each width of a grant would add. @param {Context} context @param {Proposal} proposal */
+function grantEffectView(context, proposal) {
+  if (proposal.from === context.state.me.id) return null;
+  const body = el("div", { class: "change-body" });
+  const fold = el("details", { class: "change" }, el("summary", {}, "Effect of “Approve and grant”"), body);
+  fold.addEventListener("toggle", () => {
+    if (!fold.open) return;
+    const holds = callPermissions(context.state.roster.get(proposal.from)?.capabilities ?? [], context.state, proposal.to, proposal.call).request;
+    replace(
+      body,
+      el("p", {}, nameOf(proposal.from), holds === "yes" ? " can already make this call without approval. " : " cannot make this call itself. ", "“Approve once” changes no permissions."),
+      el("ul", { class: "change-list" }, grantScopes(context.state, proposal).map((width) => el("li", {}, el("strong", {}, width.title), ": ", width.text ? el("bdi", {}, escapeHidden(describeCapability(JSON.parse(width.text)))) : el("span", { class: "soft" }, `not available: ${escapeHidden(width.obstacle)}`)))),
+    );
+  });
+  return fold;
+}

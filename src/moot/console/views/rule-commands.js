@@ -1,0 +1,124 @@
+// @ts-check
+/** What a person says to rules: accept, dismiss, grant, stop, lift, resume; and what the approver answers. */
+import { el, replace } from "../core/dom.js";
+import { nameOf, oneLine, escapeHidden } from "../core/text.js";
+import { describeCapability } from "./capability-text.js";
+import { coveredBy } from "./capability-covers.js";
+import { icon } from "./icons.js";
+import { actionDialog, runAndNotify, labelledField, reasonField } from "./action-dialog.js";
+import { waitForAnswer } from "./member-requests.js";
+
+/** @typedef {import("../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./approver-state.js").Suggestion} Suggestion */
+
+// It answers at once, unless it is computing suggestions or is gone.
+const ANSWER_MILLISECONDS = 8_000;
+const STATE_TEXTS = { active: "is active", lifted: "is resumed", suspended: "is suspended", stopped: "All rules are stopped", resumed: "Rules are resumed" };
+
+/** The approver said no, in its own words. */
+export class CommandRejected extends Error {}
+
+/**
+ * Say something to the approver and wait for what it answers; fails with Refused, or with NotDone.
+ * @param {Context} context @param {ApproverState} trust @param {string} kind @param {any} payload @param {string} [about]
+ * @returns {Promise<any>} its answer, null if it gave none
+ */
+export async function sendCommand(context, trust, kind, payload, about) {
+  const sent = context.send(kind, payload, about ? { about } : {});
+  await sent;
+  const answer = await waitForAnswer(context, sent.id, trust.approver?.id ?? "", trust.isOnline ? ANSWER_MILLISECONDS : 0);
+  if (answer?.kind === "chat") throw new CommandRejected(String(answer.payload?.text ?? ""));
+  return answer;
+}
+
+/** In a sentence what the approver answered. @param {any} answer @param {string} otherwise */
+function answerText(answer, otherwise) {
+  const state = String(answer?.payload?.state ?? "");
+  const rule = answer?.payload?.rule;
+  const name = oneLine(typeof rule === "string" ? rule : (rule?.name ?? ""), 60);
+  const text = Object.hasOwn(STATE_TEXTS, state) ? STATE_TEXTS[/** @type {keyof typeof STATE_TEXTS} */ (state)] : "";
+  if (!text) return otherwise;
+  return name && state !== "stopped" && state !== "resumed" ? `${name} ${text}` : text;
+}
+
+/**
+ * Do it and tell on the page how it went.
+ * @param {Context} context @param {ApproverState} trust @param {string} kind @param {any} payload @param {{about?: string, done?: string}} [options]
+ */
+export async function runCommand(context, trust, kind, payload, options = {}) {
+  try {
+    const answer = await sendCommand(context, trust, kind, payload, options.about);
+    if (answer === null && !options.done) context.notify(`Sent; ${trust.isOnline ? "the approver has not replied" : "the approver is offline and will apply it when it joins"}`, "info");
+    else context.notify(answerText(answer, options.done ?? "Done"), "good");
+    return true;
+  } catch (fault) {
+    if (fault instanceof CommandRejected) context.notify(`Approver: ${oneLine(fault.message, 300)}`, "bad");
+    else await runAndNotify(context, Promise.reject(fault));
+    return false;
+  }
+}
+
+/** A box for what the approver said no to. @param {Error} fault */
+export function rejectionBox(fault) {
+  return el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("div", {}, el("p", {}, el("strong", {}, "Approver: "), el("bdi", {}, escapeHidden(fault.message)))));
+}
+
+/** @param {Context} context @param {ApproverState} trust @param {Suggestion} suggestion */
+export function dismissDialog(context, trust, suggestion) {
+  const reason = reasonField();
+  actionDialog("Dismiss this suggestion?", [el("p", {}, "It is not suggested again. People keep deciding these proposals."), reason.node], {
+    verb: "Dismiss", safe: true,
+    act: () => context.send("trust/dismiss", { suggestion: suggestion.suggestion, ...(reason.value() ? { reason: reason.value() } : {}) }),
+    then: () => context.notify("Dismissed", "good"),
+  });
+}
+
+/**
+ * Give the agent the right itself (MEW 9.2). The grant is ours; the approver only hears of it.
+ * @param {Context} context @param {ApproverState} trust @param {Suggestion} suggestion
+ */
+export function grantDialog(context, trust, suggestion) {
+  const grant = suggestion.grant;
+  if (!grant) return;
+  const held = coveredBy(grant.capability, context.state.me.capabilities);
+  const fault = el("div", {});
+  actionDialog(`Grant this to ${oneLine(grant.participant, 40)}?`, [
+    el("p", {}, el("bdi", {}, escapeHidden(grant.words)), ". Neither rules nor people are asked any more."),
+    el("div", { class: "cascade" }, el("p", {}, el("strong", {}, "Limits of the rule that a grant cannot keep:")), el("ul", { class: "losses" }, grant.loses.map((each) => el("li", {}, escapeHidden(each))), el("li", {}, "no sample is left to people, and no tripwire suspends it"))),
+    el("p", {}, "Permission: ", el("bdi", {}, oneLine(describeCapability(grant.capability), 300))),
+    !held && el("p", { class: "warn-text" }, "You do not seem to have this permission yourself, so the gateway will probably refuse."),
+    el("p", { class: "soft" }, "To revoke it, press ", el("kbd", {}, "u"), " here, or use Revoke in Members."),
+    fault,
+  ], {
+    verb: "Grant", danger: true,
+    act: async () => {
+      const given = await context.send("capability/grant", { recipient: grant.participant, capabilities: [grant.capability], reason: `suggestion ${suggestion.suggestion}` }, { to: [context.state.roster.get(grant.participant)?.id ?? grant.participant] });
+      try {
+        await sendCommand(context, trust, "trust/accept", { suggestion: suggestion.suggestion, granted: true, grant: given.id });
+      } catch (error) {
+        if (!(error instanceof CommandRejected)) throw error;
+        replace(fault, rejectionBox(error));
+        return undefined;
+      }
+      return given;
+    },
+    then: () => context.notify(`Granted to ${oneLine(grant.participant, 40)}`, "good"),
+  });
+}
+
+/** @param {Context} context @param {ApproverState} trust @param {string} rule */
+export function suspendDialog(context, trust, rule) {
+  const reason = reasonField();
+  actionDialog(`Suspend ${oneLine(rule, 60)}?`, [el("p", {}, "You are asked instead, until someone resumes the rule."), reason.node], {
+    verb: "Suspend", danger: true, safe: true,
+    act: () => runCommand(context, trust, "trust/stop", { rule, ...(reason.value() ? { reason: reason.value() } : {}) }),
+  });
+}
+
+/** Object to something that a rule did: that rule is suspended. @param {Context} context @param {ApproverState} trust @param {import("./approver-state.js").RuleDecision} done */
+export function objectDialog(context, trust, done) {
+  const reason = labelledField("What was wrong (optional)", { maxlength: 500 }, "Everyone in the space can read it.");
+  actionDialog("Object to this decision?", [el("p", {}, "The rule ", el("bdi", { class: "mono" }, oneLine(done.rule, 80)), " decided what ", nameOf(context.state.proposals.byId.get(done.proposal)?.from ?? "someone"), " proposed. The rule is suspended at once; the decision itself is not undone."), reason.node], {
+    verb: "Object", danger: true, safe: true,
+    act: () => runCommand(context, trust, "trust/stop", reason.value() ? { reason: reason.value() } : {}, { about: done.proposal }),
+  });
+}

@@ -1,0 +1,54 @@
+// @ts-check
+/** A rule as it stands in rules.yaml, or as the JSON that is sent. */
+import { button, el, replace } from "../core/dom.js";
+import { escapeHidden } from "../core/text.js";
+
+// Words that YAML would read as something else, and signs that would begin something.
+const PLAIN = /^[A-Za-z_][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$/;
+const WORDS = new Set(["true", "false", "null", "yes", "no", "on", "off", "y", "n"]);
+
+/** A rule in the YAML of rules.yaml. @param {any} rule */
+function ruleYaml(rule) {
+  return `rules:\n${indented(mapping(rule), "    ").replace("    ", "  - ")}\n`;
+}
+
+/** @param {Record<string, any>} fields @returns {string} */
+function mapping(fields) {
+  return Object.entries(fields).map(([key, value]) => {
+    if (value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length > 0) return `${scalar(key)}:\n${indented(mapping(value), "  ")}`;
+    return `${scalar(key)}: ${flow(value)}`;
+  }).join("\n");
+}
+
+/** @param {any} value @returns {string} */
+function flow(value) {
+  if (Array.isArray(value)) return `[${value.map(flow).join(", ")}]`;
+  if (value !== null && typeof value === "object") return `{${Object.entries(value).map(([key, each]) => `${scalar(key)}: ${flow(each)}`).join(", ")}}`;
+  return typeof value === "string" ? scalar(value) : JSON.stringify(value);
+}
+
+/** @param {string} text */
+function scalar(text) {
+  return PLAIN.test(text) && !WORDS.has(text.toLowerCase()) ? text : JSON.stringify(text);
+}
+
+/** @param {string} text @param {string} by */
+function indented(text, by) {
+  return text.split("\n").map((line) => by + line).join("\n");
+}
+
+/** Both, one at a time. @param {any} rule */
+export function ruleText(rule) {
+  const pre = el("pre", { class: "text-block mono rule-text", tabindex: "0", "aria-label": "Rule text" });
+  let json = false;
+  const turn = button("Show JSON", () => {
+    json = !json;
+    draw();
+  }, { class: "quiet small" });
+  function draw() {
+    pre.textContent = escapeHidden(json ? JSON.stringify(rule, null, 2) : ruleYaml(rule));
+    replace(turn, el("span", {}, json ? "Show YAML" : "Show JSON"));
+  }
+  draw();
+  return el("div", { class: "rule-block" }, pre, turn);
+}

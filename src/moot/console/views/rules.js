@@ -1,0 +1,255 @@
+// @ts-check
+/** Rules that decide (MEW 9.4; D-92): what is suggested, what is active, what they did, and the switch that stops them all. */
+import { button, el, newId, redraw } from "../core/dom.js";
+import { registerView } from "../core/router.js";
+import { nameOf, oneLine, escapeHidden } from "../core/text.js";
+import { ago } from "../core/time.js";
+import { describeCapability } from "./capability-text.js";
+import { isAllowed as mayKind } from "./capability-match.js";
+import { ledgerOf } from "./grant-ledger.js";
+import { revokeDialog } from "./grants.js";
+import { icon } from "./icons.js";
+import { runCommand } from "./rule-commands.js";
+import { automationChart } from "./automation-chart.js";
+import { hitCount, recentDecisions, ruleCard } from "./rule-list.js";
+import { approverStateOf, openSuggestions } from "./approver-state.js";
+import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
+import { explanationDialog } from "./explanation-dialog.js";
+
+/** @typedef {import("../app.js").Context} Context @typedef {import("./approver-state.js").Suggestion} Suggestion */
+
+const MAX_ACTS = 12;
+
+class RulesView {
+  /** @param {HTMLElement} outlet @param {Context} context */
+  constructor(outlet, context) {
+    this.context = context;
+    this.state = context.state;
+    this.trust = approverStateOf(context);
+    this._armed = false;
+    this._status = el("span", { class: "soft rules-status" });
+    this._switch = el("div", { class: "switch" });
+    this._state = el("div", { class: "rules-state" });
+    this._suggestions = el("div", {});
+    this._rules = el("div", {});
+    this._plot = el("div", {});
+    this._decisions = el("div", {});
+    this._grants = el("div", {});
+    outlet.append(
+      el("div", { class: "view-head" }, el("h1", {}, "Rules"), this._status, el("span", { class: "grow" }), button("Refresh", () => void this.trust.refresh(), { class: "quiet small", shortcut: "r" }), this._switch),
+      el("div", { class: "rules-body", tabindex: "-1" }, this._state,
+        el("div", { class: "rules-columns" }, el("div", { class: "rules-main" }, this._suggestions, this._rules), el("div", { class: "rules-side" }, this._plot, this._decisions, this._grants))),
+    );
+    this._stops = [this.state.on(["trust", "roster", "grants"], () => this.show()), this._keys()];
+    this.show();
+  }
+
+  close() {
+    this._stops.forEach((stop) => stop());
+  }
+
+  /** @param {string[]} rest */
+  arrive(rest) {
+    if (rest[0] === "explain" && rest[1]) this._explain(rest[1], () => this.context.go("rules"));
+    else if (rest[0]) this._cardFor(`suggestion-${rest[0]}`)?.focus();
+  }
+
+  /** @param {string} kind */
+  _may(kind) {
+    return mayKind(this.state, kind);
+  }
+
+  show() {
+    const { trust } = this;
+    const { approver, record: record } = trust;
+    const stopped = record?.stopped ?? null;
+    const mine = this.state.me.capabilities;
+    const text = !approver ? "No approver" : !trust.isOnline ? `${oneLine(approver.name, 40)} is offline` : stopped || record?.fault ? "Rules off; you are asked every time" : record?.shadow ? "Shadow mode" : record?.rules.size ? "Rules on; everything else asks you" : "No rules yet: you are asked every time";
+    if (this._status.textContent !== text) this._status.textContent = text;
+    redraw(this._switch, [stopped !== null, this._armed, mine], () => this._switchNodes(stopped !== null));
+    redraw(this._state, [approver?.id, trust.isOnline, stopped, record?.fault, record?.shadow, record?.status, record?.words, trust.canQuery], () => this._stateNodes());
+    const suggestions = [...(record?.suggestions.values() ?? [])];
+    redraw(this._suggestions, [suggestions, trust.isOnline, mine, approver?.id, record?.approvals, record?.people, suggestions.map((each) => this._held(each))], () => this._suggestionNodes(suggestions));
+    const rules = [...(record?.rules.values() ?? [])];
+    redraw(this._rules, [rules, stopped, record?.fault, trust.isOnline, mine, record?.shadows], () => this._ruleNodes(rules));
+    for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-hits]"))) {
+      const hits = record?.hits(node.dataset.hits ?? "") ?? 0;
+      redraw(node, [hits], () => hitCount(hits));
+    }
+    redraw(this._plot, [record?.days], () => record && el("section", { class: "rules-part", "aria-label": "Automation" }, el("h2", {}, "Automation"), automationChart(record.days)));
+    redraw(this._decisions, [trust.latest(MAX_ACTS).map((each) => each.id), trust.isOnline, mine], () => approver && el("section", { class: "rules-part", "aria-label": "Recent decisions by rules" }, el("h2", {}, "Recent decisions by rules"), recentDecisions(this.context, trust, { may: (kind) => this._may(kind), most: MAX_ACTS, why: (id) => this._explain(id) }), this._explainForm()));
+    const grants = this._suggestedGrants();
+    redraw(this._grants, [grants.map((each) => [each.id, each.capabilities]), mine], () => grants.length > 0 && this._grantNodes(grants));
+  }
+
+  // The switch
+
+  /** @param {boolean} stopped */
+  _switchNodes(stopped) {
+    if (stopped) return button("Resume rules", () => void runCommand(this.context, this.trust, "trust/accept", { resume: true }), { class: "good", disabled: !this.trust.isOnline || !this._may("trust/accept"), data: { focus: "resume" } });
+    if (!this._armed) return button("Stop all rules", () => this._arm(true), { class: "stop-all", shortcut: "S", icon: icon("warning", 18), disabled: !this._may("trust/stop"), data: { focus: "stop-all" } });
+    return el("div", { class: "switch-armed", role: "group", "aria-label": "Stop all rules?" },
+      el("span", {}, "People will decide every proposal."),
+      button("Yes, stop all rules", () => void this._stopAll(), { class: "stop-all", data: { focus: "stop-now" } }),
+      button("Cancel", () => this._arm(false), { class: "quiet", data: { focus: "stop-not" } }));
+  }
+
+  /** @param {boolean} armed */
+  _arm(armed) {
+    if (!this._may("trust/stop")) return;
+    this._armed = armed;
+    this.show();
+    /** @type {HTMLElement | null} */ (this._switch.querySelector(armed ? '[data-focus="stop-now"]' : "button"))?.focus();
+  }
+
+  async _stopAll() {
+    this._armed = false;
+    await runCommand(this.context, this.trust, "trust/stop", {});
+    this.show();
+    /** @type {HTMLElement | null} */ (this._switch.querySelector("button"))?.focus();
+  }
+
+  // What is shown
+
+  _stateNodes() {
+    const { approver, record: record, isOnline: current } = this.trust;
+    const box = (/** @type {string} */ tone, /** @type {any[]} */ ...text) => el("div", { class: "rules-box", role: "status", data: { tone } }, icon(tone === "info" ? "help" : "warning", 18), el("div", {}, text));
+    if (!approver) {
+      return box("info", el("p", {}, el("strong", {}, "No approver is running, so people decide every proposal.")),
+        el("p", {}, "An approver learns from people’s decisions, suggests narrow rules, and applies those that someone accepted. The operator starts it in the folder of the space:"),
+        el("pre", { class: "mono" }, "moot rules run --as approver"),
+        el("p", { class: "soft" }, "It needs its own participant, with the capabilities listed by ", el("code", {}, "moot rules run --help"), "."));
+    }
+    return [
+      !current && box("warn", el("p", {}, el("strong", {}, nameOf(approver.name), " is offline, so no rules are applied. ")), el("p", {}, "You see its last known state. Start it with ", el("code", {}, "moot rules run --as ", oneLine(approver.name, 40)), ".")),
+      record?.stopped && box("bad", el("p", {}, el("strong", {}, "All rules are stopped"), " by ", nameOf(record.stopped.by), ": ", el("bdi", {}, escapeHidden(record.stopped.why)), ". People decide every proposal.")),
+      record?.fault && box("bad", el("p", {}, el("strong", {}, "The rules cannot be read, so none apply: "), el("bdi", {}, escapeHidden(record.fault)))),
+      record?.shadow && box("info", el("p", {}, el("strong", {}, "Shadow mode: "), "rules only predict; the predictions are compared with people’s decisions.")),
+      current && !this.trust.canQuery && box("info", el("p", {}, "Your permissions do not allow querying ", nameOf(approver.name), ": you see only what was sent since you joined.")),
+      record?.words && box("warn", el("p", {}, nameOf(approver.name), " could not be queried: ", el("bdi", {}, escapeHidden(record.words)))),
+    ];
+  }
+
+  /** @param {Suggestion[]} suggestions */
+  _suggestionNodes(suggestions) {
+    const { approver, record: record } = this.trust;
+    if (!approver) return null;
+    const options = { may: (/** @type {string} */ kind) => this._may(kind) };
+    const people = record?.people ?? [];
+    return el("section", { class: "rules-part", "aria-labelledby": "rules-suggested" },
+      el("h2", { id: "rules-suggested" }, "Suggestions ", suggestions.length > 0 && el("span", { class: "faint" }, String(suggestions.length))),
+      suggestions.length === 0
+        ? el("p", { class: "soft" }, `No suggestions. After ${record?.approvals || 10} consistent decisions, the narrowest rule that covers them is suggested here. A rule becomes active only when someone accepts it.`)
+        : el("ul", { class: "cards" }, suggestions.map((each, index) => suggestionCard(this.context, this.trust, each, { ...options, first: index === 0 }))),
+      record?.status === "known" && el("p", { class: "faint small-text" }, people.length > 0 ? ["Learns from ", people.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]), people.length > 8 && ` and ${people.length - 8} more`, " (members who can accept rules)."] : "Learns from nobody yet: no member can accept rules (trust/accept)."));
+  }
+
+  /** Where an agent stands changes what is shown of a suggestion. @param {Suggestion} suggestion */
+  _held(suggestion) {
+    return suggestion.grant ? (this.state.roster.get(suggestion.grant.participant)?.capabilities.length ?? 0) : 0;
+  }
+
+  /** @param {import("./approver-state.js").RuleState[]} rules */
+  _ruleNodes(rules) {
+    if (!this.trust.approver) return null;
+    return el("section", { class: "rules-part", "aria-labelledby": "rules-list" },
+      el("h2", { id: "rules-list" }, "Rules (first match wins) ", el("span", { class: "faint" }, String(rules.length))),
+      rules.length === 0 ? el("p", { class: "soft" }, "No rules yet: you are asked every time.") : el("ol", { class: "cards" }, rules.map((each, index) => ruleCard(this.context, this.trust, each, { may: (kind) => this._may(kind), at: index + 1 }))),
+      rules.length > 0 && el("p", { class: "faint small-text" }, "You are asked about everything that no rule matches. To reorder, widen or remove rules, edit the approver’s rules.yaml."));
+  }
+
+  _explainForm() {
+    const id = newId("why");
+    const input = el("input", { id, class: "field mono", placeholder: "ID of a proposal, request or response", autocomplete: "off", spellcheck: "false", data: { focus: "why" } });
+    const ask = () => (input.value.trim() ? this._explain(input.value.trim()) : input.focus());
+    input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter") ask();
+    });
+    return el("div", { class: "explain-form" }, el("label", { for: id }, "Explain a decision"), el("div", { class: "field-row" }, input, button("Explain", ask, { shortcut: "w", disabled: !this.trust.isOnline, data: { focus: "ask-why" } })));
+  }
+
+  /** @param {string} id @param {() => void} [closed] */
+  _explain(id, closed) {
+    explanationDialog(this.context, this.trust, id, closed);
+  }
+
+  // Rights that suggestions became
+
+  /** Grants that were given for a suggestion and still hold, newest first. */
+  _suggestedGrants() {
+    const ledger = ledgerOf(this.state);
+    return [...ledger.byId.values()].filter((each) => !each.ended && /^suggestion s-/.test(each.reason)).reverse();
+  }
+
+  /** @param {import("./grant-ledger.js").Entry[]} grants */
+  _grantNodes(grants) {
+    return el("section", { class: "rules-part", "aria-label": "Granted instead" }, el("h2", {}, "Granted instead of a rule"),
+      el("ul", { class: "rule-decisions" }, grants.map((each, index) => el("li", { data: { grant: each.id } },
+        el("span", { class: "grow" }, el("a", { href: this.context.link("members", each.recipient) }, nameOf(each.recipient)), " can ", el("bdi", {}, oneLine(each.capabilities.map(describeCapability).join(", "), 240)), el("small", { class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`)),
+        button("Revoke…", () => revokeDialog(this.context, each), { class: "small danger", shortcut: index === 0 ? "u" : undefined, disabled: !this._may("capability/revoke"), data: { focus: `back-${each.id}` } })))));
+  }
+
+  // The keyboard
+
+  /** @param {string} focusKey @returns {HTMLElement | undefined} */
+  _cardFor(focusKey) {
+    return /** @type {HTMLElement | undefined} */ ([...document.querySelectorAll(".rules-main .card")].find((each) => /** @type {HTMLElement} */ (each).dataset.focus === focusKey));
+  }
+
+  /** @param {number} by */
+  _move(by) {
+    const cards = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".rules-main .card")]);
+    const at = cards.findIndex((each) => each.contains(document.activeElement));
+    const next = cards[at < 0 ? (by > 0 ? 0 : cards.length - 1) : Math.min(cards.length - 1, Math.max(0, at + by))];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  }
+
+  /** The suggestion that the keyboard is at, else the first. */
+  _chosen() {
+    const at = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-suggestion]"))?.dataset.suggestion;
+    const suggestions = this.trust.record?.suggestions;
+    return (at && suggestions?.get(at)) || suggestions?.values().next().value;
+  }
+
+  _resumeRule() {
+    const at = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-rule]"))?.dataset.rule;
+    const rules = [...(this.trust.record?.rules.values() ?? [])].filter((each) => each.state === "suspended");
+    const rule = rules.find((each) => each.rule.name === at) ?? (rules.length === 1 ? rules[0] : undefined);
+    if (rule) void runCommand(this.context, this.trust, "trust/accept", { lift: String(rule.rule.name) });
+    else this.context.notify(rules.length > 1 ? "Select a rule first (j and k)" : "No rule is suspended", "info");
+  }
+
+  _keys() {
+    const answer = (/** @type {(typeof SUGGESTION_ACTIONS)[0]} */ each) => () => {
+      const suggestion = this._chosen();
+      if (!suggestion) this.context.notify("No suggestions", "info");
+      else if (each.grant && !suggestion.grant) this.context.notify(`Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 160)}`, "info");
+      else if (!this.trust.isOnline || !this._may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept")) this.context.notify("Not allowed, or no approver is online", "info");
+      else each.run(this.context, this.trust, suggestion);
+    };
+    return this.context.keys.add("Rules", {
+      j: ["Next suggestion or rule", () => this._move(1)],
+      k: ["Previous suggestion or rule", () => this._move(-1)],
+      ...Object.fromEntries(SUGGESTION_ACTIONS.map((each) => [each.key, [`${each.label.replace("…", "")} (suggestion)`, answer(each)]])),
+      l: ["Resume a suspended rule", () => this._resumeRule()],
+      S: ["Stop all rules (asks for confirmation)", () => this._arm(true)],
+      u: ["Revoke the latest grant", () => {
+        const grant = this._suggestedGrants()[0];
+        if (grant) revokeDialog(this.context, grant);
+        else this.context.notify("No grant was made from a suggestion", "info");
+      }],
+      w: ["Explain a decision", () => /** @type {HTMLElement | null} */ (this._decisions.querySelector("input"))?.focus()],
+      r: ["Refresh", () => void this.trust.refresh()],
+    });
+  }
+}
+
+registerView({
+  id: "rules", title: "Rules", icon: "rules", order: 45, key: "u", css: ["css/members.css", "css/rules.css"],
+  badge: openSuggestions,
+  mount(outlet, context) {
+    const view = new RulesView(outlet, context);
+    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
+  },
+});

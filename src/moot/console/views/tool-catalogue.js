@@ -1,0 +1,163 @@
+// @ts-check
+/**
+ * The tools of every member: overheard when somebody asks for a list, or asked for once.
+ *
+ * A list is asked for at most once per member and visit, because everybody sees the question. What a tool says of
+ * itself is what its host claims: shown as such, never believed where it would make a decision easier.
+ */
+import { callPermissions } from "./capability-match.js";
+
+/**
+ * @typedef {object} Tool
+ * @property {string} name
+ * @property {string} title
+ * @property {string} description
+ * @property {any} inputSchema
+ * @property {Record<string, any>} annotations
+ *
+ * @typedef {object} ToolList
+ * @property {"asking" | "known" | "failed" | "refused"} status
+ * @property {Tool[]} tools
+ * @property {string} error why it failed
+ */
+
+// As the SDK: a host that never ends its list is broken.
+const MAX_PAGES = 50;
+const MAX_TOOLS = 2_000;
+const LIST_MILLISECONDS = 15_000;
+const AGAIN_MILLISECONDS = 10_000;
+
+/** @type {WeakMap<object, ToolCatalogue>} */
+const catalogues = new WeakMap();
+
+/** The tools known in a space; the same for every view. @param {import("../app.js").Context} context */
+export function toolCatalogueOf(context) {
+  let box = catalogues.get(context.state);
+  if (!box) {
+    box = new ToolCatalogue(context);
+    catalogues.set(context.state, box);
+  }
+  return box;
+}
+
+class ToolCatalogue {
+  /** @param {import("../app.js").Context} context */
+  constructor(context) {
+    this._context = context;
+    /** @type {Map<string, ToolList>} by runtime id */
+    this._known = new Map();
+    /** @type {Map<string, number>} */
+    this._askedAt = new Map();
+    context.state.on(["envelopes"], () => this._readEnvelopes());
+    this._next = context.state.envelopes.first;
+    this._readEnvelopes();
+  }
+
+  /** @param {string} member */
+  of(member) {
+    return this._known.get(member);
+  }
+
+  /** @param {string} member @param {string} name @returns {Tool | undefined} */
+  tool(member, name) {
+    return this._known.get(member)?.tools.find((each) => each.name === name);
+  }
+
+  /** Whether asking makes sense: allowed, and somebody is there. @param {string} member */
+  canList(member) {
+    const { state } = this._context;
+    const found = state.roster.get(member);
+    return member !== state.me.id && found !== undefined && found.present && !state.roster.isPaused(found) && callPermissions(state.me.capabilities, state, [member], { method: "tools/list", params: undefined }).request !== "no";
+  }
+
+  /** Ask if that was not possible before, and is now. @param {string} member */
+  retry(member) {
+    const status = this._known.get(member)?.status;
+    if (member && (status === undefined || status === "refused") && this.canList(member)) void this.load(member);
+  }
+
+  /** Ask unless it is known or was asked for. @param {string} member @param {{again?: boolean}} [options] @returns {Promise<ToolList>} */
+  async load(member, options = {}) {
+    const before = this._known.get(member);
+    if (before && !options.again && (before.status === "known" || before.status === "asking")) return before;
+    if (!this.canList(member)) return before?.status === "refused" ? before : this._put(member, { status: "refused", tools: before?.tools ?? [], error: "your permissions do not allow listing its tools, or it is offline" });
+    this._put(member, { status: "asking", tools: before?.tools ?? [], error: "" });
+    /** @type {Tool[]} */
+    const tools = [];
+    try {
+      let cursor;
+      for (let page = 0; page < MAX_PAGES && tools.length < MAX_TOOLS; page += 1) {
+        /** @type {any} */
+        const result = await this._context.call(member, "tools/list", cursor === undefined ? undefined : { cursor }, { within: LIST_MILLISECONDS });
+        tools.push(...toolsOf(result));
+        cursor = result?.nextCursor;
+        if (typeof cursor !== "string" || cursor === "") break;
+      }
+      return this._put(member, { status: "known", tools, error: "" });
+    } catch (fault) {
+      return this._put(member, { status: "failed", tools: before?.tools ?? [], error: fault instanceof Error ? fault.message : "no reply" });
+    }
+  }
+
+  /** @param {string} member @param {ToolList} known */
+  _put(member, known) {
+    this._known.set(member, known);
+    this._context.state.changes.publish("tools");
+    return known;
+  }
+
+  /** Asked again, but not each time for a host that says so all the time. @param {string} member */
+  _changed(member) {
+    const known = this._known.get(member);
+    if (known?.status !== "known" || Date.now() - (this._askedAt.get(member) ?? 0) < AGAIN_MILLISECONDS) return;
+    this._askedAt.set(member, Date.now());
+    void this.load(member, { again: true });
+  }
+
+  /** Lists that others asked for, and hosts that say theirs has changed. */
+  _readEnvelopes() {
+    const { envelopes, proposals } = this._context.state;
+    for (let n = Math.max(this._next, envelopes.first); n < envelopes.next; n += 1) {
+      const row = envelopes.at(n);
+      if (!row || row.type === "gap") continue;
+      if (row.operation === "notifications/tools/list_changed") {
+        this._changed(row.from);
+      } else if (row.kind.startsWith("mcp/response")) {
+        const request = proposals.requests.get(row.about[0] ?? "");
+        // Pages are only put together by whoever asks for them.
+        if (request?.call.method !== "tools/list" || request.answer?.id !== row.id || request.answer.result?.nextCursor || request.call.params?.cursor) continue;
+        if (this._known.get(row.from)?.status !== "asking") this._put(row.from, { status: "known", tools: toolsOf(request.answer.result), error: "" });
+      }
+    }
+    this._next = envelopes.next;
+  }
+}
+
+/** @param {any} result @returns {Tool[]} */
+function toolsOf(result) {
+  if (!Array.isArray(result?.tools)) return [];
+  return result.tools
+    .filter((/** @type {any} */ each) => typeof each?.name === "string")
+    .slice(0, MAX_TOOLS)
+    .map((/** @type {any} */ each) => ({
+      name: each.name,
+      title: typeof each.title === "string" ? each.title : typeof each.annotations?.title === "string" ? each.annotations.title : "",
+      description: typeof each.description === "string" ? each.description : "",
+      inputSchema: each.inputSchema ?? { type: "object" },
+      annotations: each.annotations !== null && typeof each.annotations === "object" ? each.annotations : {},
+    }));
+}
+
+/** What a tool claims of itself, each with a tone. @param {Tool} tool @returns {[string, string][]} */
+export function declaredHints(tool) {
+  const { readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = tool.annotations;
+  /** @type {[string, string][]} */
+  const claims = [];
+  if (readOnlyHint === true) claims.push(["read-only", "good"]);
+  else if (destructiveHint === true) claims.push(["destructive", "bad"]);
+  else if (destructiveHint === false) claims.push(["non-destructive", "good"]);
+  if (idempotentHint === true && readOnlyHint !== true) claims.push(["idempotent", ""]);
+  if (openWorldHint === true) claims.push(["open world", "warn"]);
+  if (openWorldHint === false) claims.push(["closed world", ""]);
+  return claims;
+}

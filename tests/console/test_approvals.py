@@ -1,0 +1,367 @@
+"""The approvals view in a real browser: see, approve, reject, approve and grant, and what is sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+from moot.errors import NotAllowed
+from moot.participant import REJECT_REASONS, JoinedSpace
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from tests.console.approvals_page import (
+    SETTLED,
+    approve,
+    detail,
+    dialog_button,
+    outcome,
+    propose,
+    row,
+    shown,
+    waiting,
+)
+from tests.console.conftest import MemberAs, PageAs
+from tests.console.gateway_and_members import Running, gathered
+
+BIG = 9007199254740993
+
+
+def heard(space: JoinedSpace, kind: str, into: list[Envelope], *, about: bool = False) -> None:
+    """Keep what is said; `about`: only what is about something before it."""
+
+    @space.on(kind)
+    def remember(envelope: Envelope) -> None:
+        if envelope.correlation_id or not about:
+            into.append(envelope)
+
+
+def test_an_open_proposal_shows_who_what_where_and_every_argument(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent = member("agent")
+    propose(agent, "write_file", path="notes.txt", content="new\n", mode=BIG)
+    page = page_as("human", "approvals")
+    expect(page).to_have_title("(1) Approvals · lab · Moot")
+    head = detail(page).get_by_role("heading", level=2)
+    expect(head).to_have_text("agent proposes write_file")
+    expect(detail(page)).to_contain_text("on files")
+    expect(detail(page)).to_contain_text("Write a file: `content` replaces what was there.")
+    call = detail(page).locator(".arguments")
+    expect(call).to_contain_text("notes.txt")
+    expect(call).to_contain_text(str(BIG))
+    expect(detail(page).locator(".caution")).to_contain_text("mode is not an argument of this tool")
+    detail(page).get_by_role("tab", name="Exact text").click()
+    expect(detail(page).locator(".exact-text")).to_contain_text(f'"mode": {BIG}')
+    assert str(BIG - 1) not in detail(page).inner_text()
+
+
+@pytest.mark.requirement("MEW-3.2.1-1", "MEW-3.2.1-3")
+def test_an_approval_repeats_the_proposed_call_to_the_byte(page_as: PageAs, member: MemberAs) -> None:
+    """D-28: same method, params and addressee, correlated to the proposal, no digit rounded."""
+    files, agent, watcher = member("files"), member("agent"), member("watcher")
+    requests: list[Envelope] = []
+    watcher.run(lambda space: heard(space, "mcp/request", requests, about=True))
+    files.run(
+        lambda space: space.tool(lambda number: str(number), name="echo", input_schema={"type": "object"})
+    )
+    proposal = agent.run(
+        lambda space: space.propose(
+            "files",
+            "tools/call",
+            {"name": "echo", "arguments": {"n": BIG, "é": "\u202e"}},
+            wait_for_others=True,
+        )
+    )
+    page = page_as("human", "approvals")
+    shown(page, "echo")
+    approve(page)
+    expect(row(page, "echo")).to_contain_text("approved")
+    outcome(agent, proposal)
+    (fulfilment,) = gathered(requests, 1)
+    assert list(fulfilment.correlation_id) == [proposal.id]
+    assert fulfilment.sender == "human"
+    assert list(fulfilment.to) == ["files"]
+    assert fulfilment.payload["method"] == "tools/call"
+    assert fulfilment.payload["params"] == {"name": "echo", "arguments": {"n": BIG, "é": "\u202e"}}
+    assert str(BIG).encode() in fulfilment.raw
+
+
+def test_the_story_goes_from_the_proposal_to_its_result_and_leads_to_the_timeline(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    agent = member("agent")
+    proposal = propose(agent, "add", a=40, b=2)
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    approve(page)
+    story = detail(page).get_by_role("region", name="History")
+    expect(story.get_by_role("listitem")).to_have_count(3)
+    expect(story.get_by_role("listitem").nth(1)).to_contain_text("human (you) approved it")
+    expect(story.locator(".history-result")).to_contain_text("42")
+    expect(detail(page).locator(".approvals-actions")).to_contain_text("You approved it")
+    story.get_by_role("link").first.click()
+    expect(page).to_have_url(page.url.split("#")[0] + f"#/lab/timeline/{proposal.id}")
+
+
+@pytest.mark.requirement("MEW-3.3.2-9", "MEW-3.3.3-4", "MEW-3.3.3-16")
+def test_a_rejection_carries_its_reason_and_words_and_leaves_the_proposal_open(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    agent, watcher = member("agent"), member("watcher")
+    said: list[Envelope] = []
+    watcher.run(lambda space: heard(space, "mcp/reject", said))
+    watcher.run(lambda space: heard(space, "chat", said))
+    proposal = propose(agent, "write_file", path="notes.txt", content="x")
+    page = page_as("human", "approvals")
+    shown(page, "write_file")
+    page.keyboard.press("r")
+    offered = page.locator("dialog .reasons .mono")
+    assert offered.all_inner_texts() == list(REJECT_REASONS)
+    page.locator("dialog").get_by_label("unsafe").check()
+    page.locator("dialog").get_by_label("Comment (optional)").fill("not on a Sunday")
+    page.wait_for_timeout(SETTLED)
+    dialog_button(page, "Reject").last.click()
+    story = detail(page).get_by_role("region", name="History")
+    expect(story).to_contain_text("human (you) rejected it: unsafe")
+    expect(story).to_contain_text("not on a Sunday")
+    expect(row(page, "write_file")).to_contain_text("Rejected by you")
+    expect(detail(page).get_by_role("button", name="Approve once")).to_be_enabled()
+    reject, chat = gathered(said, 2)
+    assert (reject.payload, list(reject.correlation_id)) == ({"reason": "unsafe"}, [proposal.id])
+    assert chat.payload["text"] == "not on a Sunday"
+    assert list(chat.correlation_id) == [reject.id]
+
+
+@pytest.mark.requirement("MEW-3.3.2-7", "MEW-3.3.3-15")
+def test_all_who_said_no_are_listed_whatever_their_reason(page_as: PageAs, member: MemberAs) -> None:
+    """MEW 3.3.3: a code that nobody knows is shown as it is."""
+    member("files")
+    agent, second, human = member("agent"), member("second"), member("human")
+    proposal = propose(agent, "add", a=1)
+    second.run(lambda space: space.reject(proposal.id, "policy"))
+    human.run(lambda space: space.reject(proposal.id, "xyzzy <b>\u202e"))
+    page = page_as("human", "approvals")
+    story = detail(page).get_by_role("region", name="History")
+    expect(story).to_contain_text("second rejected it: policy")
+    expect(story).to_contain_text("human (you) rejected it: xyzzy <b>⟨U+202E⟩")
+    expect(row(page, "add")).to_contain_text("Rejected by 2")
+
+
+@pytest.mark.requirement("MEW-9.2-1")
+def test_approve_and_grant_creates_the_capability_that_was_shown_and_the_agent_then_needs_nobody(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """MEW 3.6.1, D-16: the width is chosen, shown as JSON and in words, and sent so."""
+    member("files")
+    agent, watcher = member("agent"), member("watcher")
+    grants: list[Envelope] = []
+    watcher.run(lambda space: heard(space, "capability/grant", grants))
+    again: dict[str, Json] = {"name": "write_file", "arguments": {"path": "notes/b.txt", "content": "four"}}
+    with pytest.raises(NotAllowed):
+        agent.run(lambda space: space.request("files", "tools/call", again))
+    proposal = propose(agent, "write_file", path="notes/a.txt", content="one")
+    page = page_as("human", "approvals")
+    shown(page, "write_file")
+    page.keyboard.press("Shift+A")
+    dialog = page.locator("dialog")
+    dialog.get_by_label("Custom pattern").check()
+    text = dialog.get_by_label("Capability", exact=True)
+    assert json.loads(text.input_value()) == {
+        "kind": "mcp/request",
+        "payload": {
+            "method": "tools/call",
+            "params": {"name": "write_file", "arguments": {"path": "notes/**"}},
+        },
+        "to": ["files"],
+    }
+    expect(dialog).to_contain_text("agent will be able to call write_file with path=notes/** on files")
+    text.fill('{"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "add"}}}')
+    expect(dialog).to_contain_text("This does not allow the proposed call.")
+    expect(dialog_button(page, "Approve and grant")).to_be_disabled()
+    text.fill(
+        '{"kind": "mcp/request", "to": ["files"], "payload": {"method": "tools/call",'
+        ' "params": {"name": "write_file", "arguments": {"path": "notes/*"}}}}'
+    )
+    page.wait_for_timeout(SETTLED)
+    dialog_button(page, "Approve and grant").click()
+    assert outcome(agent, proposal).text == "3 characters written to notes/a.txt"
+    expect(detail(page).locator(".outcome")).to_contain_text("agent can do this without approval from now on")
+    (grant,) = gathered(grants, 1)
+    assert grant.payload["recipient"] == "agent"
+    assert grant.payload["capabilities"] == [
+        {
+            "kind": "mcp/request",
+            "to": ["files"],
+            "payload": {
+                "method": "tools/call",
+                "params": {"name": "write_file", "arguments": {"path": "notes/*"}},
+            },
+        }
+    ]
+    answer = agent.run(lambda space: space.request("files", "tools/call", again))
+    assert answer["content"][0]["text"] == "4 characters written to notes/b.txt"
+    elsewhere: dict[str, Json] = {
+        "name": "write_file",
+        "arguments": {"path": "secrets/b.txt", "content": "four"},
+    }
+    with pytest.raises(NotAllowed):
+        agent.run(lambda space: space.request("files", "tools/call", elsewhere))
+
+
+def test_widths_that_no_capability_can_state_are_not_offered(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    propose(member("agent"), "add", a=[1, 2])
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    dialog = page.locator("dialog")
+    expect(dialog.get_by_label("This exact call")).to_be_disabled()
+    expect(dialog).to_contain_text("its arguments contain a list, which a capability cannot match exactly")
+    expect(dialog.get_by_label("This tool")).to_be_checked()
+
+
+def test_several_are_decided_with_one_question_that_lists_them_all(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent = member("agent")
+    proposals = [propose(agent, "add", a=number) for number in range(4)]
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    for number in range(3):
+        waiting(page).nth(number).get_by_role("checkbox").check()
+    bulk = page.get_by_role("group", name="Selected proposals")
+    expect(bulk).to_contain_text("3 selected")
+    page.keyboard.press("a")
+    dialog = page.locator("dialog")
+    expect(dialog.locator(".decision-list li")).to_have_count(3)
+    expect(dialog).to_contain_text('{"a":2}')
+    expect(dialog).not_to_contain_text('{"a":3}')
+    # One of them is withdrawn while the question stands: it is left out, and said so.
+    agent.run(lambda space: proposals[1].withdraw())
+    expect(dialog.locator(".left-out")).to_contain_text("Skipped: Too late: agent withdrew it")
+    page.wait_for_timeout(SETTLED)
+    dialog_button(page, "Approve 2 calls").click()
+    assert outcome(agent, proposals[0]).text == "1"
+    assert outcome(agent, proposals[2]).text == "3"
+    expect(waiting(page)).to_have_count(1)
+    expect(bulk).to_be_hidden()
+    waiting(page).first.get_by_role("checkbox").check()
+    page.keyboard.press("r")
+    page.wait_for_timeout(SETTLED)
+    page.keyboard.press("Control+Enter")
+    expect(waiting(page).first).to_contain_text("Rejected by you")
+
+
+def test_own_proposals_are_withdrawn_not_approved(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    human = member("human")
+    proposal = propose(human, "add", a=1)
+    page = page_as("human", "approvals")
+    shown(page, "human (you) proposes add")
+    expect(detail(page).get_by_role("button", name="Approve once")).to_have_count(0)
+    page.keyboard.press("a")
+    page.keyboard.press("w")
+    expect(detail(page)).to_contain_text("Withdraw add?")
+    page.wait_for_timeout(SETTLED)
+    page.keyboard.press("w")
+    expect(detail(page).locator(".approvals-actions")).to_contain_text("You withdrew it")
+    human.sees(lambda space: proposal.seen.status == "withdrawn")
+
+
+def test_a_file_change_is_shown_as_a_difference(page_as: PageAs, member: MemberAs) -> None:
+    """An edit with itself; a whole text with what stands there, read by whoever may."""
+    member("files")
+    agent = member("agent")
+    propose(agent, "edit_file", path="notes.txt", old_string="a\nb\nc", new_string="a\nB\nc")
+    propose(agent, "write_file", path="notes.txt", content="first line\n2nd line\n")
+    page = page_as("human", "approvals")
+    shown(page, "edit_file")
+    expect(detail(page).locator(".diff-line.removed")).to_have_text(["2-b"])
+    expect(detail(page).locator(".diff-line.added")).to_have_text(["2+B"])
+    page.keyboard.press("j")
+    shown(page, "write_file")
+    expect(detail(page).locator(".diff-line")).to_have_text(["1+first line", "2+2nd line"])
+    detail(page).get_by_role("button", name="Compare with current file").click()
+    expect(detail(page).locator(".diff-line")).to_have_text(["1 first line", "2-second line", "2+2nd line"])
+    expect(detail(page)).to_contain_text("compared with the file on files now")
+
+
+def test_who_may_not_make_the_call_is_told_so(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    propose(member("agent"), "add", a=1)
+    page = page_as("watcher", "approvals")
+    shown(page, "add")
+    expect(detail(page)).to_contain_text("Your permissions do not allow this call")
+    expect(detail(page).get_by_role("button", name="Approve once")).to_be_disabled()
+    page.keyboard.press("a")
+    expect(detail(page).locator(".armed")).to_have_count(0)
+
+
+def test_a_tone_and_a_notification_come_by_choice_and_the_choice_is_remembered(
+    page_as: PageAs, member: MemberAs, gateway: Running
+) -> None:
+    member("files")
+    agent = member("agent")
+    page = page_as("human", "approvals", permissions=["notifications"])
+    page.evaluate(
+        "() => { window.tones = 0; const audio = AudioContext.prototype, make = audio.createOscillator;"
+        "audio.createOscillator = function () { window.tones += 1; return make.call(this); };"
+        "window.Notification = class { static permission = 'granted';"
+        "static async requestPermission() { return 'granted'; }"
+        "constructor(title, options) { document.documentElement.dataset.told = options.body; } };"
+        "document.hasFocus = () => false; }"
+    )
+    propose(agent, "add", a=1)
+    expect(waiting(page)).to_have_count(1)
+    assert page.evaluate("[window.tones, document.documentElement.dataset.told]") == [0, None]
+    page.get_by_role("button", name="Sound").click()
+    page.get_by_role("button", name="Notify").click()
+    expect(page.get_by_role("button", name="Notify")).to_have_attribute("aria-pressed", "true")
+    before = page.evaluate("window.tones")
+    page.locator(".nav").get_by_role("link", name="Timeline").click()
+    propose(agent, "add", a=2)
+    expect(page.locator("html")).to_have_attribute("data-told", "agent proposes add")
+    assert page.evaluate("window.tones") == before + 2
+    kept = page.evaluate("localStorage.getItem('moot.approvals.alerts')")
+    assert kept == '{"sound":true,"notification":true}'
+
+
+def test_a_proposal_that_names_no_host_is_carried_out_by_whom_the_person_chooses(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    agent = member("agent")
+    call: dict[str, Json] = {"name": "add", "arguments": {"a": 1}}
+    proposal = agent.run(lambda space: space.propose((), "tools/call", call, wait_for_others=True))
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    expect(detail(page)).to_contain_text("No host is named: choose who runs it.")
+    expect(detail(page).get_by_role("button", name="Approve once")).to_be_disabled()
+    page.keyboard.press("a")
+    expect(detail(page).locator(".armed")).to_have_count(0)
+    detail(page).get_by_label("Host").select_option("files")
+    approve(page)
+    assert outcome(agent, proposal).text == "2"
+
+
+def test_on_a_phone_the_list_and_one_proposal_are_two_pages(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent = member("agent")
+    proposal = propose(agent, "add", a=1)
+    page = page_as("human", "approvals", viewport={"width": 390, "height": 844}, has_touch=True)
+    expect(waiting(page)).to_have_count(1)
+    expect(detail(page)).to_be_hidden()
+    waiting(page).first.get_by_role("button").tap()
+    expect(detail(page)).to_be_visible()
+    expect(waiting(page)).to_be_hidden()
+    expect(detail(page).get_by_role("heading", level=2)).to_be_focused()
+    page.get_by_role("button", name="All proposals").tap()
+    expect(detail(page)).to_be_hidden()
+    page.go_back()
+    page.wait_for_timeout(SETTLED)
+    approve(page)
+    assert outcome(agent, proposal).text == "2"
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
